@@ -1,0 +1,1 @@
+"""Frozen types: reports, grids, heatmaps. Validated once, immutable ever after."""

@@ -1,0 +1,44 @@
+"""One family of exceptions: each message says what is wrong, where, and what to do next."""
+
+
+class CrowdfieldError(Exception):
+    """Base of every error that crowdfield raises on purpose."""
+
+
+class InputError(CrowdfieldError, ValueError):
+    """Arrays or parameters that cannot be used as they are."""
+
+
+class ReportFormatError(CrowdfieldError, ValueError):
+    """A file of reports that cannot be read; says file, line, column and remedy where they are known."""
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None, column: str | None = None):
+        where = ", ".join(
+            part for part in (file, f"line {line}" if line else None, f"column '{column}'" if column else None) if part
+        )
+        super().__init__(f"{where}: {message}" if where else message)
+        self.file, self.line, self.column = file, line, column
+
+
+class NumericalError(CrowdfieldError, ArithmeticError):
+    """A computation that lost its footing; says what to try."""
+
+
+class MissingDependencyError(CrowdfieldError, ImportError):
+    """An optional library is needed; says which extra installs it."""
+
+
+class DataUnavailableError(CrowdfieldError, OSError):
+    """A data set is neither on this machine nor reachable."""
+
+
+class CrowdfieldWarning(UserWarning):
+    """Base of every warning that crowdfield gives."""
+
+
+class ConvergenceWarning(CrowdfieldWarning):
+    """Inference stopped before it settled."""
+
+
+class DataWarning(CrowdfieldWarning):
+    """The data cannot tell what was asked of them (for example, only one label)."""

@@ -1,0 +1,1 @@
+"""Pure functions on arrays: the model's equations. No pandas, no scikit-learn, no input checks."""

@@ -1,0 +1,1 @@
+"""Thin scikit-learn estimators: validate, call inference, store what was learned."""
