@@ -1,0 +1,267 @@
+"""What every engine offers, and the algebra that all feature engines share.
+
+A latent function is written f = μ + g, with g a zero-mean Gaussian process of covariance k / ς. Whatever
+approximates the likelihood gives, at every site, a Gaussian pseudo-observation exp(η g − ½ λ g²). An engine turns
+those sites into *statistics*, which are sums over sites and so add up over blocks, files and machines, and turns
+statistics into a Gaussian posterior. Everything the rest of inference asks of a posterior is listed in `Field`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from crowdfield.errors import NumericalError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over sites that determine q(g): Σ η φ, and Σ λ φφᵀ in whatever form the engine keeps it."""
+
+    linear: Array
+    quadratic: Array
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(self.linear + other.linear, self.quadratic + other.quadratic)
+
+
+class ScaleNodes(NamedTuple):
+    """A discrete distribution of the inverse scale ς: one node for a plug-in, a grid where ς is integrated."""
+
+    nodes: Array
+    weights: Array
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.nodes)
+
+    @property
+    def mean_log(self) -> float:
+        return float(self.weights @ np.log(self.nodes))
+
+    @property
+    def mean_inverse(self) -> float:
+        return float(self.weights @ (1.0 / self.nodes))
+
+
+class Field(Protocol):
+    """A posterior of g: Gaussian given ς, and its first two moments when ς has several nodes."""
+
+    scale: ScaleNodes
+    energy: float  # E[gᵀ K⁻¹ g], what the update of ς needs
+    log_det: float  # log |Σ K⁻¹|, averaged over the nodes of ς
+    log_evidence: float  # log ∫ exp(ηᵀg − ½ gᵀΛg) p(g | ς) dg, averaged over the prior of ς where it is integrated
+
+    def at(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of g at any places [M, D]."""
+        ...
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of g at places: [size, M]."""
+        ...
+
+
+class Engine(Protocol):
+    """Sites in, posterior out. Holds the places of the sites and the kernel, and no state of the inference."""
+
+    name: str
+    size: int  # the number of Gaussian variables: N for the exact engine, m for features
+    n_sites: int
+    blocks: list[slice]  # runs of sites that are passed over one at a time, to keep memory flat
+
+    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics: ...
+
+    def empty(self) -> Statistics:
+        """The statistics of no sites."""
+        ...
+
+    def posterior(self, statistics: Statistics, precision: float) -> Field:
+        """q(g) with ς replaced by a number."""
+        ...
+
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> Field:
+        """q(g) with ς ~ Gamma(shape, rate) integrated on a grid."""
+        ...
+
+    def at_sites(self, field: Any, block: slice) -> tuple[Array, Array]:
+        """Mean and variance of g at the sites of a block."""
+        ...
+
+
+def cholesky(matrix: Array, what: str) -> Array:
+    try:
+        return np.asarray(sla.cholesky(matrix, lower=True, check_finite=False))
+    except sla.LinAlgError as error:
+        raise NumericalError(
+            f"{what} is not positive definite. Are coordinates and length-scale in the same unit? "
+            "A larger length-scale or fewer near-identical places may help."
+        ) from error
+
+
+def integrate_scale(
+    eigenvalues: Array, projections: Array, size: int, shape: float, rate: float
+) -> tuple[ScaleNodes, float]:
+    """The posterior of ς on a grid, given the sites, and the log evidence with ς integrated.
+
+    With A = V diag(d) Vᵀ the sites' Gram matrix in a basis where the prior is I/ς, and p = Vᵀb:
+    log p(sites | ς) = ½ m log ς − ½ Σ log(ς + d) + ½ Σ p² / (ς + d).
+    Directions beyond the eigenvalues given have d = 0 and cancel, so `size` only counts those given.
+    """
+
+    def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
+        s = np.exp(log_scale)[:, None]
+        evidence = 0.5 * (
+            size * log_scale - np.log(s + eigenvalues).sum(1) + (projections**2 / (s + eigenvalues)).sum(1)
+        )
+        return np.asarray(evidence + shape * log_scale - rate * s[:, 0])
+
+    # A coarse look finds the mode whatever the prior; a fine grid around it integrates.
+    centre = np.log(shape / rate)
+    coarse = centre + np.linspace(-14.0, 14.0, 113)
+    values = log_density(coarse)
+    kept = coarse[values > values.max() - 12.0]
+    step = coarse[1] - coarse[0]
+    grid = np.linspace(kept[0] - step, kept[-1] + step, 41)
+    values = log_density(grid)
+    top = values.max()
+    mass = np.exp(values - top)
+    total = mass.sum() * (grid[1] - grid[0])
+    log_normaliser = shape * np.log(rate) - gammaln(shape)
+    return ScaleNodes(np.exp(grid), mass / mass.sum()), float(top + np.log(total) + log_normaliser)
+
+
+class Basis(Protocol):
+    """A finite basis of the prior, g(x) = φ(x)·w with w ~ N(0, I/ς), and the products that inference needs.
+
+    `points` are places that the basis has prepared once (sorted, scaled, or turned into features).
+    """
+
+    name: str
+    size: int  # m
+    dimension: int  # D, the number of input columns
+
+    def locate(self, X: Array) -> Any:
+        """Prepare places for repeated use."""
+        ...
+
+    def project(self, points: Any, eta: Array) -> Array:
+        """Σ_i η_i φ(x_i): [m]."""
+        ...
+
+    def gram_statistics(self, points: Any, lam: Array) -> Array:
+        """An additive form of Σ_i λ_i φ(x_i) φ(x_i)ᵀ, as small as the basis allows."""
+        ...
+
+    def gram(self, statistics: Array) -> Array:
+        """The matrix Σ λ φφᵀ [m, m] of an additive form."""
+        ...
+
+    def evaluate(self, points: Any, weights: Array) -> Array:
+        """φ(x_i)·w: [n] for weights [m], [n, k] for weights [m, k]."""
+        ...
+
+    def variance(self, points: Any, covariance: Array) -> Array:
+        """φ(x_i)ᵀ C φ(x_i) for a symmetric C [m, m]: [n]."""
+        ...
+
+    def residual(self, X: Array) -> Array:
+        """Prior variance that the basis leaves out: k(x, x) − φ(x)·φ(x) ≥ 0, [M]."""
+        ...
+
+    def features(self, X: Array) -> Array:
+        """φ as a dense matrix [M, m]: for Gibbs and for tests."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureField:
+    """q(w), the moments of the weights of a basis."""
+
+    basis: Basis
+    mean: Array
+    covariance: Array
+    scale: ScaleNodes
+    energy: float
+    log_det: float
+    log_evidence: float
+
+    def at(self, X: Array) -> tuple[Array, Array]:
+        points = self.basis.locate(X)
+        mean = self.basis.evaluate(points, self.mean)
+        variance = self.basis.variance(points, self.covariance) + self.basis.residual(X) * self.scale.mean_inverse
+        return mean, variance
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        root = cholesky(
+            self.covariance + 1e-12 * np.trace(self.covariance) * np.eye(len(self.mean)), "the posterior covariance"
+        )
+        weights = self.mean[:, None] + root @ rng.standard_normal((len(self.mean), size))
+        return self.basis.evaluate(self.basis.locate(X), weights).T
+
+
+class FeatureEngine:
+    """Any basis as an engine: one pass over the sites, then algebra on m × m matrices."""
+
+    def __init__(self, basis: Basis, X: Array, block: int = 1 << 18):
+        self.basis, self.name, self.size = basis, basis.name, basis.size
+        self.n_sites = len(X)
+        self.blocks = [slice(i, min(i + block, len(X))) for i in range(0, len(X), block)]
+        self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
+
+    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        points = self._points[block.start]
+        return Statistics(self.basis.project(points, eta), self.basis.gram_statistics(points, lam))
+
+    def empty(self) -> Statistics:
+        nowhere, nothing = self.basis.locate(np.empty((0, self.basis.dimension))), np.empty(0)
+        return Statistics(self.basis.project(nowhere, nothing), self.basis.gram_statistics(nowhere, nothing))
+
+    def at_sites(self, field: FeatureField, block: slice) -> tuple[Array, Array]:
+        points = self._points[block.start]
+        return self.basis.evaluate(points, field.mean), self.basis.variance(points, field.covariance)
+
+    def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
+        b, gram = statistics.linear, self.basis.gram(statistics.quadratic)
+        root = cholesky(gram + precision * np.eye(self.size), "the posterior precision of the features")
+        covariance = sla.cho_solve((root, True), np.eye(self.size), overwrite_b=True, check_finite=False)
+        mean = covariance @ b
+        log_det = -2.0 * float(np.log(np.diag(root)).sum())
+        return FeatureField(
+            basis=self.basis,
+            mean=mean,
+            covariance=covariance,
+            scale=ScaleNodes(np.array([precision]), np.ones(1)),
+            energy=float(np.trace(covariance) + mean @ mean),
+            log_det=log_det,
+            log_evidence=0.5 * (self.size * np.log(precision) + log_det + float(b @ mean)),
+        )
+
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> FeatureField:
+        d, V = sla.eigh(self.basis.gram(statistics.quadratic), check_finite=False)
+        if d[0] < -1e-6 * max(d[-1], 1.0):
+            raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
+        d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
+        p = V.T @ statistics.linear
+        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate)
+        shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
+        means = p[:, None] * shrink
+        mean = means @ scale.weights
+        spread = (means - mean[:, None]) * np.sqrt(scale.weights)
+        inner = spread @ spread.T
+        inner[np.diag_indices_from(inner)] += shrink @ scale.weights
+        return FeatureField(
+            basis=self.basis,
+            mean=V @ mean,
+            covariance=V @ inner @ V.T,
+            scale=scale,
+            energy=float(((shrink + means**2) @ scale.weights).sum()),
+            log_det=float(np.log(shrink).sum(0) @ scale.weights),
+            log_evidence=log_evidence,
+        )

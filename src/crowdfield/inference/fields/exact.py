@@ -1,0 +1,129 @@
+"""The exact engine: one N × N covariance, one Cholesky an update. The reference that the others are tested against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sla
+
+from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, integrate_scale
+from crowdfield.inference.kernels import Kernel
+
+PREDICTION_ENTRIES = 1 << 22  # of k(x, x*), the largest temporary of a prediction
+
+
+@dataclass(frozen=True)
+class ExactField:
+    """q(g) through its dual weights: E[g(x)] = k(x, X) β, var g(x) = E[1/ς] k(x, x) − |k(x, X) R|² + var_ς(k β)."""
+
+    kernel: Kernel
+    X: Array
+    beta: Array  # [N, nodes of ς]
+    reduction: Array  # R [N, N]
+    scale: ScaleNodes
+    energy: float
+    log_det: float
+    log_evidence: float
+
+    def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
+        means = cross @ self.beta
+        mean = means @ self.scale.weights
+        between = (means - mean[:, None]) ** 2 @ self.scale.weights
+        within = self.scale.mean_inverse * prior_variance - ((cross @ self.reduction) ** 2).sum(1)
+        # Rounding may leave −1e-16 where reports pin the function down; anything larger would be an error.
+        return mean, np.maximum(within, 0.0) + between
+
+    def at(self, X: Array) -> tuple[Array, Array]:
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        rows = max(1, PREDICTION_ENTRIES // max(len(self.X), 1))
+        for start in range(0, len(X), rows):
+            part = X[start : start + rows]
+            moments = self._moments(self.kernel.covariance(part, self.X), self.kernel.variance(part))
+            mean[start : start + rows], variance[start : start + rows] = moments
+        return mean, variance
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        cross = self.kernel.covariance(X, self.X)
+        means = cross @ self.beta
+        mean = means @ self.scale.weights
+        spread = (means - mean[:, None]) * np.sqrt(self.scale.weights)
+        reduced = cross @ self.reduction
+        covariance = self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T + spread @ spread.T
+        jitter = 1e-10 * float(np.trace(covariance)) / max(len(X), 1) + 1e-14
+        root = cholesky(covariance + jitter * np.eye(len(X)), "the posterior covariance")
+        return mean + rng.standard_normal((size, len(X))) @ root.T
+
+
+class ExactEngine:
+    """Sites keep their own (η, λ); nothing is projected.
+
+    Everything is written with B = I + Λ^½ (K/ς) Λ^½, whose eigenvalues are at least one, and never with K⁻¹:
+    reports metres apart make K nearly singular.
+    """
+
+    name = "exact"
+
+    def __init__(self, kernel: Kernel, X: Array):
+        self.kernel, self.X = kernel, X
+        self.size = self.n_sites = len(X)
+        self.blocks = [slice(0, len(X))]
+        self.K = kernel.covariance(X, X)
+
+    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        return Statistics(eta, lam)
+
+    def empty(self) -> Statistics:
+        return Statistics(np.zeros(self.n_sites), np.zeros(self.n_sites))
+
+    def posterior(self, statistics: Statistics, precision: float) -> ExactField:
+        eta, root_lam = statistics.linear, np.sqrt(statistics.quadratic)
+        scaled = root_lam[:, None] * self.K  # Λ^½ K
+        B = scaled * root_lam / precision
+        B[np.diag_indices_from(B)] += 1.0
+        L = cholesky(B, "I + Λ^½ K Λ^½")
+        half = sla.solve_triangular(L, np.diag(root_lam), lower=True, check_finite=False)  # L⁻¹ Λ^½
+        prior_mean_part = self.K @ eta / precision
+        beta = (eta - half.T @ (half @ prior_mean_part)) / precision
+        reduction = half.T / precision
+        mean = self.K @ beta
+        variance = np.diag(self.K) / precision - ((self.K @ reduction) ** 2).sum(1)
+        log_det_B = 2.0 * float(np.log(np.diag(L)).sum())
+        return ExactField(
+            kernel=self.kernel,
+            X=self.X,
+            beta=beta[:, None],
+            reduction=reduction,
+            scale=ScaleNodes(np.array([precision]), np.ones(1)),
+            # ςK⁻¹g = η − Λg and ς tr(K⁻¹Σ) = N − tr(ΛΣ): no inverse of K is needed.
+            energy=float(mean @ beta + (self.size - statistics.quadratic @ variance) / precision),
+            log_det=-self.size * np.log(precision) - log_det_B,
+            log_evidence=0.5 * (float(eta @ mean) - log_det_B),
+        )
+
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> ExactField:
+        eta, root_lam = statistics.linear, np.sqrt(statistics.quadratic)
+        # In the basis of M = Λ^½ K Λ^½ = U diag(d) Uᵀ every ς is a division. Sites of λ = 0 carry η = 0 in every
+        # linearisation, so (η, λ) is a Gaussian observation η/λ of g with precision λ.
+        d, U = sla.eigh(root_lam[:, None] * self.K * root_lam, check_finite=False)
+        d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
+        safe = np.where(root_lam > 0, root_lam, 1.0)
+        whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)  # Uᵀ Λ^{-½} η
+        scale, log_evidence = integrate_scale(d, np.sqrt(d) * whitened, self.size, shape, rate)
+        shrink = 1.0 / (scale.nodes + d[:, None])  # [N, nodes]
+        beta = (root_lam[:, None] * U) @ (whitened[:, None] * shrink)
+        reduction = (root_lam[:, None] * U) * np.sqrt((shrink / scale.nodes) @ scale.weights)
+        quadratic = d[:, None] * (whitened[:, None] * shrink) ** 2  # gᵀK⁻¹g, node by node
+        return ExactField(
+            kernel=self.kernel,
+            X=self.X,
+            beta=beta,
+            reduction=reduction,
+            scale=scale,
+            energy=float(((quadratic + shrink) @ scale.weights).sum()),
+            log_det=float(np.log(shrink).sum(0) @ scale.weights),
+            log_evidence=log_evidence,
+        )
+
+    def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
+        return field._moments(self.K[block], np.diag(self.K)[block])

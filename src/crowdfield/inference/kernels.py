@@ -1,0 +1,167 @@
+"""Stationary kernels of unit variance: the covariance and its spectral density, side by side.
+
+Frequencies are in cycles per unit of the (unscaled) coordinates, so that k(x) = ∫ S(ξ) e^{2πi ξ·x} dξ and ∫ S = 1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gamma, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class Kernel(ABC):
+    """A covariance function of places [n, D] with k(x, x) = 1."""
+
+    @abstractmethod
+    def covariance(self, X: Array, Z: Array) -> Array:
+        """k(X, Z): [n, m]."""
+
+    @abstractmethod
+    def spectral_density(self, frequencies: Array) -> Array:
+        """S at frequencies [m, D]: [m]."""
+
+    @abstractmethod
+    def lengthscales(self, dimension: int) -> Array:
+        """The length-scale of every input column: [D]."""
+
+    @abstractmethod
+    def with_lengthscale(self, lengthscale: float | Array) -> Kernel:
+        """The same kernel with other length-scales: one number for all columns, or one a column."""
+
+    def variance(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+
+@dataclass(frozen=True)
+class Radial(Kernel):
+    """A function of the distance r = |(x − x′) / l|, with one l or one a column."""
+
+    lengthscale: float | tuple[float, ...] = 1.0
+
+    @abstractmethod
+    def of_distance(self, r: Array) -> Array: ...
+
+    @abstractmethod
+    def density_of_frequency(self, xi: Array, dimension: int) -> Array:
+        """S of the radial frequency, in cycles per length-scale."""
+
+    def lengthscales(self, dimension: int) -> Array:
+        return np.broadcast_to(np.asarray(self.lengthscale, float), (dimension,))
+
+    def with_lengthscale(self, lengthscale: float | Array) -> Radial:
+        scales = np.atleast_1d(np.asarray(lengthscale, float))
+        return type(self)(float(scales[0]) if scales.size == 1 else tuple(map(float, scales)))
+
+    def covariance(self, X: Array, Z: Array) -> Array:
+        scales = self.lengthscales(X.shape[1])
+        # Differences column by column: |x|² + |z|² − 2xz loses the distance of places that nearly coincide.
+        squared = np.zeros((len(X), len(Z)))
+        for column in range(X.shape[1]):
+            squared += np.subtract.outer(X[:, column] / scales[column], Z[:, column] / scales[column]) ** 2
+        return self.of_distance(np.sqrt(squared, out=squared))
+
+    def spectral_density(self, frequencies: Array) -> Array:
+        scales = self.lengthscales(frequencies.shape[1])
+        xi = np.sqrt(((frequencies * scales) ** 2).sum(1))
+        return np.asarray(self.density_of_frequency(xi, frequencies.shape[1]) * scales.prod())
+
+
+class _Matern(Radial):
+    nu: float
+
+    def density_of_frequency(self, xi: Array, dimension: int) -> Array:
+        nu, d = self.nu, dimension
+        constant = 2**d * pi ** (d / 2) * gamma(nu + d / 2) * (2 * nu) ** nu / gamma(nu)
+        return np.asarray(constant * (2 * nu + 4 * pi**2 * xi**2) ** -(nu + d / 2))
+
+
+class Matern12(_Matern):
+    nu = 0.5
+
+    def of_distance(self, r: Array) -> Array:
+        return np.asarray(np.exp(-r))
+
+
+class Matern32(_Matern):
+    nu = 1.5
+
+    def of_distance(self, r: Array) -> Array:
+        z = np.sqrt(3.0) * r
+        return np.asarray((1.0 + z) * np.exp(-z))
+
+
+class Matern52(_Matern):
+    nu = 2.5
+
+    def of_distance(self, r: Array) -> Array:
+        z = np.sqrt(5.0) * r
+        return np.asarray((1.0 + z + z**2 / 3.0) * np.exp(-z))
+
+
+class RBF(Radial):
+    def of_distance(self, r: Array) -> Array:
+        return np.asarray(np.exp(-0.5 * r**2))
+
+    def density_of_frequency(self, xi: Array, dimension: int) -> Array:
+        return np.asarray((2 * pi) ** (dimension / 2) * np.exp(-2 * pi**2 * xi**2))
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """A separable kernel: each factor sees its own columns, for example space (0, 1) and time (2)."""
+
+    factors: tuple[Kernel, ...]
+    columns: tuple[tuple[int, ...], ...]
+
+    def lengthscales(self, dimension: int) -> Array:
+        out = np.empty(dimension)
+        for factor, columns in zip(self.factors, self.columns, strict=True):
+            out[list(columns)] = factor.lengthscales(len(columns))
+        return out
+
+    def with_lengthscale(self, lengthscale: float | Array) -> Product:
+        dimension = sum(map(len, self.columns))
+        scales = np.broadcast_to(np.asarray(lengthscale, float), (dimension,))
+        factors = []
+        for factor, columns in zip(self.factors, self.columns, strict=True):
+            own = scales[list(columns)]
+            factors.append(factor.with_lengthscale(float(own[0]) if np.all(own == own[0]) else own))
+        return Product(tuple(factors), self.columns)
+
+    def covariance(self, X: Array, Z: Array) -> Array:
+        product = np.ones((len(X), len(Z)))
+        for factor, columns in zip(self.factors, self.columns, strict=True):
+            product *= factor.covariance(X[:, columns], Z[:, columns])
+        return product
+
+    def spectral_density(self, frequencies: Array) -> Array:
+        product = np.ones(len(frequencies))
+        for factor, columns in zip(self.factors, self.columns, strict=True):
+            product *= factor.spectral_density(frequencies[:, columns])
+        return product
+
+
+KERNELS: dict[str, type[Radial]] = {"matern12": Matern12, "matern32": Matern32, "matern52": Matern52, "rbf": RBF}
+
+
+def kernel(name: str | Kernel, lengthscale: float | Sequence[float] | Array | None = None) -> Kernel:
+    """A kernel by name, or one that is a kernel already, with its length-scale."""
+    if isinstance(name, Kernel):
+        return name if lengthscale is None else name.with_lengthscale(np.asarray(lengthscale, float))
+    if name not in KERNELS:
+        raise InputError(f"unknown kernel {name!r}: choose one of {', '.join(KERNELS)}, or pass a Kernel.")
+    return KERNELS[name]().with_lengthscale(np.asarray(1.0 if lengthscale is None else lengthscale, float))
+
+
+def space_time(space: str | Kernel, lengthscale: float, time: str | Kernel, timescale: float) -> Product:
+    """A separable kernel on (easting, northing, time)."""
+    return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))
