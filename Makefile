@@ -2,16 +2,40 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test lint bench reproduce lock clean
+.DEFAULT_GOAL := help
+.PHONY: help setup system demo test lint bench reproduce lock clean
+
+help:
+	@echo "make demo       a flood map from unreliable reports, in ./demo"
+	@echo "make test       linters and all tests"
+	@echo "make reproduce  every experiment of the paper, in ./reproduce"
+	@echo "make bench      benchmarks against other tools, in ./bench"
+	@echo "make setup      only the virtual environment .venv that the others use"
 
 setup: $(READY)
 
 $(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "crowdfield needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $(READY)
+	$(PIP) install --quiet --requirement requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+# The tests open pages in Chromium and start their own PostgreSQL. Without them, those tests are skipped and say so.
+system:
+	@missing=; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing$$missing"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	else \
+	  echo "Not installed:$$missing. Tests that need them will be skipped; to run them too: sudo apt-get install$$missing" >&2; \
+	fi
 
 demo: setup
 	$(BIN)/crowdfield demo
@@ -22,14 +46,17 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup lint
+test: setup system lint
 	$(BIN)/python -m pytest -n 2
 
 bench: setup
 	$(BIN)/python -m benchmarks
 
+reproduce: setup
+	$(BIN)/crowdfield reproduce all --output reproduce
+
 lock: setup
-	$(BIN)/pip freeze --exclude-editable --exclude pip > requirements.lock
+	$(PIP) freeze --exclude-editable --exclude pip > requirements.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
