@@ -1,1 +1,7 @@
-"""Frozen types: reports, grids, heatmaps. Validated once, immutable ever after."""
+"""The frozen types that pass between the layers: what was said, where the map is, what the map says."""
+
+from crowdfield.data.grid import Grid
+from crowdfield.data.heatmap import Heatmap
+from crowdfield.data.reports import Reports, Sites
+
+__all__ = ["Grid", "Heatmap", "Reports", "Sites"]

@@ -1,0 +1,170 @@
+"""A region cut into equal cells: the places a map is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.errors import InputError
+
+# A map of more cells than this is a slip of a unit (metres for kilometres), not a wish.
+MOST_CELLS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``rows`` × ``columns`` cells over (west, east, south, north), in the units of ``crs``.
+
+    Row 0 is the northernmost and cells are numbered row by row, as in an image, so that a flat index, a raster's pixel
+    and a picture's pixel are the same thing.
+    """
+
+    west: float
+    east: float
+    south: float
+    north: float
+    columns: int
+    rows: int
+    crs: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("west", "east", "south", "north"):
+            value = _number(getattr(self, name), name)
+            object.__setattr__(self, name, value)
+        for name in ("columns", "rows"):
+            object.__setattr__(self, name, _count(getattr(self, name), name))
+        if not self.west < self.east:
+            raise InputError(
+                f"a grid needs west < east, got west = {self.west:g} and east = {self.east:g}. "
+                "A region is (west, east, south, north)."
+            )
+        if not self.south < self.north:
+            raise InputError(
+                f"a grid needs south < north, got south = {self.south:g} and north = {self.north:g}. "
+                "A region is (west, east, south, north)."
+            )
+        if self.columns * self.rows > MOST_CELLS:
+            raise InputError(
+                f"{self.columns} × {self.rows} cells are more than {MOST_CELLS:,}. "
+                "Use larger cells or a smaller region."
+            )
+        # Two edges closer than the numbers can tell apart would make cells of no width.
+        if not (self.west + self.cell_width > self.west and self.south + self.cell_height > self.south):
+            raise InputError("the cells are too small for the size of the coordinates. Use larger cells.")
+
+    @classmethod
+    def from_cell(cls, region: Sequence[float], cell: float, crs: str | None = None) -> Grid:
+        """Square cells of side ``cell`` covering ``region`` = (west, east, south, north).
+
+        Where the region is not a whole number of cells it grows to the east and to the south: the north-west corner,
+        a raster's origin, stays where it was asked for.
+        """
+        if len(region) != 4:
+            raise InputError(f"a region is (west, east, south, north), got {len(region)} numbers.")
+        west, east, south, north = (
+            _number(v, n) for v, n in zip(region, ("west", "east", "south", "north"), strict=True)
+        )
+        cell = _number(cell, "cell")
+        if not cell > 0:
+            raise InputError(f"a cell needs a side above 0, got {cell:g}.")
+        if not (west < east and south < north):
+            raise InputError(
+                f"a region is (west, east, south, north) with west < east and south < north, "
+                f"got ({west:g}, {east:g}, {south:g}, {north:g})."
+            )
+        columns, rows = _whole_cells((east - west) / cell), _whole_cells((north - south) / cell)
+        return cls(west, west + columns * cell, north - rows * cell, north, columns, rows, crs)
+
+    @property
+    def region(self) -> tuple[float, float, float, float]:
+        """(west, east, south, north)"""
+        return self.west, self.east, self.south, self.north
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)"""
+        return self.rows, self.columns
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return self.rows * self.columns
+
+    @property
+    def cell_width(self) -> float:
+        return (self.east - self.west) / self.columns
+
+    @property
+    def cell_height(self) -> float:
+        return (self.north - self.south) / self.rows
+
+    @property
+    def transform(self) -> tuple[float, float, float, float, float, float]:
+        """(a, b, c, d, e, f): easting = a·column + b·row + c, northing = d·column + e·row + f, from a cell's corner."""
+        return self.cell_width, 0.0, self.west, 0.0, -self.cell_height, self.north
+
+    def eastings(self) -> NDArray[np.float64]:
+        """The centre of each column, west to east.   [columns]"""
+        return self.west + (np.arange(self.columns, dtype=np.float64) + 0.5) * self.cell_width
+
+    def northings(self) -> NDArray[np.float64]:
+        """The centre of each row, north to south.   [rows]"""
+        return self.north - (np.arange(self.rows, dtype=np.float64) + 0.5) * self.cell_height
+
+    def centres(self) -> NDArray[np.float64]:
+        """The centre of each cell as (easting, northing), row by row from the north.   [rows * columns, 2]"""
+        places = np.empty((self.rows, self.columns, 2))
+        places[..., 0] = self.eastings()[None, :]
+        places[..., 1] = self.northings()[:, None]
+        return places.reshape(-1, 2)
+
+    def index(self, places: ArrayLike) -> NDArray[np.int64]:
+        """The flat index of the cell each place lies in, −1 outside.   [R, 2] -> [R]
+
+        A place on an edge between two cells belongs to the eastern or southern one; the region's own edges are inside.
+        """
+        p = np.asarray(places, dtype=np.float64)
+        if p.ndim != 2 or p.shape[1] != 2:
+            raise InputError(f"places on a grid are [R, 2] (easting, northing), got shape {p.shape}.")
+        east, north = p[:, 0], p[:, 1]
+        # A comparison with NaN is false, so a place without coordinates is outside.
+        inside = (east >= self.west) & (east <= self.east) & (north >= self.south) & (north <= self.north)
+        column = np.floor((np.where(inside, east, self.west) - self.west) / self.cell_width).astype(np.int64)
+        row = np.floor((self.north - np.where(inside, north, self.north)) / self.cell_height).astype(np.int64)
+        flat = np.minimum(row, self.rows - 1) * self.columns + np.minimum(column, self.columns - 1)
+        return np.where(inside, flat, -1)
+
+    def counts(self, places: ArrayLike) -> NDArray[np.int64]:
+        """How many of the places lie in each cell; those outside count nowhere.   [R, 2] -> [rows, columns]"""
+        cell = self.index(places)
+        return np.bincount(cell[cell >= 0], minlength=self.size).astype(np.int64).reshape(self.shape)
+
+
+def _number(value: object, name: str) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, got {value!r}.") from None
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be finite, got {number}.")
+    return number
+
+
+def _count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return int(value)
+
+
+def _whole_cells(cells: float) -> int:
+    # 0.6 / 0.006 is 100.00000000000001: a rounding error must not add a column.
+    if cells > MOST_CELLS:
+        raise InputError(f"{cells:.3g} cells along one side are more than {MOST_CELLS:,}. Use larger cells.")
+    nearest = round(cells)
+    if nearest >= 1 and math.isclose(cells, nearest, rel_tol=1e-9):
+        return nearest
+    return math.ceil(cells)

@@ -1,0 +1,155 @@
+"""The map: for every cell, how probable each state is and how sure we are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data.grid import Grid
+from crowdfield.errors import InputError, MissingDependencyError
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """Probability and uncertainty of each state in each cell; row 0 is the northernmost.
+
+    ``probability[row, column, j]`` is E[ρ_j] and ``sd`` its standard deviation; both are NaN in cells that a mask
+    leaves out. ``reports`` counts the reports in each cell. ``metadata`` says how the map was made.
+    """
+
+    grid: Grid
+    states: tuple[Any, ...]
+    probability: NDArray[np.float64]  # [rows, columns, J]
+    sd: NDArray[np.float64]  # [rows, columns, J]
+    reports: NDArray[np.int64]  # [rows, columns]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "states", tuple(s.item() if isinstance(s, np.generic) else s for s in self.states))
+        if len(set(self.states)) != len(self.states) or len(self.states) < 2:
+            raise InputError(f"a heatmap needs at least two different states, got {self.states!r}.")
+        shape = (*self.grid.shape, len(self.states))
+        probability, sd = _copied(self.probability, shape, "probability"), _copied(self.sd, shape, "sd")
+        left_out = np.isnan(probability)
+        if (left_out.any(axis=-1) != left_out.all(axis=-1)).any() or (np.isnan(sd) != left_out).any():
+            raise InputError("a cell outside the mask must be NaN in all its probabilities and standard deviations.")
+        inside = ~left_out
+        if not (np.isfinite(sd[inside]).all() and (sd[inside] >= 0).all()):
+            raise InputError("standard deviations must be finite and at least 0.")
+        # float32 rounding is welcome; a probability of 1.01 is a mistake upstream, and is not clipped away here.
+        if ((probability[inside] < -1e-5) | (probability[inside] > 1 + 1e-5)).any():
+            raise InputError("probabilities must lie in [0, 1].")
+        if (np.abs(probability.sum(axis=-1)[~left_out.any(axis=-1)] - 1) > 1e-4).any():
+            raise InputError("the probabilities of the states must add up to 1 in every cell.")
+        reports = np.array(self.reports)
+        if reports.shape != self.grid.shape or not np.issubdtype(reports.dtype, np.integer) or (reports < 0).any():
+            raise InputError(f"reports must count the reports of each cell: integers ≥ 0 of shape {self.grid.shape}.")
+        reports = reports.astype(np.int64)
+        for name, array in (("probability", probability), ("sd", sd), ("reports", reports)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """True in the cells the map speaks about.   [rows, columns]"""
+        return ~np.isnan(self.probability[..., 0])
+
+    @property
+    def entropy(self) -> NDArray[np.float64]:
+        """How undecided each cell is, in bits: 0 certain, 1 a coin flip between two states.   [rows, columns]"""
+        p = np.clip(self.probability, 0.0, 1.0)
+        # p log p → 0 as p → 0; NaN cells stay NaN.
+        bits = np.zeros_like(p)
+        np.log2(p, out=bits, where=p > 0)
+        return np.where(self.mask, np.abs((p * bits).sum(axis=-1)), np.nan)
+
+    @property
+    def most_probable(self) -> NDArray[np.float64]:
+        """The index into ``states`` of the most probable one, NaN outside the mask.   [rows, columns]"""
+        best = np.argmax(np.where(np.isnan(self.probability), -1.0, self.probability), axis=-1)
+        return np.where(self.mask, best.astype(np.float64), np.nan)
+
+    def of(self, state: Any) -> NDArray[np.float64]:
+        """The probability of one state.   [rows, columns]"""
+        if state not in self.states:
+            raise InputError(f"there is no state {state!r}; the map has {self.states!r}.")
+        return self.probability[..., self.states.index(state)]
+
+    def to_xarray(self) -> Any:
+        """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``."""
+        xarray = _need("xarray", "geo")
+        layers = {
+            "probability": (("state", "y", "x"), np.moveaxis(self.probability, -1, 0)),
+            "sd": (("state", "y", "x"), np.moveaxis(self.sd, -1, 0)),
+            "entropy": (("y", "x"), self.entropy, {"units": "bit"}),
+            "most_probable": (("y", "x"), self.most_probable),
+            "reports": (("y", "x"), self.reports),
+        }
+        axes: dict[str, Any] = {
+            "state": [str(state) for state in self.states],
+            "y": ("y", self.grid.northings(), {"axis": "Y"}),
+            "x": ("x", self.grid.eastings(), {"axis": "X"}),
+        }
+        dataset = xarray.Dataset(layers, coords=axes, attrs=_plain(self.metadata))
+        if self.grid.crs is not None:
+            from pyproj import CRS
+
+            dataset = dataset.assign_coords(spatial_ref=((), 0, CRS.from_user_input(self.grid.crs).to_cf()))
+            for name in layers:
+                dataset[name].attrs["grid_mapping"] = "spatial_ref"
+        return dataset
+
+    def to_geodataframe(self) -> Any:
+        """A ``geopandas.GeoDataFrame`` with one polygon a cell; cells outside the mask are left out."""
+        geopandas = _need("geopandas", "geo")
+        import shapely
+
+        keep = self.mask.ravel()
+        centre = self.grid.centres()[keep]
+        half = np.array([self.grid.cell_width, self.grid.cell_height]) / 2
+        low, high = centre - half, centre + half
+        columns: dict[str, Any] = {}
+        for j, state in enumerate(self.states):
+            columns[f"probability_{state}"] = self.probability[..., j].ravel()[keep]
+            columns[f"sd_{state}"] = self.sd[..., j].ravel()[keep]
+        columns["entropy"] = self.entropy.ravel()[keep]
+        names = np.array([str(state) for state in self.states], dtype=object)
+        columns["most_probable"] = names[self.most_probable.ravel()[keep].astype(np.int64)]
+        columns["reports"] = self.reports.ravel()[keep]
+        cells = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
+        return geopandas.GeoDataFrame(columns, geometry=cells, crs=self.grid.crs)
+
+    def plot(self, **options: Any) -> Any:
+        """Draw the map; see :func:`crowdfield.plot.heatmap` for the options."""
+        # By name, because drawing lies above this layer: the type must not depend on its pictures.
+        return import_module("crowdfield.plot").heatmap(self, **options)
+
+
+def _copied(array: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    copy = np.array(array, dtype=np.float64)
+    if copy.shape != shape:
+        raise InputError(f"{name} must have shape {shape} (rows, columns, states), got {copy.shape}.")
+    return copy
+
+
+def _need(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingDependencyError(
+            f"{module} is needed for this and is not installed. Install it with: pip install 'crowdfield[{extra}]'"
+        ) from None
+
+
+def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what a file's attributes can hold; anything else as text."""
+    return {
+        k: v if isinstance(v, (str, int, float)) and not isinstance(v, bool) else str(v) for k, v in metadata.items()
+    }

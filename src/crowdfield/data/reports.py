@@ -1,0 +1,330 @@
+"""Who said what, where: one row a report, checked once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from crowdfield.data.grid import Grid
+
+# Names of the two coordinate columns of a table, in the order they are looked for.
+COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
+_GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
+
+
+class Sites(NamedTuple):
+    """The distinct places, in the order of their coordinates, and the site of each report."""
+
+    places: NDArray[np.float64]  # [N, D]
+    site: NDArray[np.int64]  # [R]
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """A table of reports; build one with :meth:`from_arrays` or :meth:`from_frame`.
+
+    ``labels[label[i]]`` is what report i says, ``sources[source[i]]`` who says it, ``places[i]`` where: (easting,
+    northing) in metres, or (longitude, latitude) when ``crs`` is geographic. ``time`` is in seconds since 1970, UTC;
+    NaN where it is not known. All arrays are read-only copies.
+    """
+
+    places: NDArray[np.float64]  # [R, D]
+    label: NDArray[np.int64]  # [R], codes into labels
+    source: NDArray[np.int64]  # [R], codes into sources
+    labels: tuple[Any, ...]
+    sources: tuple[Any, ...]
+    time: NDArray[np.float64] | None = None  # [R]
+    id: tuple[Any, ...] | None = None
+    crs: str | None = None
+
+    def __post_init__(self) -> None:
+        places = _places(self.places)
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "labels", _names(self.labels, "labels"))
+        object.__setattr__(self, "sources", _names(self.sources, "sources"))
+        for name, names in (("label", self.labels), ("source", self.sources)):
+            object.__setattr__(self, name, _codes(getattr(self, name), name, names, len(places)))
+        if self.time is not None:
+            object.__setattr__(self, "time", _times(self.time, len(places)))
+        if self.id is not None:
+            object.__setattr__(self, "id", tuple(self.id))
+            if len(self.id) != len(places):
+                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one a report.")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        places: ArrayLike,
+        label: ArrayLike | Iterable[Hashable],
+        source: ArrayLike | Iterable[Hashable] | None = None,
+        *,
+        time: ArrayLike | None = None,
+        id: Iterable[Hashable] | None = None,
+        labels: Iterable[Hashable] | None = None,
+        sources: Iterable[Hashable] | None = None,
+        crs: str | None = None,
+    ) -> Reports:
+        """One row a report. ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
+
+        By default the order is sorted, or that of first appearance where the values cannot be sorted. Without a
+        ``source`` all reports are taken to come from one, called ``"all"``.
+        """
+        where = _places(places)
+        label_codes, label_names = _encode(label, labels, "label", len(where))
+        if source is None:
+            source_names = ("all",) if sources is None else _names(sources, "sources")
+            if len(source_names) != 1:
+                raise InputError(f"{len(source_names)} sources are named, but no report says which of them it is from.")
+            source_codes = np.zeros(len(where), dtype=np.int64)
+        else:
+            source_codes, source_names = _encode(source, sources, "source", len(where))
+        return cls(
+            places=where,
+            label=label_codes,
+            source=source_codes,
+            labels=label_names,
+            sources=source_names,
+            time=None if time is None else _times(time, len(where)),
+            id=None if id is None else tuple(id),
+            crs=crs,
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        places: Sequence[str] | None = None,
+        label: str = "label",
+        source: str | None = "source",
+        time: str | None = "time",
+        id: str | None = "id",
+        labels: Iterable[Hashable] | None = None,
+        sources: Iterable[Hashable] | None = None,
+        crs: str | None = None,
+    ) -> Reports:
+        """From a table with a column for each coordinate and for the label; source, time and id where there are any."""
+        columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
+        missing = [name for name in [*columns, label] if name not in frame.columns]
+        if missing:
+            raise InputError(f"the table has no column {missing[0]!r}; it has {_some(list(frame.columns))}.")
+
+        def optional(name: str | None) -> Any:
+            return frame[name].to_numpy() if name is not None and name in frame.columns else None
+
+        ids = optional(id)
+        return cls.from_arrays(
+            frame[columns].to_numpy(),
+            frame[label].to_numpy(),
+            optional(source),
+            time=optional(time),
+            id=None if ids is None else ids.tolist(),
+            labels=labels,
+            sources=sources,
+            crs=crs,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A table that :meth:`from_frame` reads back."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {name: self.places[:, d] for d, name in enumerate(self._coordinate_names())}
+        # from_codes, not a list of names: ten million reports share a handful of labels.
+        columns["label"] = pd.Categorical.from_codes(self.label, categories=pd.Index(self.labels, tupleize_cols=False))
+        columns["source"] = pd.Categorical.from_codes(
+            self.source, categories=pd.Index(self.sources, tupleize_cols=False)
+        )
+        if self.time is not None:
+            columns["time"] = self.time
+        if self.id is not None:
+            columns["id"] = list(self.id)
+        return pd.DataFrame(columns)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __repr__(self) -> str:
+        where = f", crs={self.crs!r}" if self.crs else ""
+        return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={_some(self.labels)}{where})"
+
+    def sites(self) -> Sites:
+        """The distinct places, sorted by their coordinates, and the site of each report."""
+        columns = self.places.T
+        # Sorting an index by one column after another: numpy.unique over rows is ten times slower and copies twice.
+        order = np.lexsort(columns[::-1]).astype(np.int64, copy=False)
+        new = np.zeros(len(order), dtype=bool)
+        new[:1] = True
+        for column in columns:
+            ordered = column[order]
+            new[1:] |= ordered[1:] != ordered[:-1]
+        site = np.empty(len(order), dtype=np.int64)
+        site[order] = np.cumsum(new) - 1
+        return Sites(_frozen(self.places[order[new]]), _frozen(site))
+
+    def snap(self, grid: Grid, *, outside: Literal["raise", "drop"] = "raise") -> Reports:
+        """Each report moved to the centre of its cell; those outside the grid are an error, or dropped."""
+        if outside not in ("raise", "drop"):
+            raise InputError(f"outside must be 'raise' or 'drop', got {outside!r}.")
+        if self.crs is not None and grid.crs is not None and self.crs != grid.crs:
+            raise InputError(f"the reports are in {self.crs} and the grid in {grid.crs}. Project the reports first.")
+        cell = grid.index(self.places)
+        kept = cell >= 0
+        if not kept.all() and outside == "raise":
+            first = int(np.argmin(kept))
+            raise InputError(
+                f"{int((~kept).sum())} of {len(self)} reports lie outside the grid (the first is report {first}, at "
+                f"{tuple(self.places[first].tolist())}). Pass outside='drop' to leave them out, or a larger grid."
+            )
+        row, column = np.divmod(cell[kept], grid.columns)
+        centres = np.column_stack([grid.eastings()[column], grid.northings()[row]])
+        return replace(self.take(kept), places=centres, crs=self.crs or grid.crs)
+
+    def take(self, rows: ArrayLike) -> Reports:
+        """The chosen reports (a mask or positions), with labels and sources unchanged."""
+        chosen = np.arange(len(self))[np.asarray(rows)]
+        return replace(
+            self,
+            places=self.places[chosen],
+            label=self.label[chosen],
+            source=self.source[chosen],
+            time=None if self.time is None else self.time[chosen],
+            id=None if self.id is None else tuple(self.id[i] for i in chosen.tolist()),
+        )
+
+    def _coordinate_names(self) -> list[str]:
+        dimensions = self.places.shape[1]
+        if dimensions != 2:
+            return [f"x{d + 1}" for d in range(dimensions)]
+        return ["lon", "lat"] if self.crs in _GEOGRAPHIC else ["easting", "northing"]
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+def _places(places: ArrayLike) -> NDArray[np.float64]:
+    try:
+        # Adding zero copies, and makes −0.0 and 0.0, which are one place, the same bits.
+        checked = np.asarray(places, dtype=np.float64) + 0.0
+    except (TypeError, ValueError):
+        raise InputError("places must be numbers, one row a report and one column a coordinate.") from None
+    if checked.ndim != 2 or checked.shape[1] < 1:
+        raise InputError(f"places must be [R, D], one row a report and one column a coordinate, got {checked.shape}.")
+    finite = np.isfinite(checked)
+    if not finite.all():
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
+        raise InputError(
+            f"report {row} has coordinate {checked[row, column]} in column {column}. Leave out reports without a place."
+        )
+    return _frozen(checked)
+
+
+def _times(time: ArrayLike, count: int) -> NDArray[np.float64]:
+    given = np.asarray(time)
+    if np.issubdtype(given.dtype, np.datetime64):
+        seconds = given.astype("datetime64[us]").astype(np.int64) / 1e6
+        seconds = np.where(np.isnat(given), np.nan, seconds)
+    else:
+        try:
+            seconds = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("time must be seconds since 1970 (UTC) or datetime64 values.") from None
+    if seconds.shape != (count,):
+        raise InputError(f"{count} places but times of shape {seconds.shape}: give one a report.")
+    if np.isinf(seconds).any():
+        raise InputError(
+            f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
+        )
+    return _frozen(seconds)
+
+
+def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
+    given = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+    try:
+        distinct = len(set(given)) == len(given)
+    except TypeError:
+        raise InputError(f"{what} must be hashable (strings or numbers).") from None
+    if not distinct:
+        raise InputError(f"{what} names one twice: {_some(given)}.")
+    return given
+
+
+def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> NDArray[np.int64]:
+    given = np.asarray(codes)
+    if given.shape != (count,):
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+    if not np.issubdtype(given.dtype, np.integer):
+        raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
+    if count and not (given.min() >= 0 and given.max() < len(names)):
+        raise InputError(f"{what} codes must lie in 0..{len(names) - 1}, got {int(given.min())}..{int(given.max())}.")
+    return _frozen(given.astype(np.int64))
+
+
+def _encode(
+    values: ArrayLike | Iterable[Hashable], names: Iterable[Hashable] | None, what: str, count: int
+) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    """Codes for the values, and what each code stands for."""
+    import pandas as pd
+
+    if isinstance(values, (str, bytes)):
+        raise InputError(f"{what} must hold one value a report, got the single value {values!r}.")
+    given: Any = values
+    if not isinstance(values, (np.ndarray, pd.Series, pd.Categorical)):
+        # An object array keeps what was given: numpy would make strings of ["a", 1], and a matrix of pairs.
+        rows = list(values)  # type: ignore[arg-type]
+        given = np.empty(len(rows), dtype=object)
+        given[:] = rows
+    if getattr(given, "ndim", 1) != 1 or len(given) != count:
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+    if isinstance(given, np.ndarray) and given.dtype.kind in "US":
+        given = given.astype(object)
+    try:
+        codes, found = pd.factorize(given)
+    except TypeError:
+        raise InputError(f"{what} must hold hashable values (strings or numbers).") from None
+    if count and codes.min() < 0:
+        raise InputError(f"report {int(np.argmin(codes))} has no {what}. Leave it out, or say what it is.")
+    seen = _names(found.tolist(), f"{what}s")
+    order = _in_order(seen) if names is None else _names(names, f"{what}s")
+    position = {name: code for code, name in enumerate(order)}
+    unknown = [name for name in seen if name not in position]
+    if unknown:
+        row = int(np.argmax(codes == seen.index(unknown[0])))
+        raise InputError(f"report {row} has {what} {unknown[0]!r}, which is not among the {what}s {_some(order)}.")
+    recode = np.array([position[name] for name in seen], dtype=np.int64)
+    return _frozen(recode[codes] if count else np.empty(0, dtype=np.int64)), order
+
+
+def _in_order(names: tuple[Any, ...]) -> tuple[Any, ...]:
+    try:
+        return tuple(sorted(names))
+    except TypeError:
+        return names
+
+
+def _coordinate_columns(columns: list[Any]) -> list[str]:
+    for pair in COORDINATES:
+        if all(name in columns for name in pair):
+            return list(pair)
+    numbered = [f"x{d + 1}" for d in range(len(columns))]
+    found = [name for name in numbered if name in columns]
+    if found and found == numbered[: len(found)]:
+        return found
+    raise InputError(
+        f"no coordinate columns among {_some(columns)}. Name them with places=(easting column, northing column)."
+    )
+
+
+def _some(names: Sequence[Any], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"[{shown}, … {len(names) - most} more]" if len(names) > most else f"[{shown}]"
