@@ -202,10 +202,8 @@ def draw_reports(field: Field, crowd: Crowd, site: int | ArrayLike, *, rng: np.r
     """
     if len(field.states) != crowd.confusion.shape[1]:
         raise InputError(f"The field has {len(field.states)} states, the crowd knows {crowd.confusion.shape[1]}.")
-    if np.ndim(site) == 0:  # type: ignore[arg-type]
-        rows = rng.integers(0, len(field), _whole("site", site))
-    else:
-        rows = np.asarray(site, dtype=np.int64)
+    picked = np.asarray(site, dtype=np.int64)
+    rows = rng.integers(0, len(field), _whole("site", site)) if picked.ndim == 0 else picked
     source = rng.integers(0, len(crowd.sources), len(rows))
     label = _categorical(crowd.confusion[source, field.t[rows]], rng)
     return Reports.from_arrays(
