@@ -38,6 +38,8 @@ INK, FAINT = "#1d1d1f", "#6b6b70"
 ACCENT = "#d1495b"  # marks on the map: told from cividis by everybody, since cividis has no red
 # Where the standard deviation is above this share of what it is without reports, the map says "unknown".
 UNKNOWN_SHARE = 0.85
+# Fully coloured from this much knowledge on: the eye should not have to discount good maps.
+FULL_COLOUR = 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.
 NO_IDEA = 1.0 / np.sqrt(12.0)
 SHAPES = "osD^vP*X"
@@ -132,7 +134,15 @@ def summary(
 def knowledge(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
     """How much is known in each cell: 0 as if nobody had reported, 1 certain; NaN outside the mask."""
     j = _state(heatmap, state)
-    return np.clip(1.0 - heatmap.sd[..., j] / _ignorance(heatmap, j), 0.0, 1.0)
+    return np.clip(1.0 - heatmap.sd[..., j] / ignorance(heatmap, state), 0.0, 1.0)
+
+
+def ignorance(heatmap: Heatmap, state: Any = None) -> float:
+    """The standard deviation where nobody reported: the map's own word for it, else that of an even spread."""
+    prior = heatmap.metadata.get("prior_sd")
+    if prior is None:
+        return NO_IDEA
+    return max(float(np.ravel(prior)[_state(heatmap, state)]), 1e-9)
 
 
 def colours(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
@@ -147,8 +157,8 @@ def colours(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
 
 def suppressed(probability: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.float64]:
     """Value-suppressing palette: the colour of the probability, mixed into grey as less is known.   [.., 3]"""
-    # Fully coloured from the point where the deviation has halved: the eye should not have to discount good maps.
-    share = np.clip(np.nan_to_num((known - (1 - UNKNOWN_SHARE)) / (0.6 - (1 - UNKNOWN_SHARE))), 0.0, 1.0)[..., None]
+    grey = 1.0 - UNKNOWN_SHARE
+    share = np.clip(np.nan_to_num((known - grey) / (FULL_COLOUR - grey)), 0.0, 1.0)[..., None]
     return share * PROBABILITY(np.nan_to_num(probability))[..., :3] + (1.0 - share) * np.asarray(UNKNOWN)
 
 
@@ -164,7 +174,7 @@ def draw_uncertainty(
     axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None, scale: Axes | None = None
 ) -> None:
     j = _state(heatmap, state)
-    top = _ignorance(heatmap, j)
+    top = ignorance(heatmap, state)
     image = axes.imshow(
         heatmap.sd[..., j], extent=heatmap.grid.region, vmin=0, vmax=top, cmap=UNCERTAINTY, interpolation="nearest"
     )
@@ -283,14 +293,6 @@ def _state(heatmap: Heatmap, state: Any) -> int:
     if state not in heatmap.states:
         raise InputError(f"there is no state {state!r}; the map has {heatmap.states!r}.")
     return heatmap.states.index(state)
-
-
-def _ignorance(heatmap: Heatmap, j: int) -> float:
-    """The standard deviation where nobody reported: the map's own word for it, else that of an even spread."""
-    prior = heatmap.metadata.get("prior_sd")
-    if prior is None:
-        return NO_IDEA
-    return max(float(np.ravel(prior)[j]), 1e-9)
 
 
 def _hatch_unknown(axes: Axes, heatmap: Heatmap, state: Any) -> None:

@@ -1,0 +1,63 @@
+"""Maps and tables as CSV that spreadsheets, HDX and people can read."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfield.data import Heatmap
+from crowdfield.io.atomic import replacing
+from crowdfield.io.layers import layers, slug
+from crowdfield.io.vector import to_lonlat
+
+# A spreadsheet runs a cell that starts with one of these as a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_csv(heatmap: Heatmap, path: str | Path) -> None:
+    """One row a cell, at its centre; the second row holds HXL tags. Cells outside the mask are left out."""
+    keep = heatmap.mask.ravel()
+    centres = heatmap.grid.centres()[keep]
+    columns: list[tuple[str, str, Iterable[Any]]] = []
+    if heatmap.grid.crs is not None:
+        lonlat = to_lonlat(centres, heatmap.grid.crs)
+        columns.append(("lat", "#geo+lat", [f"{value:.7f}" for value in lonlat[:, 1]]))
+        columns.append(("lon", "#geo+lon", [f"{value:.7f}" for value in lonlat[:, 0]]))
+    columns.append(("easting", "#geo+easting+num", [f"{value:.3f}" for value in centres[:, 0]]))
+    columns.append(("northing", "#geo+northing+num", [f"{value:.3f}" for value in centres[:, 1]]))
+    for name, values in layers(heatmap).items():
+        inside = values.ravel()[keep]
+        kind, _, state = name.partition("_")
+        if name == "most_probable":
+            text = [safe(str(heatmap.states[int(code)])) for code in inside]
+            columns.append((name, "#status+state", text))
+        elif name == "reports":
+            columns.append((name, "#meta+reports+count+num", inside.astype(np.int64)))
+        elif name == "entropy":
+            columns.append((name, "#indicator+entropy+bits+num", [f"{value:.7f}" for value in inside]))
+        else:
+            columns.append((safe(name), f"#indicator+{kind}+{slug(state)}+num", [f"{value:.7f}" for value in inside]))
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow([name for name, _, _ in columns])
+        out.writerow([tag for _, tag, _ in columns])
+        out.writerows(zip(*(values for _, _, values in columns), strict=True))
+
+
+def write_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], path: str | Path) -> None:
+    """Any table: text is made safe for spreadsheets, numbers are left as they are, nothing stays empty."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow([safe(name) for name in names])
+        out.writerows([safe(cell) for cell in row] for row in rows)
+
+
+def safe(cell: Any) -> Any:
+    """Text that a spreadsheet shows instead of running; numbers pass through, negative ones too."""
+    if isinstance(cell, str) and cell.startswith(FORMULA):
+        return "'" + cell
+    return cell

@@ -1,0 +1,65 @@
+"""One door for every way out: the name of the file says the format."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from crowdfield.data import Heatmap
+from crowdfield.errors import InputError
+
+# suffix: (module, function, what it is). Modules are imported when used: most runs write one format.
+FORMATS = {
+    ".tif": ("raster", "write_cog", "cloud-optimised GeoTIFF"),
+    ".tiff": ("raster", "write_cog", "cloud-optimised GeoTIFF"),
+    ".nc": ("raster", "write_netcdf", "NetCDF"),
+    ".png": ("raster", "write_png", "PNG with a world file"),
+    ".geojson": ("vector", "write_geojson", "GeoJSON"),
+    ".json": ("vector", "write_geojson", "GeoJSON"),
+    ".gpkg": ("vector", "write_geopackage", "GeoPackage"),
+    ".parquet": ("vector", "write_geoparquet", "GeoParquet"),
+    ".kml": ("kml", "write_kml", "KML"),
+    ".kmz": ("kml", "write_kmz", "KMZ"),
+    ".csv": ("table", "write_csv", "CSV with an HXL row"),
+    ".html": ("page", "write_html", "self-contained page"),
+}
+
+
+def write(heatmap: Heatmap, path: str | Path, **options: Any) -> Path:
+    """Write a map in the format that the suffix of `path` names; the file appears whole or not at all."""
+    path = Path(path)
+    module, function, _ = _format(path)
+    getattr(import_module(f"crowdfield.io.{module}"), function)(heatmap, path, **options)
+    return path
+
+
+def read_map(path: str | Path) -> Heatmap:
+    """A map that `write` wrote as GeoTIFF or NetCDF, the two formats that keep all of it."""
+    path = Path(path)
+    from crowdfield.io import raster
+
+    if not path.is_file():
+        raise InputError(f"there is no file {path}.")
+    if path.suffix.lower() in (".tif", ".tiff"):
+        return raster.read_cog(path)
+    if path.suffix.lower() == ".nc":
+        return raster.read_netcdf(path)
+    raise InputError(
+        f"{path.name}: maps are read back from .tif and .nc files; write one of those to convert it later."
+    )
+
+
+def check_format(path: str | Path) -> str:
+    """What would be written, in words; an error when the suffix is unknown, before any work is done."""
+    return _format(Path(path))[2]
+
+
+def _format(path: Path) -> tuple[str, str, str]:
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        known = " ".join(FORMATS)
+        raise InputError(
+            f"{path.name}: no map format is known by the suffix '{path.suffix}'. Use one of: {known}"
+        ) from None

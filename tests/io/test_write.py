@@ -1,0 +1,280 @@
+"""What we write, other people's readers find: in the right place, with the right values, whole or not at all."""
+
+import csv
+import json
+import zipfile
+from xml.etree import ElementTree
+
+import numpy as np
+import pyogrio
+import pyproj
+import pytest
+import rasterio
+import shapely
+from rio_cogeo.cogeo import cog_validate
+
+from crowdfield import io
+from crowdfield.data import Grid, Heatmap
+from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.io.layers import layers
+from crowdfield.io.table import safe
+from crowdfield.io.vector import to_lonlat
+
+BEIRA = Grid(690_000, 702_000, 7_796_000, 7_806_000, 24, 20, "EPSG:32736")
+
+
+def make(grid=BEIRA, states=("dry", "flooded"), **metadata):
+    rng = np.random.default_rng(3)
+    probability = rng.dirichlet(np.ones(len(states)), grid.shape)
+    sd = rng.uniform(0, 0.3, probability.shape)
+    probability[2:4, 1:3] = sd[2:4, 1:3] = np.nan
+    about = {"title": "Beira & around", "model": {"lengthscale": 2000.0}, "input": "sha256:ab", "seed": 0, **metadata}
+    return Heatmap(grid, states, probability, sd, rng.poisson(0.5, grid.shape), about)
+
+
+def at_centres(heatmap, lon, lat):
+    """The values the map has at given longitudes and latitudes."""
+    back = pyproj.Transformer.from_crs("EPSG:4326", heatmap.grid.crs, always_xy=True)
+    cell = heatmap.grid.index(np.column_stack(back.transform(lon, lat)))
+    assert (cell >= 0).all()
+    return heatmap.probability.reshape(-1, len(heatmap.states))[cell]
+
+
+def test_cog_is_valid_and_gdal_finds_every_value_in_its_place(tmp_path):
+    heatmap = make()
+    path = io.write(heatmap, tmp_path / "map.tif")
+    valid, errors, warnings = cog_validate(path, strict=True)
+    assert valid and not errors and not warnings
+    with rasterio.open(path) as file:
+        assert file.crs.to_epsg() == 32736
+        assert file.descriptions == tuple(layers(heatmap))
+        assert set(file.dtypes) == {"float32"} and np.isnan(file.nodata)
+        east, north = heatmap.grid.centres().T
+        for number, (name, values) in enumerate(layers(heatmap).items(), 1):
+            found = np.array([v[0] for v in file.sample(zip(east, north, strict=True), number)])
+            np.testing.assert_array_equal(found, values.ravel(), err_msg=name)
+        tags = file.tags()
+    assert json.loads(tags["CROWDFIELD_MODEL"]) == {"lengthscale": 2000.0}
+    assert tags["CROWDFIELD_SOFTWARE"].startswith("crowdfield ")
+
+
+def test_a_large_cog_has_overviews_that_are_values_of_the_map(tmp_path):
+    heatmap = make(Grid(0, 1100, 0, 1100, 1100, 1100, "EPSG:32633"))
+    path = io.write(heatmap, tmp_path / "large.tif")
+    assert cog_validate(path, strict=True)[0]
+    with rasterio.open(path) as file:
+        assert file.overviews(1)
+        small = file.read(file.descriptions.index("most_probable") + 1, out_shape=(100, 100))
+    assert set(np.unique(small[~np.isnan(small)])) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".nc"])
+@pytest.mark.parametrize("states", [("dry", "flooded"), (0, 1, 2)])
+def test_maps_come_back_as_they_were(tmp_path, suffix, states):
+    heatmap = make(states=states)
+    back = io.read_map(io.write(heatmap, tmp_path / f"map{suffix}"))
+    assert back.grid.crs == heatmap.grid.crs and back.states == heatmap.states and back.grid.shape == heatmap.grid.shape
+    np.testing.assert_allclose(back.grid.region, heatmap.grid.region, rtol=1e-12)
+    np.testing.assert_allclose(back.probability, heatmap.probability, atol=1e-7)
+    np.testing.assert_allclose(back.sd, heatmap.sd, atol=1e-7)
+    np.testing.assert_array_equal(back.reports[heatmap.mask], heatmap.reports[heatmap.mask])
+    assert back.metadata["title"] == "Beira & around" and back.metadata["model"] == {"lengthscale": 2000.0}
+
+
+def test_netcdf_tells_other_readers_where_it_is(tmp_path):
+    import xarray
+
+    path = io.write(make(), tmp_path / "map.nc")
+    with xarray.open_dataset(path, engine="h5netcdf") as dataset:
+        mapping = dataset["spatial_ref"].attrs
+        assert pyproj.CRS.from_cf(mapping).to_epsg() == 32736
+        assert dataset["probability"].sel(state="flooded").shape == BEIRA.shape
+
+
+@pytest.mark.parametrize("suffix", [".geojson", ".gpkg", ".parquet", ".kml"])
+def test_polygons_are_read_back_in_place_with_their_values(tmp_path, suffix):
+    heatmap = make()
+    path = io.write(heatmap, tmp_path / f"map{suffix}")
+    if suffix == ".parquet":
+        import geopandas
+
+        frame = geopandas.read_parquet(path)
+    else:
+        frame = pyogrio.read_dataframe(path)
+    assert len(frame) == heatmap.mask.sum()
+    assert frame.geometry.is_valid.all()
+    native = frame.to_crs(heatmap.grid.crs)
+    centre = np.column_stack([native.geometry.centroid.x, native.geometry.centroid.y])
+    expected = heatmap.grid.centres()[heatmap.mask.ravel()]
+    assert np.abs(centre - expected).max() < 0.01 * heatmap.grid.cell_width
+    for j, state in enumerate(heatmap.states):
+        found = frame[f"probability_{state}"].to_numpy(float)
+        np.testing.assert_allclose(found, heatmap.probability[..., j][heatmap.mask], atol=2e-7)
+    assert frame["reports"].astype(int).tolist() == heatmap.reports[heatmap.mask].tolist()
+    assert set(frame["most_probable"]) == {"dry", "flooded"}
+
+
+def test_vector_files_carry_how_they_were_made(tmp_path):
+    import pyarrow.parquet
+
+    heatmap = make()
+    about = json.loads(io.write(heatmap, tmp_path / "m.geojson").read_text())["metadata"]
+    assert about["crs"] == "EPSG:32736" and about["input"] == "sha256:ab" and about["seed"] == 0
+    kept = pyarrow.parquet.read_schema(io.write(heatmap, tmp_path / "m.parquet")).metadata
+    assert json.loads(kept[b"crowdfield"])["title"] == "Beira & around"
+    info = pyogrio.read_info(io.write(heatmap, tmp_path / "m.gpkg"))
+    assert info["dataset_metadata"]["input"] == "sha256:ab"
+
+
+def test_geojson_follows_the_standard(tmp_path):
+    """RFC 7946: longitude first, outer rings closed and anticlockwise, no crs member."""
+    document = json.loads(io.write(make(), tmp_path / "m.geojson").read_text())
+    assert document["type"] == "FeatureCollection" and "crs" not in document
+    for feature in document["features"]:
+        (ring,) = feature["geometry"]["coordinates"]
+        assert ring[0] == ring[-1] and shapely.LinearRing(ring).is_ccw
+        assert 34 < ring[0][0] < 35.2 and -20 < ring[0][1] < -19
+
+
+def test_cells_on_the_antimeridian_are_split(tmp_path):
+    """A strip across Taveuni, Fiji: no polygon may run around the Earth."""
+    east, north = pyproj.Transformer.from_crs("EPSG:4326", "EPSG:32760", always_xy=True).transform(180.0, -16.8)
+    grid = Grid(east - 5_200, east + 4_800, north - 4_000, north + 4_000, 10, 8, "EPSG:32760")
+    heatmap = make(grid)
+    document = json.loads(io.write(heatmap, tmp_path / "m.geojson").read_text())
+    shapes = [shapely.geometry.shape(feature["geometry"]) for feature in document["features"]]
+    assert {shape.geom_type for shape in shapes} == {"Polygon", "MultiPolygon"}
+    for shape in shapes:
+        assert shape.is_valid
+        for part in getattr(shape, "geoms", [shape]):
+            assert part.bounds[2] - part.bounds[0] < 0.1 and part.bounds[0] >= -180 and part.bounds[2] <= 180
+    # the pieces together are as large as the uncut cells, in degrees
+    uncut = [shape.area for shape in shapes if shape.geom_type == "Polygon"]
+    cut = [shape.area for shape in shapes if shape.geom_type == "MultiPolygon"]
+    np.testing.assert_allclose(cut, np.mean(uncut), rtol=0.01)
+
+
+def test_kml_is_well_formed_and_coloured(tmp_path):
+    root = ElementTree.parse(io.write(make(), tmp_path / "m.kml")).getroot()
+    space = {"k": "http://www.opengis.net/kml/2.2"}
+    assert root.tag == "{http://www.opengis.net/kml/2.2}kml"
+    styles = {f"#{style.get('id')}" for style in root.iterfind(".//k:Style", space)}
+    used = {element.text for element in root.iterfind(".//k:Placemark/k:styleUrl", space)}
+    assert used == styles
+    assert root.find(".//k:Document/k:name", space).text == "Beira & around"
+
+
+def test_kmz_lays_its_picture_where_the_map_is(tmp_path):
+    from PIL import Image
+
+    grid = BEIRA
+    heatmap = make(grid)
+    with zipfile.ZipFile(io.write(heatmap, tmp_path / "m.kmz")) as archive:
+        root = ElementTree.fromstring(archive.read("doc.kml"))
+        with archive.open("map.png") as file:
+            pixels = np.asarray(Image.open(file))
+    box = {e.tag.split("}")[1]: float(e.text) for e in root.find(".//{*}LatLonBox")}
+    from crowdfield.plot import colours
+
+    painted = np.round(colours(heatmap) * 255)
+    lonlat = to_lonlat(grid.centres(), grid.crs)
+    column = (lonlat[:, 0] - box["west"]) / (box["east"] - box["west"]) * pixels.shape[1]
+    row = (box["north"] - lonlat[:, 1]) / (box["north"] - box["south"]) * pixels.shape[0]
+    found = pixels[row.astype(int), column.astype(int)]
+    np.testing.assert_allclose(found, painted.reshape(-1, 4), atol=1)
+
+
+def test_png_and_world_file_agree(tmp_path):
+    from crowdfield.plot import colours
+
+    heatmap = make()
+    path = io.write(heatmap, tmp_path / "m.png")
+    assert {p.name for p in tmp_path.iterdir()} == {"m.png", "m.pgw", "m.prj"}
+    assert pyproj.CRS.from_wkt((tmp_path / "m.prj").read_text()).to_epsg(20) == 32736
+    with rasterio.open(path) as file:
+        np.testing.assert_allclose(file.bounds, (690_000, 7_796_000, 702_000, 7_806_000), atol=1e-6)
+        found = np.array(list(file.sample(heatmap.grid.centres())))
+    np.testing.assert_allclose(found, np.round(colours(heatmap) * 255).reshape(-1, 4), atol=1)
+
+
+def test_csv_has_hxl_tags_and_plain_numbers(tmp_path):
+    heatmap = make()
+    with io.write(heatmap, tmp_path / "m.csv").open(newline="") as file:
+        header, tags, *rows = list(csv.reader(file))
+    assert header[:4] == ["lat", "lon", "easting", "northing"]
+    assert tags[:2] == ["#geo+lat", "#geo+lon"] and "#indicator+probability+flooded+num" in tags
+    assert all(tag.startswith("#") for tag in tags)
+    table = {name: [row[i] for row in rows] for i, name in enumerate(header)}
+    lon, lat = np.array(table["lon"], float), np.array(table["lat"], float)
+    np.testing.assert_allclose(
+        np.array(table["probability_flooded"], float), at_centres(heatmap, lon, lat)[:, 1], atol=1e-7
+    )
+
+
+def test_text_that_a_spreadsheet_would_run_is_disarmed(tmp_path):
+    heatmap = make(states=('=HYPERLINK("http://x")', "-safe"))
+    with io.write(heatmap, tmp_path / "m.csv").open(newline="") as file:
+        header, _, *rows = list(csv.reader(file))
+    states = {row[header.index("most_probable")] for row in rows}
+    assert states == {'\'=HYPERLINK("http://x")', "'-safe"}
+    assert safe(-1.5) == -1.5 and safe("+1") == "'+1" and safe("@x") == "'@x" and safe("x=1") == "x=1"
+
+
+def test_areas_to_look_at_are_squares_around_the_places(tmp_path):
+    places = BEIRA.centres()[[5, 100]]
+    path = tmp_path / "next.geojson"
+    io.write_looks(places, path, crs=BEIRA.crs, size=800.0, properties=[{"score": 0.5}, {"score": np.float64(0.25)}])
+    frame = pyogrio.read_dataframe(path)
+    assert frame["rank"].tolist() == [1, 2] and frame["score"].tolist() == [0.5, 0.25]
+    native = frame.to_crs(BEIRA.crs).geometry
+    np.testing.assert_allclose(np.column_stack([native.centroid.x, native.centroid.y]), places, atol=0.05)
+    np.testing.assert_allclose(native.area, 800.0**2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("suffix", sorted(io.FORMATS))
+def test_every_format_is_the_same_for_the_same_map_and_leaves_nothing_else(tmp_path, suffix):
+    first, second = (io.write(make(), tmp_path / f"{name}{suffix}") for name in ("a", "b"))
+    if suffix not in (".gpkg", ".nc"):  # these hold the moment of writing by their own standards
+        assert first.read_bytes() == second.read_bytes()
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("suffix", sorted(io.FORMATS))
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, suffix, monkeypatch):
+    path = tmp_path / f"map{suffix}"
+    path.write_text("the old one")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        io.write(make(), path)
+    assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda folder: io.write(make(), folder / "map.shp"), "Use one of: .tif"),
+        (lambda folder: io.write(make(), folder / "none" / "map.tif"), "does not exist"),
+        (lambda folder: io.write(make(Grid(0, 1, 0, 1, 8, 8)), folder / "map.geojson"), "no reference system"),
+        (lambda folder: io.read_map(folder / "none.tif"), "no file"),
+        (lambda folder: io.read_map(_text(folder / "a.csv")), r"\.tif and \.nc"),
+        (lambda folder: io.write_looks([[0, 0]], folder / "x.geojson", crs="EPSG:32633", size=-1), "positive"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path, call, words):
+    with pytest.raises(InputError, match=words):
+        call(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".nc"])
+def test_files_that_are_no_maps_are_named(tmp_path, suffix):
+    with pytest.raises(ReportFormatError, match="broken"):
+        io.read_map(_text(tmp_path / f"broken{suffix}"))
+
+
+def _text(path):
+    path.write_text("not a map")
+    return path
