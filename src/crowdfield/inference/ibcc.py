@@ -4,12 +4,13 @@ The model of the paper without a field: every site's state comes from the same c
 N sites, S sources, J states, L labels.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
-from scipy.special import digamma, gammaln, logsumexp
+from scipy.special import digamma, gammaln
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -64,9 +65,15 @@ def targets(counts: Counts, alpha: Array, nu: Array) -> tuple[Array, float]:
     """q(t) given q(π) and q(κ), and the log of its normaliser summed over sites; paper, eq. for q(t_i = j, c_i)."""
     S, J, L = alpha.shape
     log_pi = expected_log(alpha).transpose(0, 2, 1).reshape(S * L, J)
-    joint = expected_log(nu) + counts.by_site @ log_pi
-    log_z = logsumexp(joint, axis=1, keepdims=True)
-    return np.exp(joint - log_z), float(log_z.sum())
+    joint = counts.by_site @ log_pi
+    joint += expected_log(nu)
+    # Column by column: NumPy reduces a short last axis ten times slower than it adds columns.
+    top = reduce(np.maximum, joint.T)
+    joint -= top[:, None]
+    r = np.exp(joint, out=joint)
+    total = reduce(np.add, r.T)
+    r /= total[:, None]
+    return r, float(top.sum() + np.log(total).sum())
 
 
 def confusion_and_proportions(counts: Counts, alpha0: Array, nu0: Array, r: Array) -> tuple[Array, Array]:
