@@ -1,0 +1,160 @@
+"""The application: one `Service` that owns what lives as long as the server, and the routes over it."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from crowdfield import __version__
+from crowdfield.service import problems
+from crowdfield.service.auth import Keys, Names
+from crowdfield.service.database import open_database
+from crowdfield.service.events import Broadcast
+from crowdfield.service.journal import Entry, Journal, Outcome
+from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.metrics import Metrics
+from crowdfield.service.middleware import Gate
+from crowdfield.service.routes import keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Situation, Store
+
+log = logging.getLogger("crowdfield.service")
+# How long a server may go on with what it knew of a situation or of its trusted sources.
+FRESH_SECONDS = 1.0
+
+
+class Service:
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.engine = open_database(settings.database)
+        self.store = Store(self.engine)
+        self.keys = Keys(self.engine)
+        self.names = Names(self.engine)
+        self.journal = Journal(self.engine)
+        self.metrics = Metrics()
+        self.maps = Maps(self.store)
+        self.tiles: Recent[bytes] = Recent(4096)
+        self.models: Recent[Any] = Recent(4)
+        self.broadcast = Broadcast(self.store, self.metrics, settings.poll_seconds)
+        self.worker: subprocess.Popen[bytes] | None = None
+        self._situations: dict[str | None, tuple[float, Situation]] = {}
+        self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._supervisor: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.broadcast.start()
+        if self.settings.worker:
+            self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
+
+    async def stop(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+        if self.worker is not None:
+            self.worker.terminate()
+        await self.broadcast.stop()
+        await asyncio.to_thread(self.journal.close)
+        if self.worker is not None:
+            try:
+                await asyncio.to_thread(self.worker.wait, 10.0)
+            except subprocess.TimeoutExpired:
+                self.worker.kill()
+            if self.worker.stdin is not None:
+                self.worker.stdin.close()
+        self.engine.dispose()
+
+    async def append(self, situation: str, entries: list[Entry]) -> list[Outcome]:
+        """The outcomes of the entries, once they are durable."""
+        return await asyncio.wrap_future(self.journal.submit(situation, entries))
+
+    async def situation(self, name: str | None) -> Situation:
+        """A situation by its id, the newest for None; asked of the database once a second at most."""
+        at, held = self._situations.get(name, (0.0, None))
+        if held is not None and time.monotonic() - at < FRESH_SECONDS:
+            return held
+        found = await asyncio.to_thread(self.store.latest if name is None else lambda: self.store.situation(name))
+        self._situations[name] = (time.monotonic(), found)
+        return found
+
+    async def trust(self, name: str) -> dict[str, Any]:
+        at, held = self._trust.get(name, (0.0, None))
+        if held is not None and time.monotonic() - at < FRESH_SECONDS:
+            return held
+        found = await asyncio.to_thread(self.store.trust, name)
+        self._trust[name] = (time.monotonic(), found)
+        return found
+
+    def forget(self) -> None:
+        """After a change made here: the next question goes to the database."""
+        self._situations.clear()
+        self._trust.clear()
+
+    async def _supervise(self) -> None:
+        """Keep a worker running beside this server; one that dies is replaced, ever more slowly if it keeps dying."""
+        pause = 0.5
+        environment = os.environ | {"CROWDFIELD_DATABASE": self.settings.database}
+        for name in ("coalesce_seconds", "poll_seconds", "lease_seconds", "keep_versions", "distribute_above"):
+            environment[f"CROWDFIELD_{name.upper()}"] = str(getattr(self.settings, name))
+        if self.settings.dask_scheduler:
+            environment["CROWDFIELD_DASK_SCHEDULER"] = self.settings.dask_scheduler
+        command = [sys.executable, "-m", "crowdfield.service.worker", "--with-parent"]
+        while True:
+            began = time.monotonic()
+            self.worker = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
+            self.metrics.worker.set(1)
+            while self.worker.poll() is None:
+                await asyncio.sleep(0.2)
+            self.metrics.worker.set(0)
+            log.error("the worker stopped and is started again", extra={"code": self.worker.returncode})
+            if self.worker.stdin is not None:
+                self.worker.stdin.close()
+            pause = 0.5 if time.monotonic() - began > 30 else min(2 * pause, 30.0)
+            await asyncio.sleep(pause)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    service = Service(settings or Settings())
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="crowdfield",
+        version=__version__,
+        description="Maps you can trust, from reports you can't: reports in, numbered map versions out.",
+        lifespan=life,
+        # The interactive pages load scripts from elsewhere; the document itself is at /openapi.json.
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation,
+        responses={
+            "4XX": {
+                "description": "what is wrong, and what to do next",
+                "content": {problems.MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
+            }
+        },
+    )
+    app.state.service = service
+    problems.install(app)
+    app.add_middleware(Gate, service=service)
+    for routes in (situations, reports, keys, ogc, operations):
+        app.include_router(routes.router)
+    app.include_router(maps.situated())
+    app.include_router(maps.short(), include_in_schema=False)
+    page.install(app)
+    return app
+
+
+def _operation(route: APIRoute) -> str:
+    return f"{route.name}_{'_'.join(sorted(route.methods)).lower()}_{len(route.path_format)}"

@@ -1,0 +1,104 @@
+"""One engine for both databases: SQLite with write-ahead log and full sync, or PostgreSQL. Both migrate on opening."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from crowdfield.errors import InputError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+# Any number does, so long as every server and every worker asks for the same one.
+APPEND_LOCK = 7_316_001
+MIGRATE_LOCK = 7_316_002
+
+
+def address(database: str) -> str:
+    """A file name or a PostgreSQL address, as SQLAlchemy writes it."""
+    if "://" not in database:
+        return f"sqlite:///{database}"
+    try:
+        url = make_url(database)
+    except ArgumentError as error:
+        raise InputError("the database address cannot be read: use a file name or postgresql://…") from error
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    if url.get_backend_name() == "sqlite":
+        return database
+    raise InputError(f"crowdfield stores in SQLite or PostgreSQL, not in {url.get_backend_name()}")
+
+
+def connect(database: str, *, pool_size: int = 8) -> Engine:
+    url = address(database)
+    if not url.startswith("sqlite"):
+        return create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True)
+    engine = create_engine(url, pool_size=pool_size, connect_args={"timeout": 30.0, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver must not open transactions by itself: `begin` below says when, and of which kind.
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",  # a report is acknowledged only when it would survive a power cut
+            "foreign_keys=ON",
+            "secure_delete=ON",  # what retention deletes is overwritten
+            "cache_size=-32000",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        # Taking the write lock at the start turns a possible deadlock in the middle into a short wait.
+        mode = "IMMEDIATE" if connection.get_execution_options().get("writes") else "DEFERRED"
+        connection.exec_driver_sql(f"BEGIN {mode}")
+
+    return engine
+
+
+def is_sqlite(engine: Engine) -> bool:
+    return engine.dialect.name == "sqlite"
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that will write."""
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
+def migrate(engine: Engine, revision: str = "head") -> None:
+    """Bring the tables to `revision`; two servers that start together do it once."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with writing(engine) as connection:
+        if not is_sqlite(engine):
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATE_LOCK})
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def revision(engine: Engine) -> str | None:
+    """The migration that the database is at, or None where there are no tables yet."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def open_database(database: str, *, pool_size: int = 8) -> Engine:
+    engine = connect(database, pool_size=pool_size)
+    try:
+        migrate(engine)
+    except OperationalError as error:
+        # The driver's own text may hold the address with its password.
+        raise InputError(
+            f"the database does not open ({type(error.orig).__name__}): is it running, and are file and address right?"
+        ) from error
+    return engine

@@ -1,0 +1,90 @@
+"""Server-sent events: one reader of the event table for all the streams of a server."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.service.metrics import Metrics
+from crowdfield.service.store import Event, Store
+
+log = logging.getLogger("crowdfield.service")
+# Proxies close a silent connection after a minute or so.
+HEARTBEAT_SECONDS = 15.0
+
+
+class Broadcast:
+    """Tells every connected stream of new map versions and failures."""
+
+    def __init__(self, store: Store, metrics: Metrics, poll_seconds: float):
+        self._store, self._metrics, self._poll = store, metrics, poll_seconds
+        self._listeners: set[asyncio.Queue[Event | None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._after = 0
+
+    async def start(self) -> None:
+        self._after = await asyncio.to_thread(self._store.last_event)
+        self._task = asyncio.create_task(self._watch(), name="events")
+
+    async def stop(self) -> None:
+        """End every stream: an open one would hold up a graceful stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for listener in self._listeners:
+            listener.put_nowait(None)
+
+    @property
+    def streams(self) -> int:
+        return len(self._listeners)
+
+    async def _watch(self) -> None:
+        trouble = False
+        while True:
+            try:
+                events = await asyncio.to_thread(self._store.events, self._after)
+                trouble = False
+            except SQLAlchemyError as error:
+                if not trouble:
+                    log.error("events cannot be read", extra={"error": type(error).__name__})
+                trouble, events = True, []
+            for event in events:
+                self._after = event.id
+                for listener in self._listeners:
+                    listener.put_nowait(event)
+            await asyncio.sleep(1.0 if trouble else self._poll)
+
+    async def stream(self, situation: str, last: int | None) -> AsyncIterator[str]:
+        """What happened after event `last`, then what happens from now on."""
+        listener: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listeners.add(listener)
+        self._metrics.streams.set(self.streams)
+        try:
+            # Listening began before the past is read, so nothing falls between the two.
+            seen = self._after if last is None else last
+            yield f"retry: 2000\nid: {seen}\n: connected\n\n"
+            if last is not None:
+                for event in await asyncio.to_thread(self._store.events, last, name=situation):
+                    seen = event.id
+                    yield _frame(event)
+            while True:
+                try:
+                    event = await asyncio.wait_for(listener.get(), HEARTBEAT_SECONDS)
+                except TimeoutError:
+                    yield ": still here\n\n"
+                    continue
+                if event is None:
+                    return
+                if event.situation == situation and event.id > seen:
+                    seen = event.id
+                    yield _frame(event)
+        finally:
+            self._listeners.discard(listener)
+            self._metrics.streams.set(self.streams)
+
+
+def _frame(event: Event) -> str:
+    data = json.dumps(event.data | {"situation": event.situation})
+    return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"

@@ -1,0 +1,56 @@
+"""A map version as a file, through the writers of `crowdfield.io`."""
+
+import tempfile
+import zipfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from starlette.responses import Response
+
+from crowdfield import __version__, io
+from crowdfield.service.maps import MapArrays
+from crowdfield.service.problems import Problem
+
+MEDIA = {
+    ".tif": "image/tiff; application=geotiff",
+    ".geojson": "application/geo+json",
+    ".gpkg": "application/geopackage+sqlite3",
+    ".parquet": "application/vnd.apache.parquet",
+    ".kml": "application/vnd.google-earth.kml+xml",
+    ".kmz": "application/vnd.google-earth.kmz",
+    ".csv": "text/csv; charset=utf-8",
+    ".nc": "application/x-netcdf",
+    ".html": "text/html; charset=utf-8",
+    ".png": "application/zip",
+}
+# A page that is saved and opened from a file may run its own script there; opened from here it must not.
+SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
+
+
+def export(now: MapArrays, form: str, *, minimum_count: int = 1) -> Response:
+    """The map in the format of this file ending; counts of reports below the minimum are told as none."""
+    suffix = f".{form}"
+    if suffix not in io.FORMATS:
+        known = " ".join(sorted(name[1:] for name in io.FORMATS))
+        raise Problem(404, f"no map format is known by this name; use one of: {known}")
+    if minimum_count > 1:
+        now = replace(now, reports=np.where(now.reports < minimum_count, 0, now.reports))
+    heatmap = now.heatmap(
+        software=f"crowdfield {__version__}",
+        created=datetime.fromtimestamp(now.info.created, UTC).isoformat(timespec="seconds"),
+    )
+    name = f"{now.situation.id}-v{now.info.number}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = io.write(heatmap, Path(folder) / f"{name}{suffix}")
+        made = sorted(Path(folder).iterdir())
+        if len(made) > 1:  # a picture comes with the file that says where it lies
+            suffix, path = ".zip", Path(folder) / f"{name}.zip"
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in made:
+                    archive.write(file, file.name)
+        body = path.read_bytes()
+    headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"', **SANDBOX}
+    media = "application/zip" if suffix == ".zip" else MEDIA.get(suffix, "application/octet-stream")
+    return Response(body, media_type=media, headers=headers)

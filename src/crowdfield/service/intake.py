@@ -1,0 +1,215 @@
+"""From what callers send to entries of the log: bodies become reports, reports are checked against their situation."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from pydantic import TypeAdapter, ValidationError
+
+from crowdfield.service import places
+from crowdfield.service.auth import Principal, Role
+from crowdfield.service.journal import Entry
+from crowdfield.service.problems import Problem, faults
+from crowdfield.service.schemas import Rejected, ReportIn
+from crowdfield.service.store import Situation
+
+# Sources of this form are the word of a trusted key; nobody else may write under such a name.
+TRUSTED = "trusted: "
+TRUSTED_LEVELS = frozenset({"high"})
+_REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
+
+
+@dataclass
+class Intake:
+    """Reports of one request: those that can be stored, and why the others cannot."""
+
+    entries: list[Entry] = field(default_factory=list)
+    rejects: list[Rejected] = field(default_factory=list)
+    single: bool = False
+    note: str | None = None
+
+
+def parse_json(body: bytes, row_limit: int) -> tuple[list[Any], bool]:
+    """The raw reports of a JSON or GeoJSON body, and whether it was a single one."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "the body is not JSON") from error
+    if isinstance(document, dict) and document.get("type") == "FeatureCollection":
+        features = document.get("features")
+        rows, single = [flatten(f) for f in features] if isinstance(features, list) else [], False
+    elif isinstance(document, dict) and document.get("type") == "Feature":
+        rows, single = [flatten(document)], True
+    elif isinstance(document, dict):
+        rows, single = [document], True
+    elif isinstance(document, list):
+        rows, single = document, False
+    else:
+        raise Problem(422, "the body must be a report, a list of reports or a GeoJSON feature collection")
+    if len(rows) > row_limit:
+        raise Problem(413, f"{len(rows):,} reports are more than the {row_limit:,} of one request; send them in parts")
+    return rows, single
+
+
+def flatten(feature: Any) -> Any:
+    """A GeoJSON point with properties as a plain report."""
+    if not isinstance(feature, dict):
+        return feature
+    geometry, properties = feature.get("geometry"), feature.get("properties")
+    row = dict(properties) if isinstance(properties, dict) else {}
+    if isinstance(feature.get("id"), str | int):
+        row.setdefault("id", str(feature["id"]))
+    if isinstance(geometry, dict) and geometry.get("type") == "Point" and isinstance(geometry.get("coordinates"), list):
+        row |= dict(zip(("longitude", "latitude"), geometry["coordinates"], strict=False))
+    return row
+
+
+def ushahidi(body: bytes, label: str) -> list[Any]:
+    """A post as Ushahidi's webhooks send it. The contact, the author and all other fields stay behind."""
+    rows, _ = parse_json(body, 1)
+    post = rows[0] if rows else None
+    if not isinstance(post, dict):
+        raise Problem(422, "an Ushahidi post is a JSON object")
+    post = post.get("post") if isinstance(post.get("post"), dict) else post
+    place = _place(post.get("values", post))
+    if place is None:
+        raise Problem(422, "the post has no location: no value with lat and lon was found in it")
+    row: dict[str, Any] = {"longitude": place[0], "latitude": place[1], "label": label}
+    identity = post.get("id")
+    if isinstance(identity, str | int):
+        row["id"] = f"ushahidi-{identity}"
+    form = post.get("source") or post.get("type")
+    # Who wrote it is personal; through which channel it came (SMS, web, e-mail) is what tells reliability.
+    row["source"] = f"ushahidi {form}" if isinstance(form, str) and form else "ushahidi"
+    for name in ("post_date", "created"):
+        if isinstance(post.get(name), str) and post[name]:
+            row["time"] = post[name]
+            break
+    words = [post[name] for name in ("title", "content") if isinstance(post.get(name), str)]
+    if words:
+        row["text"] = ": ".join(words)[:5000]
+    return [row]
+
+
+def _place(value: Any, depth: int = 0) -> tuple[Any, Any] | None:
+    if depth > 6:
+        return None
+    if isinstance(value, dict):
+        if "lat" in value and ("lon" in value or "lng" in value):
+            return value.get("lon", value.get("lng")), value["lat"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value[:200]:
+            found = _place(inner, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+class Forbidden(Problem):
+    def __init__(self, detail: str):
+        super().__init__(403, detail)
+
+
+def admit(
+    rows: Iterable[Any],
+    situation: Situation,
+    principal: Principal,
+    trust: dict[str, Any],
+    *,
+    key: str | None = None,
+    single: bool = False,
+) -> Intake:
+    """Check every row against the schema, the situation and the sender's role. A single bad report is an error; among
+    many it is set aside with its reason."""
+    intake = Intake(single=single)
+    for number, row in enumerate(rows, start=1):
+        try:
+            report = _REPORT.validate_python(row)
+        except ValidationError as error:
+            problems = faults(error)
+            if single:
+                raise Problem(422, "the report cannot be used as it is", faults=problems) from error
+            reason = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
+            intake.rejects.append(Rejected(row=number, reason=reason))
+            continue
+        reason = unusable(report, situation)
+        if reason is not None:
+            if single:
+                raise Problem(422, reason)
+            intake.rejects.append(Rejected(row=number, reason=reason))
+            continue
+        source = name_source(report, principal, trust)
+        intake.entries.append(
+            Entry(
+                "report",
+                identify(report, source, principal, key, number),
+                report.longitude,
+                report.latitude,
+                report.label,
+                source,
+                report.time,
+                report.text,
+                None,
+                principal.id,
+            )
+        )
+    return intake
+
+
+def unusable(report: ReportIn, situation: Situation) -> str | None:
+    if report.label not in situation.labels:
+        return f"the label is none of this situation's: {', '.join(situation.labels)}"
+    if not places.inside(situation.region, report.longitude, report.latitude):
+        west, east, south, north = situation.region
+        swapped = places.inside(situation.region, report.latitude, report.longitude)
+        hint = ". Are longitude and latitude swapped?" if swapped else ""
+        return f"the place is outside the region ({west:g} to {east:g} east, {south:g} to {north:g} north){hint}"
+    return None
+
+
+def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -> str:
+    """Who says so. A name that carries trust can be used only by those who have it."""
+    if report.trusted:
+        if principal.role < Role.trusted:
+            raise Forbidden("only keys of the roles trusted and admin may send trusted reports")
+        return f"{TRUSTED}{principal.name}"
+    source = report.source or principal.name
+    if principal.role < Role.trusted and (source.startswith(TRUSTED.strip()) or carries_trust(trust.get(source))):
+        raise Forbidden("this source is trusted; a key of the role reporter may not speak in its name")
+    return source
+
+
+def carries_trust(value: Any) -> bool:
+    return isinstance(value, list) or value in TRUSTED_LEVELS
+
+
+def identify(report: ReportIn, source: str, principal: Principal, key: str | None, number: int) -> str:
+    """What makes the same report sent twice one: its id, the request's idempotency key, or what it says and when."""
+    if report.id is not None:
+        return report.id
+    if key is not None:
+        return "k" + _short(principal.id, key, number)
+    if report.time is not None:
+        return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text)
+    return "r" + uuid4().hex
+
+
+def _short(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
+
+
+def retraction(report: str, principal: Principal) -> Entry:
+    return Entry("retract", report, value=report, author=principal.id)
+
+
+def trust_entry(source: str, value: Any, principal: Principal) -> Entry:
+    return Entry("trust", uuid4().hex, source=source, value=value, author=principal.id)
+
+
+def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]

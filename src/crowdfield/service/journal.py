@@ -1,0 +1,236 @@
+"""The append-only log of reports, and the thread that makes many reports durable with one sync.
+
+Every accepted statement is an entry: a report, a retraction, a change of trust, a purge. Nothing is ever edited; the
+map is a function of the entries in their order, so replaying them gives the map again.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Engine, func, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.errors import CrowdfieldError
+from crowdfield.service.database import APPEND_LOCK, writing
+from crowdfield.service.tables import entry, situation
+
+Kind = Literal["report", "retract", "trust", "purge"]
+Outcome = Literal["stored", "duplicate", "conflict"]
+
+# Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.
+BATCH = 5_000
+CHUNK = 500
+
+
+class JournalClosed(CrowdfieldError):
+    """The service is stopping; the report was not stored and should be sent again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    kind: Kind
+    id: str
+    longitude: float | None = None
+    latitude: float | None = None
+    label: str | None = None
+    source: str | None = None
+    time: float | None = None
+    text: str | None = None
+    value: Any = None
+    author: str | None = None
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What must agree for two entries with one id to be the same statement."""
+        return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value
+
+
+@dataclass
+class _Waiting:
+    situation: str
+    entries: Sequence[Entry]
+    done: "Future[list[Outcome]]" = field(default_factory=Future)
+
+
+class Journal:
+    """Takes entries from any thread; acknowledges them when their transaction is on the disk."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._closed = False
+        self.commits = 0
+        self.entries = 0
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    def submit(self, situation_id: str, entries: Sequence[Entry]) -> "Future[list[Outcome]]":
+        """The outcome of each entry, known once it is durable."""
+        if self._closed:
+            raise JournalClosed("the service is stopping; send the report again in a moment")
+        waiting = _Waiting(situation_id, entries)
+        self._queue.put(waiting)
+        return waiting.done
+
+    def append(self, situation_id: str, entries: Sequence[Entry]) -> list[Outcome]:
+        return self.submit(situation_id, entries).result()
+
+    def close(self) -> None:
+        """Store what was accepted, then stop."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            batch, last = self._gather()
+            if batch:
+                self._commit(batch)
+            if last:
+                return
+
+    def _gather(self) -> tuple[list[_Waiting], bool]:
+        batch: list[_Waiting] = []
+        size = 0
+        while size < BATCH:
+            try:
+                waiting = self._queue.get(block=not batch)
+            except queue.Empty:
+                break
+            if waiting is None:
+                return batch, True
+            batch.append(waiting)
+            size += len(waiting.entries)
+        return batch, False
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        try:
+            with writing(self._engine) as connection:
+                outcomes = write(connection, [(w.situation, w.entries) for w in batch])
+        except (SQLAlchemyError, CrowdfieldError) as error:
+            if len(batch) == 1:
+                batch[0].done.set_exception(error)
+                return
+            # One bad request must not take the others with it.
+            for waiting in batch:
+                self._commit([waiting])
+            return
+        self.commits += 1
+        self.entries += sum(len(waiting.entries) for waiting in batch)
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            waiting.done.set_result(outcome)
+
+
+def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]]) -> list[list[Outcome]]:
+    """Append to the log within the caller's transaction."""
+    if connection.dialect.name == "postgresql":
+        # Sequence numbers are given before the commit: without this lock a reader could see 8 before 7 and skip 7.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": APPEND_LOCK})
+    groups = list(groups)
+    now = time.time()
+    known: dict[tuple[str, str, str], tuple[Any, ...]] = {}
+    for name in {name for name, _ in groups}:
+        kinds: dict[str, set[str]] = {}
+        for group, entries in groups:
+            if group == name:
+                for e in entries:
+                    kinds.setdefault(e.kind, set()).add(e.id)
+        for kind, ids in kinds.items():
+            known.update(_existing(connection, name, kind, sorted(ids)))
+    outcomes: list[list[Outcome]] = []
+    rows: list[dict[str, Any]] = []
+    touched: set[str] = set()
+    for name, entries in groups:
+        result: list[Outcome] = []
+        for e in entries:
+            key = (name, e.kind, e.id)
+            before = known.get(key)
+            if before is not None:
+                result.append("duplicate" if before == e.content else "conflict")
+                continue
+            known[key] = e.content
+            result.append("stored")
+            rows.append(
+                {
+                    "situation": name, "kind": e.kind, "id": e.id, "longitude": e.longitude, "latitude": e.latitude,
+                    "label": e.label, "source": e.source, "time": e.time, "text": e.text, "value": e.value,
+                    "author": e.author, "received": now,
+                }
+            )  # fmt: skip
+            touched.add(name)
+        outcomes.append(result)
+    if rows:
+        connection.execute(entry.insert(), rows)
+    for name in touched:
+        head = select(func.max(entry.c.seq)).where(entry.c.situation == name).scalar_subquery()
+        connection.execute(update(situation).where(situation.c.id == name).values(head=head))
+    return outcomes
+
+
+def _existing(
+    connection: Connection, name: str, kind: str, ids: Sequence[str]
+) -> Iterator[tuple[tuple[str, str, str], tuple[Any, ...]]]:
+    c = entry.c
+    columns = (c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value)
+    for start in range(0, len(ids), CHUNK):
+        chunk = ids[start : start + CHUNK]
+        query = select(*columns).where(c.situation == name, c.kind == kind, c.id.in_(chunk))
+        for row in connection.execute(query):
+            yield (name, kind, row.id), tuple(row[1:])
+
+
+@dataclass
+class Ledger:
+    """The log of one situation folded up to `head`: which reports stand, and who is trusted how far."""
+
+    situation: str
+    head: int = 0
+    reports: dict[str, Entry] = field(default_factory=dict)
+    seq: dict[str, int] = field(default_factory=dict)
+    """Where in the log each standing report is."""
+    retracted: set[str] = field(default_factory=set)
+    trust: dict[str, Any] = field(default_factory=dict)
+    shrunk: bool = False
+    """Whether something was taken away since `settle`; then a warm start is not enough."""
+
+    def follow(self, engine: Engine, *, upto: int | None = None) -> int:
+        """Read what is new in the log (up to `upto`); the number of entries read."""
+        c = entry.c
+        columns = (
+            c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author
+        )  # fmt: skip
+        query = select(*columns).where(c.situation == self.situation, c.seq > self.head).order_by(c.seq)
+        if upto is not None:
+            query = query.where(c.seq <= upto)
+        with engine.connect() as connection:
+            rows = connection.execute(query).all()
+        if self.head and any(row.kind == "purge" for row in rows):
+            # Entries that were read before may be gone for good: forget all and read again what is left.
+            self.__init__(self.situation, shrunk=True)  # type: ignore[misc]
+            return self.follow(engine, upto=upto)
+        for seq, *values in rows:
+            self.apply(seq, Entry(*values))
+        return len(rows)
+
+    def apply(self, seq: int, e: Entry) -> None:
+        self.head = seq
+        if e.kind == "report":
+            self.reports[e.id] = e
+            self.seq[e.id] = seq
+        elif e.kind == "retract":
+            target = str(e.value)
+            self.shrunk |= self.reports.pop(target, None) is not None
+            self.seq.pop(target, None)
+            self.retracted.add(target)
+        elif e.kind == "trust":
+            self.trust[str(e.source)] = e.value
+            self.shrunk = True  # other priors: what was learned from the old ones must not linger
+
+    def settle(self) -> None:
+        self.shrunk = False

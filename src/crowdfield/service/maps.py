@@ -1,0 +1,103 @@
+"""Map versions in memory: packed for the database, unpacked and kept for tiles, points and exports."""
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data import Grid, Heatmap
+from crowdfield.service.store import Situation, Store, Unknown, VersionInfo
+
+V = TypeVar("V")
+
+
+class Recent(Generic[V]):
+    """The last few results of something costly; safe for threads, which may at worst compute twice."""
+
+    def __init__(self, size: int):
+        self._size, self._held, self._lock = size, OrderedDict[Hashable, V](), threading.Lock()
+
+    def held(self, key: Hashable) -> V | None:
+        with self._lock:
+            value = self._held.get(key)
+            if value is not None:
+                self._held.move_to_end(key)
+            return value
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        value = self.held(key)
+        if value is None:
+            value = make()
+            with self._lock:
+                self._held[key] = value
+                while len(self._held) > self._size:
+                    self._held.popitem(last=False)
+        return value
+
+
+@dataclass(frozen=True)
+class MapArrays:
+    """One version of a map."""
+
+    situation: Situation
+    info: VersionInfo
+    probability: NDArray[np.float32]  # [rows, columns, J]
+    sd: NDArray[np.float32]  # [rows, columns, J]
+    reports: NDArray[np.int32]  # [rows, columns]
+
+    @property
+    def grid(self) -> Grid:
+        return self.situation.grid
+
+    def heatmap(self, **metadata: Any) -> Heatmap:
+        about = {
+            "title": self.situation.title,
+            "situation": self.situation.id,
+            "version": self.info.number,
+            **self.info.info,
+            **metadata,
+        }
+        p = self.probability.astype(np.float64)
+        return Heatmap(
+            self.grid, self.situation.states, p / p.sum(axis=-1, keepdims=True), self.sd.astype(np.float64),
+            self.reports, about,
+        )  # fmt: skip
+
+
+def pack(**arrays: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+class Maps:
+    def __init__(self, store: Store, size: int = 12):
+        self._store = store
+        self._recent: Recent[MapArrays] = Recent(size)
+
+    def load(self, situation: Situation, number: int | None = None) -> MapArrays:
+        """A version's arrays; the newest by default."""
+        info = self._store.version(situation.id, number)
+        if info is None:
+            if number is not None:
+                raise Unknown(
+                    f"there is no version {number} of '{situation.id}'; GET versions lists those that are kept"
+                )
+            raise Unknown(f"'{situation.id}' has no map yet; it appears when the first reports have come in")
+
+        def make() -> MapArrays:
+            arrays = unpack(self._store.blob(situation.id, info.number, "arrays"))
+            return MapArrays(situation, info, arrays["probability"], arrays["sd"], arrays["reports"])
+
+        # The time of creation tells a situation from one of the same name that was removed before.
+        return self._recent.get((situation.id, situation.created, info.number), make)

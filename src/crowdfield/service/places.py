@@ -1,0 +1,50 @@
+"""Between degrees, in which people report, and the metres of a situation's own projection."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pyproj import Transformer
+
+Region = tuple[float, float, float, float]
+
+
+def inside(region: Region, longitude: float, latitude: float) -> bool:
+    """Whether a place lies in a region of degrees; one with west > east goes across the antimeridian."""
+    west, east, south, north = region
+    across = west <= longitude <= east if west <= east else longitude >= west or longitude <= east
+    return across and south <= latitude <= north
+
+
+@lru_cache(maxsize=64)
+def _transformer(crs: str, back: bool) -> Transformer:
+    ends = (crs, "OGC:CRS84") if back else ("OGC:CRS84", crs)
+    return Transformer.from_crs(*ends, always_xy=True)
+
+
+def to_metres(crs: str, degrees: ArrayLike) -> NDArray[np.float64]:
+    """Longitude, latitude -> easting, northing.   [R, 2] -> [R, 2]"""
+    d = np.asarray(degrees, dtype=np.float64).reshape(-1, 2)
+    return np.column_stack(_transformer(crs, False).transform(d[:, 0], d[:, 1]))
+
+
+def to_degrees(crs: str, metres: ArrayLike) -> NDArray[np.float64]:
+    """Easting, northing -> longitude, latitude.   [R, 2] -> [R, 2]"""
+    m = np.asarray(metres, dtype=np.float64).reshape(-1, 2)
+    return np.column_stack(_transformer(crs, True).transform(m[:, 0], m[:, 1]))
+
+
+def outline(region: Region, points: int = 64) -> NDArray[np.float64]:
+    """The border of a region in degrees, dense enough that a projection cannot bulge beyond it unseen.   [4P, 2]"""
+    west, east, south, north = region
+    east = east if east > west else east + 360.0
+    x, y = np.linspace(west, east, points), np.linspace(south, north, points)
+    sides = [
+        (x, np.full_like(x, south)),
+        (np.full_like(y, east), y),
+        (x, np.full_like(x, north)),
+        (np.full_like(y, west), y),
+    ]
+    border = np.concatenate([np.column_stack(side) for side in sides])
+    border[:, 0] = (border[:, 0] + 180.0) % 360.0 - 180.0
+    return border

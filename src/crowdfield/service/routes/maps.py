@@ -1,0 +1,182 @@
+"""Maps out: tiles, points with their reasons, where to look next, sources, exports, and events.
+
+Every address exists twice: under its situation, and short (``/tiles/…``) for the newest or the one named in the query.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from crowdfield.service import answers, exports, tiles
+from crowdfield.service.auth import Role
+from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_asked, situation_of
+from crowdfield.service.problems import Problem
+from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
+from crowdfield.service.store import Situation
+
+StateQuery = Annotated[str | None, Query(max_length=200, description="a state; the last one by default")]
+# A tile of a numbered version never changes; one of "the newest" may change with the next report.
+FOREVER, BRIEFLY = "public, max-age=31536000, immutable", "no-cache"
+
+
+def situated() -> APIRouter:
+    return _routes("/situations/{situation}", situation_of)
+
+
+def short() -> APIRouter:
+    return _routes("", situation_asked)
+
+
+def state_index(situation: Situation, state: str | None) -> int:
+    if state is None:
+        return len(situation.states) - 1
+    if state not in situation.states:
+        raise Problem(404, f"this situation has no such state; it has: {', '.join(situation.states)}")
+    return situation.states.index(state)
+
+
+def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
+    router = APIRouter(prefix=prefix, tags=["maps"])
+    Situated = Annotated[Situation, Depends(which)]
+
+    @router.get("/tiles/{layer}/{z}/{x}/{y}.png", response_class=Response, responses=_png())
+    async def tile(
+        request: Request,
+        situation: Situated,
+        layer: tiles.Layer,
+        z: Annotated[int, Path(ge=0, le=22)],
+        x: Annotated[int, Path(ge=0, lt=2**22)],
+        y: Annotated[int, Path(ge=0, lt=2**22)],
+        _: Reader,
+        state: StateQuery = None,
+        version: VersionQuery = None,
+        base: Annotated[
+            int | None, Query(ge=1, le=2**31 - 1, description="of a difference: the earlier version")
+        ] = None,
+    ) -> Response:
+        """A tile of a layer; of a difference, to the version before or to any earlier one."""
+        service = service_of(request)
+        if x >= 2**z or y >= 2**z:
+            raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
+        j = state_index(situation, state)
+        key = (situation.id, situation.created, layer, z, x, y, j, version, base if layer == "difference" else None)
+        image = service.tiles.held(key) if version is not None else None
+        if image is None:
+
+            def draw() -> bytes:
+                now = service.maps.load(situation, version)
+                before = None
+                if layer == "difference":
+                    earlier = base if base is not None else now.info.number - 1
+                    before = service.maps.load(situation, earlier) if earlier >= 1 else None
+                number = now.info.number
+                full = (*key[:7], number, before.info.number if before else None)
+                return service.tiles.get(full, lambda: tiles.render(layer, z, x, y, now, j, before))
+
+            image = await asyncio.to_thread(draw)
+        control = (FOREVER if version is not None else BRIEFLY) if service.settings.anonymous_reading else "private"
+        return Response(image, media_type="image/png", headers={"Cache-Control": control})
+
+    @router.get("/tilejson")
+    async def tilejson(
+        request: Request,
+        situation: Situated,
+        _: Reader,
+        layer: tiles.Layer = "probability",
+        state: StateQuery = None,
+        version: VersionQuery = None,
+    ) -> JSONResponse:
+        """How to put a layer into another map (TileJSON 3.0)."""
+        service = service_of(request)
+        now = await asyncio.to_thread(service.maps.load, situation, version)
+        return JSONResponse(answers.tilejson(str(request.base_url), now, layer, state_index(situation, state)))
+
+    @router.get("/point/{longitude},{latitude}")
+    async def point(
+        request: Request,
+        situation: Situated,
+        longitude: Annotated[Longitude, Path()],
+        latitude: Annotated[Latitude, Path()],
+        principal: Reader,
+        state: StateQuery = None,
+        version: VersionQuery = None,
+    ) -> JSONResponse:
+        """What is known of a place, how well, and why: which sources moved it and by how much, in log odds."""
+        service = service_of(request)
+        j = state_index(situation, state)
+        answer = await asyncio.to_thread(answers.point, service, situation, principal, longitude, latitude, j, version)
+        return JSONResponse(finite(answer))
+
+    @router.get("/next")
+    async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> JSONResponse:
+        """Where to look next, as GeoJSON areas with scores: the form that tasking tools import."""
+        return JSONResponse(
+            finite(await asyncio.to_thread(answers.suggestions, service_of(request), situation, version))
+        )
+
+    @router.get("/sources")
+    async def sources(
+        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+    ) -> JSONResponse:
+        """How reliable each source turned out to be, with intervals and confusion matrices. Readers see no names."""
+        answer = await asyncio.to_thread(answers.sources, service_of(request), situation, principal, version)
+        return JSONResponse(finite(answer))
+
+    @router.get("/points")
+    async def points(
+        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+    ) -> JSONResponse:
+        """The reports as the page draws them: one by one for trusted keys, by cells for readers."""
+        return JSONResponse(await asyncio.to_thread(answers.points, service_of(request), situation, principal, version))
+
+    @router.get("/versions")
+    async def versions(
+        request: Request, situation: Situated, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+    ) -> list[VersionOut]:
+        """The map versions that are kept, the newest first."""
+        found = await asyncio.to_thread(service_of(request).store.versions, situation.id, limit=limit)
+        return [VersionOut(**{n: getattr(v, n) for n in VersionOut.model_fields}) for v in found]
+
+    @router.get(
+        "/export/{form}", response_class=Response, responses={200: {"content": {"application/octet-stream": {}}}}
+    )
+    async def export(
+        request: Request,
+        situation: Situated,
+        form: Annotated[str, Path(pattern=r"^[a-z0-9]{2,12}$", examples=["geojson"])],
+        principal: Reader,
+        version: VersionQuery = None,
+    ) -> Response:
+        """The map as a file: tif, geojson, gpkg, parquet, kml, csv, png, nc or html."""
+        service = service_of(request)
+        now = await asyncio.to_thread(service.maps.load, situation, version)
+        least = 1 if principal.role >= Role.trusted else service.settings.minimum_count
+        return await asyncio.to_thread(exports.export, now, form, minimum_count=least)
+
+    @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
+    async def events(
+        request: Request,
+        situation: Situated,
+        _: Reader,
+        last_event_id: Annotated[str | None, Header(max_length=30)] = None,
+    ) -> Response:
+        """Server-sent events: `version` when a new map is there, `failure` when it could not be renewed."""
+        service = service_of(request)
+        if service.broadcast.streams >= service.settings.stream_limit:
+            raise Problem(503, "too many event streams are open; try again in a minute", headers={"Retry-After": "60"})
+        last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
+        last = min(last, 2**62) if last is not None else None
+        return StreamingResponse(
+            service.broadcast.stream(situation.id, last),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    return router
+
+
+def _png() -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {"image/png": {}}, "description": "256 × 256 pixels"}}

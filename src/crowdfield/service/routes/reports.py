@@ -1,0 +1,187 @@
+"""Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
+
+import asyncio
+import tempfile
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
+
+from crowdfield.service import intake, uploads
+from crowdfield.service.deps import Admin, Reporter, TrustedOne, service_of, situation_of
+from crowdfield.service.problems import Problem
+from crowdfield.service.routes.situations import build, shown
+from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, SituationOut
+from crowdfield.service.store import Situation
+
+router = APIRouter(tags=["reports"])
+Situated = Annotated[Situation, Depends(situation_of)]
+ReportId = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# A reply with hundreds of thousands of ids helps nobody.
+IDS_TOLD = 1000
+
+_REPORT = {"$ref": "#/components/schemas/ReportIn"}
+BODIES: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"anyOf": [_REPORT, {"type": "array", "items": _REPORT}]}},
+            "application/geo+json": {"schema": {"type": "object"}},
+            "text/csv": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+@router.post(
+    "/situations/{situation}/reports",
+    status_code=201,
+    openapi_extra=BODIES,
+    responses={200: {"model": Receipt, "description": "nothing new: it was stored before"}},
+)
+async def send_reports(
+    request: Request,
+    response: Response,
+    situation: Situated,
+    principal: Reporter,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Receipt:
+    """Store one report or many. The same report twice (by id, by Idempotency-Key, or by all it says including its time)
+    is stored once."""
+    service = service_of(request)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    trust = await service.trust(situation.id)
+    if media in ("application/json", "application/geo+json"):
+        rows, single = intake.parse_json(body, service.settings.row_limit)
+        if len(rows) > 200:  # long lists would hold up everybody else on this thread
+            taken = await asyncio.to_thread(
+                intake.admit, rows, situation, principal, trust, key=idempotency_key, single=single
+            )
+        else:
+            taken = intake.admit(rows, situation, principal, trust, key=idempotency_key, single=single)
+    elif media == "text/csv":
+        read = await asyncio.to_thread(uploads.read_bytes, body, "reports.csv", situation, service.settings.row_limit)
+        taken = intake.admit(read.rows, situation, principal, trust, key=idempotency_key)
+        taken.rejects[:0] = read.rejects
+        taken.note = read.note
+    else:
+        raise Problem(415, "reports are application/json, application/geo+json or text/csv; import other files")
+    receipt = await store(request, situation, taken)
+    if not receipt.stored:
+        response.status_code = 200
+    return receipt
+
+
+async def store(request: Request, situation: Situation, taken: intake.Intake) -> Receipt:
+    service = service_of(request)
+    outcomes = []
+    for chunk in intake.chunks(taken.entries):
+        outcomes += await service.append(situation.id, list(chunk))
+    if taken.single and outcomes == ["conflict"]:
+        raise Problem(409, "another report is stored under this id; retract that one or choose another id")
+    counted = {name: outcomes.count(name) for name in ("stored", "duplicate", "conflict")}
+    for name, count in (counted | {"rejected": len(taken.rejects)}).items():
+        service.metrics.reports.labels(name).inc(count)
+    return Receipt(
+        stored=counted["stored"],
+        duplicate=counted["duplicate"],
+        conflict=counted["conflict"],
+        rejected=len(taken.rejects),
+        ids=[e.id for e in taken.entries] if len(taken.entries) <= IDS_TOLD else [],
+        rejects=taken.rejects[:100],
+        note=taken.note,
+    )
+
+
+@router.delete("/situations/{situation}/reports/{report}", status_code=202)
+async def retract_report(
+    request: Request, situation: Situated, report: ReportId, principal: TrustedOne
+) -> dict[str, bool]:
+    """Take a report back. The log keeps it and the fact that it was retracted; the next map goes without it."""
+    service = service_of(request)
+    if await asyncio.to_thread(service.store.entry, situation.id, report) is None:
+        raise Problem(404, "there is no such report, or it was retracted already")
+    await service.append(situation.id, [intake.retraction(report, principal)])
+    return {"retracted": True}
+
+
+@router.post("/situations/{situation}/webhook/ushahidi", status_code=201)
+async def ushahidi_webhook(
+    request: Request,
+    response: Response,
+    situation: Situated,
+    principal: Reporter,
+    label: Annotated[
+        str | None, Query(max_length=200, description="what such a post says; the last label by default")
+    ] = None,
+) -> Receipt:
+    """A post as Ushahidi sends it when one is created. Contacts and authors are not kept.
+
+    Webhooks that cannot set headers can give their key as the password of the address."""
+    service = service_of(request)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise Problem(415, "the webhook takes application/json")
+    rows = intake.ushahidi(await request.body(), label or situation.labels[-1])
+    taken = intake.admit(rows, situation, principal, await service.trust(situation.id), single=True)
+    receipt = await store(request, situation, taken)
+    if not receipt.stored:
+        response.status_code = 200
+    return receipt
+
+
+@router.post("/situations/{situation}/import", status_code=201)
+async def import_file(
+    request: Request,
+    situation: Situated,
+    principal: Reporter,
+    file: Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")],
+    positive: Annotated[str | None, Form(max_length=200)] = None,
+) -> Receipt:
+    """Read a file of reports with the readers of `crowdfield fuse`."""
+    service = service_of(request)
+    with tempfile.TemporaryDirectory() as folder:
+        path = await _saved(file, FilePath(folder))
+        read = await asyncio.to_thread(uploads.read_file, path, situation, service.settings.row_limit, positive)
+    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, await service.trust(situation.id))
+    taken.rejects[:0] = read.rejects
+    taken.note = read.note
+    return await store(request, situation, taken)
+
+
+@router.post("/import", status_code=201)
+async def start_from_file(
+    request: Request,
+    principal: Admin,
+    file: Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")],
+    id: Annotated[str | None, Form(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = None,
+    title: Annotated[str | None, Form(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = None,
+    columns: Annotated[int, Form(ge=4, le=1024)] = 128,
+) -> SituationOut:
+    """Start a situation from a file: its labels become the states, its places the region."""
+    service = service_of(request)
+    name = title or uploads.title_of(file.filename)
+    with tempfile.TemporaryDirectory() as folder:
+        path = await _saved(file, FilePath(folder))
+        read = await asyncio.to_thread(uploads.read_file, path, None, service.settings.row_limit, None)
+    region, states = uploads.describe(read)
+    new = NewSituation(id=id or uploads.slug_of(name), title=name, states=states, region=region, columns=columns)
+    situation = await asyncio.to_thread(build, new)
+    await asyncio.to_thread(service.store.create, situation)
+    service.forget()
+    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, {})
+    await store(request, situation, taken)
+    return shown(situation, None).model_copy(update={"reports": len(taken.entries), "waiting": True})
+
+
+async def _saved(file: UploadFile, folder: FilePath) -> FilePath:
+    """The upload under a name of ours: only its ending is taken from the client, and only if we know it."""
+    path = folder / f"upload{uploads.ending(file.filename)}"
+    with path.open("wb") as out:
+        while chunk := await file.read(2**20):
+            out.write(chunk)
+    return path
+
+
+__all__ = ["ReportIn", "router"]

@@ -1,0 +1,106 @@
+"""Situations: the maps there are, and starting a new one."""
+
+import asyncio
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from crowdfield.service import intake
+from crowdfield.service.deps import Admin, Reader, service_of, situation_of
+from crowdfield.service.problems import Problem
+from crowdfield.service.regions import plan
+from crowdfield.service.schemas import NewSituation, SituationOut, Trust
+from crowdfield.service.store import Situation, VersionInfo
+
+router = APIRouter(tags=["situations"])
+
+
+def shown(situation: Situation, newest: VersionInfo | None) -> SituationOut:
+    return SituationOut(
+        **{name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)},
+        version=newest.number if newest else None,
+        reports=newest.reports if newest else 0,
+        waiting=situation.head > (newest.head if newest else 0),
+    )
+
+
+@router.get("/situations")
+async def list_situations(request: Request, _: Reader) -> list[SituationOut]:
+    """All situations, the newest first."""
+    store = service_of(request).store
+
+    def read() -> list[SituationOut]:
+        return [shown(s, store.version(s.id)) for s in store.situations()]
+
+    return await asyncio.to_thread(read)
+
+
+@router.post("/situations", status_code=201)
+async def start_situation(request: Request, new: NewSituation, principal: Admin) -> SituationOut:
+    """Start a map of its own states, region and grid."""
+    service = service_of(request)
+    situation = await asyncio.to_thread(build, new)
+    await asyncio.to_thread(service.store.create, situation)
+    service.forget()
+    return shown(situation, None)
+
+
+def build(new: NewSituation) -> Situation:
+    grid = plan(new.region, new.columns, new.rows)
+    return Situation(
+        id=new.id,
+        title=new.title,
+        states=tuple(new.states),
+        labels=tuple(new.labels or new.states),
+        region=new.region,
+        crs=str(grid.crs),
+        extent=grid.region,
+        columns=grid.columns,
+        rows=grid.rows,
+        model=new.model.model_dump(),
+        created=time.time(),
+    )
+
+
+@router.get("/situations/{situation}")
+async def one_situation(
+    request: Request, situation: Annotated[Situation, Depends(situation_of)], _: Reader
+) -> SituationOut:
+    store = service_of(request).store
+
+    def read() -> SituationOut:
+        return shown(store.situation(situation.id), store.version(situation.id))
+
+    return await asyncio.to_thread(read)
+
+
+@router.delete("/situations/{situation}", status_code=204)
+async def remove_situation(
+    request: Request, situation: Annotated[Situation, Depends(situation_of)], _: Admin
+) -> Response:
+    """Remove a map with its whole log. There is no way back but a backup."""
+    service = service_of(request)
+    await asyncio.to_thread(service.store.remove, situation.id)
+    service.forget()
+    return Response(status_code=204)
+
+
+@router.put("/situations/{situation}/sources/{source}/trust", status_code=202)
+async def set_trust(
+    request: Request,
+    situation: Annotated[Situation, Depends(situation_of)],
+    source: Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")],
+    trust: Trust,
+    principal: Admin,
+) -> dict[str, bool]:
+    """Say how far a source is believed before it has shown anything. It is an entry of the log, as a report is."""
+    service = service_of(request)
+    if trust.matrix is not None and (
+        len(trust.matrix) != len(situation.states) or any(len(row) != len(situation.labels) for row in trust.matrix)
+    ):
+        raise Problem(422, f"the matrix must be [{len(situation.states)}][{len(situation.labels)}]: a row a state")
+    value = trust.matrix if trust.matrix is not None else trust.level
+    await service.append(situation.id, [intake.trust_entry(source, value, principal)])
+    service.forget()
+    return {"accepted": True}

@@ -1,0 +1,215 @@
+"""What goes over the wire. Bounds are part of the types: a value that passes here cannot hurt further in."""
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="small letters, digits and hyphens")]
+
+
+def _printable(value: str) -> str:
+    # Control characters have no place in a name, and PostgreSQL refuses the first of them.
+    if any(ord(c) < 32 or ord(c) == 127 for c in value):
+        raise ValueError("must not hold control characters")
+    return value
+
+
+def _clean(value: str) -> str:
+    return "".join(c for c in value if c in "\n\t" or ord(c) >= 32)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Prose = Annotated[str, Field(max_length=5000), AfterValidator(_clean)]
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of an ISO 8601 time; one without a zone is UTC."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError("must be an ISO 8601 time such as 2026-11-15T21:30:00Z, or seconds since 1970") from None
+
+
+def _seconds(value: Any) -> Any:
+    return parse_time(value) if isinstance(value, str) else value
+
+
+Time = Annotated[
+    Annotated[float, Field(ge=-62_135_596_800, le=253_402_300_799, allow_inf_nan=False)],
+    BeforeValidator(_seconds, json_schema_input_type=str | float),
+]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ReportIn(BaseModel):
+    """One report. Fields that are not named here, contacts among them, are dropped and never stored."""
+
+    model_config = ConfigDict(extra="ignore")
+    longitude: Longitude = Field(validation_alias=AliasChoices("longitude", "lon", "lng"))
+    latitude: Latitude = Field(validation_alias=AliasChoices("latitude", "lat"))
+    label: Name
+    source: Name | None = None
+    time: Time | None = None
+    text: Prose | None = None
+    id: Name | None = None
+    trusted: bool = False
+    """Count it as the word of the trusted key that sends it."""
+
+
+class Rejected(BaseModel):
+    row: int
+    reason: str
+
+
+class Receipt(BaseModel):
+    """What became of the reports; all that counts as stored is durable."""
+
+    stored: int = 0
+    duplicate: int = 0
+    conflict: int = 0
+    rejected: int = 0
+    ids: list[str] = Field(default_factory=list, description="of a few reports; left empty for many")
+    rejects: list[Rejected] = Field(default_factory=list, description="the first hundred")
+    note: str | None = None
+
+
+class ModelOptions(Strict):
+    """How the map is inferred; every field has a sound default."""
+
+    lengthscale: Annotated[float, Field(gt=0, le=2e7, allow_inf_nan=False)] | Literal["learn"] | None = Field(
+        None, description="metres over which neighbours agree; by default a tenth of the region"
+    )
+    kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern32"
+    inference: Literal["auto", "vb", "collapsed", "gibbs"] = "auto"
+    communities: Annotated[int, Field(ge=1, le=20)] | Literal["learn"] | None = None
+    confusion_prior: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
+        None, description="counts [states][labels] that every source starts from"
+    )
+
+
+class NewSituation(Strict):
+    id: Slug
+    title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+    states: list[Name] = Field(
+        min_length=2, max_length=12, description="what a place can be; the first is the safe one"
+    )
+    labels: list[Name] | None = Field(
+        None, min_length=2, max_length=24, description="what reports say; the states by default"
+    )
+    region: tuple[Longitude, Longitude, Latitude, Latitude] = Field(description="west, east, south, north in degrees")
+    columns: int = Field(128, ge=4, le=1024)
+    rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
+    model: ModelOptions = ModelOptions()
+
+    @model_validator(mode="after")
+    def _sound(self) -> "NewSituation":
+        west, east, south, north = self.region
+        if not north > south:
+            raise ValueError("region is west, east, south, north, and north must lie above south")
+        if not (east - west) % 360.0 >= 1e-5 or north - south < 1e-5:
+            raise ValueError("the region is too small for a map")
+        for name, values in (("states", self.states), ("labels", self.labels or [])):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} must differ from each other")
+        prior = self.model.confusion_prior
+        if prior is not None:
+            width = len(self.labels or self.states)
+            if len(prior) != len(self.states) or any(len(row) != width for row in prior):
+                raise ValueError(
+                    f"confusion_prior must be [{len(self.states)}][{width}]: a row a state, a column a label"
+                )
+        elif len(self.labels or self.states) < len(self.states):
+            raise ValueError("fewer labels than states need a confusion_prior that says what each label means")
+        return self
+
+
+class SituationOut(BaseModel):
+    id: str
+    title: str
+    states: list[str]
+    labels: list[str]
+    region: tuple[float, float, float, float]
+    crs: str
+    columns: int
+    rows: int
+    model: dict[str, Any]
+    created: float
+    version: int | None = Field(None, description="the newest map; null until there is one")
+    reports: int = Field(0, description="reports in the newest map")
+    waiting: bool = Field(False, description="whether the log holds more than the newest map has seen")
+    failure: str | None = None
+    failed: float | None = None
+
+
+class VersionOut(BaseModel):
+    number: int
+    reports: int
+    created: float
+    seconds: float
+    info: dict[str, Any]
+
+
+class Trust(Strict):
+    level: Literal["none", "low", "normal", "high"] | None = None
+    matrix: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
+        None, description="counts [states][labels] to start from, instead of a level"
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> "Trust":
+        if (self.level is None) == (self.matrix is None):
+            raise ValueError("give either a level or a matrix")
+        return self
+
+
+class NewKey(Strict):
+    name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
+    role: Literal["reader", "reporter", "trusted", "admin"]
+
+
+class KeyOut(BaseModel):
+    id: str
+    name: str
+    role: str
+    created: float
+    revoked: bool
+
+
+class KeyMade(BaseModel):
+    key: str = Field(description="shown once; store it now")
+
+
+class Whoami(BaseModel):
+    role: str
+    name: str
+    anonymous_reading: bool
+    version: str
+
+
+class ProblemOut(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def finite(value: Any) -> Any:
+    """The same with null for every number that JSON cannot say."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value

@@ -1,0 +1,290 @@
+"""What the service remembers besides the log: situations, map versions, events. Plain functions over one engine."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from crowdfield.data import Grid
+from crowdfield.errors import CrowdfieldError
+from crowdfield.service import lease
+from crowdfield.service.database import writing
+from crowdfield.service.tables import entry, event, situation, state, version
+
+
+class Unknown(CrowdfieldError):
+    """Nothing is stored under this name."""
+
+
+class Taken(CrowdfieldError):
+    """The name is in use already."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A map with its own states, labels, region, grid and priors."""
+
+    id: str
+    title: str
+    states: tuple[str, ...]
+    labels: tuple[str, ...]
+    region: tuple[float, float, float, float]
+    crs: str
+    extent: tuple[float, float, float, float]
+    columns: int
+    rows: int
+    model: dict[str, Any]
+    created: float
+    head: int = 0
+    failure: str | None = None
+    failed: float | None = None
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(*self.extent, self.columns, self.rows, self.crs)
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """What is known of a map version without its arrays."""
+
+    situation: str
+    number: int
+    head: int
+    reports: int
+    created: float
+    seconds: float
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A fitted map, ready to be stored."""
+
+    head: int
+    reports: int
+    seconds: float
+    arrays: bytes
+    sources: list[dict[str, Any]]
+    suggestions: list[dict[str, Any]]
+    info: dict[str, Any]
+    model: bytes
+
+
+@dataclass(frozen=True)
+class Event:
+    id: int
+    situation: str
+    kind: str
+    data: dict[str, Any]
+
+
+class Store:
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    # Situations
+
+    def create(self, new: Situation) -> None:
+        values = {name: getattr(new, name) for name in situation.c.keys()}  # noqa: SIM118 - columns, not a dict
+        try:
+            with writing(self.engine) as connection:
+                connection.execute(insert(situation).values({k: _plain(v) for k, v in values.items()}))
+        except IntegrityError as error:
+            raise Taken(f"there is already a situation '{new.id}'; choose another id or use that one") from error
+
+    def situations(self) -> list[Situation]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(select(situation).order_by(situation.c.created.desc(), situation.c.id))
+            return [_situation(row) for row in rows]
+
+    def situation(self, name: str) -> Situation:
+        with self.engine.connect() as connection:
+            row = connection.execute(select(situation).where(situation.c.id == name)).first()
+        if row is None:
+            raise Unknown(f"there is no situation '{name}'; GET /situations lists those there are")
+        return _situation(row)
+
+    def latest(self) -> Situation:
+        """The situation that was created last: what `/tiles/…` without a situation means."""
+        with self.engine.connect() as connection:
+            order = situation.c.created.desc(), situation.c.id
+            row = connection.execute(select(situation).order_by(*order).limit(1)).first()
+        if row is None:
+            raise Unknown("there is no situation yet; POST /situations or drop a file on the page to start one")
+        return _situation(row)
+
+    def remove(self, name: str) -> None:
+        with writing(self.engine) as connection:
+            if not connection.execute(delete(situation).where(situation.c.id == name)).rowcount:
+                raise Unknown(f"there is no situation '{name}'")
+
+    # Reports, as the log holds them
+
+    def entry(self, name: str, report: str) -> Any:
+        """A report that stands, or None where it never was or was retracted."""
+        c = entry.c
+        with self.engine.connect() as connection:
+            query = select(entry).where(c.situation == name, c.id == report, c.kind == "report")
+            gone = select(c.seq).where(c.situation == name, c.kind == "retract", c.id == report)
+            return None if connection.execute(gone).first() else connection.execute(query).first()
+
+    def standing(
+        self,
+        name: str,
+        *,
+        box: tuple[float, float, float, float] | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        upto: int | None = None,
+    ) -> list[Any]:
+        """Reports that were not retracted, in the order of the log; `box` is west, east, south, north."""
+        c, gone = entry.c, entry.alias()
+        retracted = select(gone.c.seq).where(
+            gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id
+        )
+        if upto is not None:
+            retracted = retracted.where(gone.c.seq <= upto)
+        query = (
+            select(entry)
+            .where(c.situation == name, c.kind == "report", c.seq > after, ~retracted.exists())
+            .order_by(c.seq)
+        )
+        if upto is not None:
+            query = query.where(c.seq <= upto)
+        if box is not None:
+            west, east, south, north = box
+            query = query.where(c.latitude.between(south, north))
+            # A box with west > east goes across the antimeridian.
+            inside = c.longitude.between(west, east)
+            query = query.where(inside if west <= east else (c.longitude >= west) | (c.longitude <= east))
+        moment = func.coalesce(c.time, c.received)
+        if since is not None:
+            query = query.where(moment >= since)
+        if until is not None:
+            query = query.where(moment <= until)
+        with self.engine.connect() as connection:
+            return list(connection.execute(query.limit(limit) if limit else query))
+
+    def counts(self, name: str) -> dict[str, int]:
+        """How many entries of each kind the log holds."""
+        c = entry.c
+        with self.engine.connect() as connection:
+            query = select(c.kind, func.count()).where(c.situation == name).group_by(c.kind)
+            return {kind: count for kind, count in connection.execute(query)}
+
+    def trust(self, name: str) -> dict[str, Any]:
+        """The trust that stands: of each source the last that an admin set."""
+        c = entry.c
+        with self.engine.connect() as connection:
+            query = select(c.source, c.value).where(c.situation == name, c.kind == "trust").order_by(c.seq)
+            return {source: value for source, value in connection.execute(query)}
+
+    # Map versions
+
+    def versions(self, name: str, *, limit: int | None = None) -> list[VersionInfo]:
+        """The newest first."""
+        query = select(*_INFO).where(version.c.situation == name).order_by(version.c.number.desc())
+        with self.engine.connect() as connection:
+            rows = connection.execute(query.limit(limit) if limit else query)
+            return [VersionInfo(*row) for row in rows]
+
+    def version(self, name: str, number: int | None = None) -> VersionInfo | None:
+        """A version by its number, the newest by default; None where there is none."""
+        query = select(*_INFO).where(version.c.situation == name).order_by(version.c.number.desc()).limit(1)
+        if number is not None:
+            query = query.where(version.c.number == number)
+        with self.engine.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else VersionInfo(*row)
+
+    def blob(self, name: str, number: int, column: str) -> Any:
+        """One of the large columns of a version: arrays, sources or suggestions."""
+        query = select(version.c[column]).where(version.c.situation == name, version.c.number == number)
+        with self.engine.connect() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise Unknown(f"there is no version {number} of '{name}'; GET versions lists those that are kept")
+        return row[0]
+
+    def model(self, name: str) -> tuple[int, int, bytes] | None:
+        """Version number, log position and saved model to go on from."""
+        with self.engine.connect() as connection:
+            query = select(state.c.number, state.c.head, state.c.model).where(state.c.situation == name)
+            row = connection.execute(query).first()
+        return None if row is None else (row[0], row[1], row[2])
+
+    def publish(self, name: str, new: Published, *, holder: str, keep: int) -> int | None:
+        """Store a version under the next number and tell the listeners; None where the lease was lost meanwhile."""
+        now = time.time()
+        with writing(self.engine) as connection:
+            if not lease.holds(connection, name, holder):
+                return None
+            where = version.c.situation == name
+            number = 1 + (connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0)
+            connection.execute(
+                insert(version).values(
+                    situation=name, number=number, head=new.head, reports=new.reports, created=now,
+                    seconds=new.seconds, arrays=new.arrays, sources=new.sources, suggestions=new.suggestions,
+                    info=new.info,
+                )
+            )  # fmt: skip
+            connection.execute(delete(version).where(where, version.c.number <= number - keep))
+            connection.execute(delete(state).where(state.c.situation == name))
+            connection.execute(insert(state).values(situation=name, number=number, head=new.head, model=new.model))
+            connection.execute(update(situation).where(situation.c.id == name).values(failure=None, failed=None))
+            data = {"version": number, "reports": new.reports, "created": now, "seconds": new.seconds}
+            _tell(connection, name, "version", data, now)
+            return number
+
+    def fail(self, name: str, message: str) -> None:
+        """The last good map stays; that it could not be renewed is said to everybody."""
+        now = time.time()
+        with writing(self.engine) as connection:
+            connection.execute(update(situation).where(situation.c.id == name).values(failure=message, failed=now))
+            _tell(connection, name, "failure", {"message": message, "at": now}, now)
+
+    # Events
+
+    def last_event(self) -> int:
+        with self.engine.connect() as connection:
+            return connection.execute(select(func.max(event.c.id))).scalar() or 0
+
+    def events(self, after: int, *, name: str | None = None, limit: int = 1000) -> list[Event]:
+        query = select(event.c.id, event.c.situation, event.c.kind, event.c.data).where(event.c.id > after)
+        if name is not None:
+            query = query.where(event.c.situation == name)
+        with self.engine.connect() as connection:
+            return [Event(*row) for row in connection.execute(query.order_by(event.c.id).limit(limit))]
+
+
+_INFO: Sequence[Any] = [
+    version.c[name] for name in ("situation", "number", "head", "reports", "created", "seconds", "info")
+]
+# Events are for those who were away for a moment; whoever was away longer reads the newest version.
+_EVENTS_KEPT = 5_000
+
+
+def _tell(connection: Connection, name: str, kind: str, data: dict[str, Any], now: float) -> None:
+    if connection.dialect.name == "postgresql":
+        # Listeners remember the last number they saw; numbers must therefore appear in order, as in the log.
+        connection.execute(text("LOCK TABLE event IN EXCLUSIVE MODE"))
+    row = connection.execute(insert(event).values(situation=name, kind=kind, data=data, at=now))
+    number = row.inserted_primary_key[0]
+    connection.execute(delete(event).where(event.c.id <= number - _EVENTS_KEPT))
+
+
+def _situation(row: Any) -> Situation:
+    values = dict(row._mapping)
+    for name in ("states", "labels", "region", "extent"):
+        values[name] = tuple(values[name])
+    return Situation(**values)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

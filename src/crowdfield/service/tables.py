@@ -1,0 +1,127 @@
+"""The tables. ``entry`` is the truth, an append-only log; all other tables can be derived from it or are settings."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+# SQLite gives a growing number only to a column of exactly this type.
+Sequence = BigInteger().with_variant(Integer, "sqlite")
+
+situation = Table(
+    "situation",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("states", JSON, nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("region", JSON, nullable=False),  # west, east, south, north in degrees
+    Column("crs", Text, nullable=False),
+    Column("extent", JSON, nullable=False),  # west, east, south, north in metres
+    Column("columns", Integer, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("model", JSON, nullable=False),
+    Column("created", Float(53), nullable=False),
+    # How far the log of this situation reaches: what a worker compares with the last version.
+    Column("head", BigInteger, nullable=False, default=0),
+    Column("failure", Text),
+    Column("failed", Float(53)),
+)
+
+entry = Table(
+    "entry",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(8), nullable=False),  # report, retract, trust, purge
+    Column("id", String(200), nullable=False),
+    Column("longitude", Float(53)),
+    Column("latitude", Float(53)),
+    Column("label", String(200)),
+    Column("source", String(200)),
+    Column("time", Float(53)),
+    Column("text", Text),
+    Column("value", JSON),  # of a trust entry: the level or the matrix
+    Column("received", Float(53), nullable=False),
+    Column("author", String(32)),  # the id of the key that sent it
+    UniqueConstraint("situation", "kind", "id", name="entry_once"),
+    Index("entry_by_situation", "situation", "seq"),
+    Index("entry_by_place", "situation", "longitude", "latitude"),
+    sqlite_autoincrement=True,  # a number is never given twice, even after a retention run
+)
+
+version = Table(
+    "version",
+    metadata,
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("head", BigInteger, nullable=False),
+    Column("reports", Integer, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("arrays", LargeBinary, nullable=False),
+    Column("sources", JSON, nullable=False),
+    Column("suggestions", JSON, nullable=False),
+    Column("info", JSON, nullable=False),
+)
+
+# What a worker needs to go on from the last version; only the newest is kept.
+state = Table(
+    "state",
+    metadata,
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("head", BigInteger, nullable=False),
+    Column("model", LargeBinary, nullable=False),
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", Sequence, primary_key=True, autoincrement=True),
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(16), nullable=False),  # version, failure
+    Column("data", JSON, nullable=False),
+    Column("at", Float(53), nullable=False),
+    sqlite_autoincrement=True,
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
+    Column("holder", String(64), nullable=False),
+    Column("until", Float(53), nullable=False),
+)
+
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("revoked", Boolean, nullable=False, default=False),
+)
+
+secret = Table(
+    "secret",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(128), nullable=False),
+)

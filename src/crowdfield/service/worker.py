@@ -1,0 +1,143 @@
+"""The inference worker: a process of its own that turns the log into numbered map versions.
+
+It looks for situations whose log is ahead of their newest map, takes the lease on one, waits a moment so that a burst
+is fitted once, fits with a warm start, and publishes. If a fit fails, the last good map stays and the failure is told.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from uuid import uuid4
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.errors import CrowdfieldError
+from crowdfield.service import lease, logs
+from crowdfield.service.database import connect
+from crowdfield.service.fit import Previous, fit_map, load_model
+from crowdfield.service.journal import Ledger
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Situation, Store
+
+log = logging.getLogger("crowdfield.worker")
+
+
+class Worker:
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.engine = connect(settings.database, pool_size=2)
+        self.store = Store(self.engine)
+        self.holder = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.stop = threading.Event()
+        self._ledgers: dict[str, Ledger] = {}
+        self._models: dict[str, Previous] = {}
+        # A fit that failed is not tried again until there is something new to fit.
+        self._failed_at: dict[str, int] = {}
+
+    def run(self) -> None:
+        log.info("worker started", extra={"holder": self.holder})
+        while not self.stop.is_set():
+            try:
+                busy = self.look()
+            except SQLAlchemyError as error:
+                log.error("the database did not answer", extra={"error": type(error).__name__})
+                self.stop.wait(2.0)
+                continue
+            if not busy:
+                self.stop.wait(self.settings.poll_seconds)
+        for name in self._ledgers:
+            lease.release(self.engine, name, self.holder)
+        self.engine.dispose()
+        log.info("worker stopped")
+
+    def look(self) -> bool:
+        """One round over all situations; whether anything was fitted."""
+        busy = False
+        for situation in self.store.situations():
+            if self.stop.is_set():
+                break
+            newest = self.store.version(situation.id)
+            behind = situation.head > (newest.head if newest else 0)
+            if not behind or self._failed_at.get(situation.id) == situation.head:
+                continue
+            if not lease.acquire(self.engine, situation.id, self.holder, self.settings.lease_seconds):
+                self._ledgers.pop(situation.id, None)
+                continue
+            self.stop.wait(self.settings.coalesce_seconds)
+            self.renew(situation)
+            busy = True
+        return busy
+
+    def renew(self, situation: Situation) -> int | None:
+        """Fit what the log holds now and publish it; the number of the new version."""
+        ledger = self._ledgers.setdefault(situation.id, Ledger(situation.id))
+        with lease.Keeping(self.engine, situation.id, self.holder, self.settings.lease_seconds):
+            ledger.follow(self.engine)
+            try:
+                published, model = fit_map(situation, ledger, self._previous(situation, ledger), self.settings)
+            except (CrowdfieldError, ArithmeticError, MemoryError, ValueError, RuntimeError, ImportError) as error:
+                # Whatever the numerics raise must not take the service down: it is told, and the last good map stays.
+                log.exception("a fit failed", extra={"situation": situation.id})
+                self._failed_at[situation.id] = ledger.head
+                self._models.pop(situation.id, None)
+                self.store.fail(situation.id, f"{type(error).__name__}: {error}"[:500])
+                return None
+            number = self.store.publish(situation.id, published, holder=self.holder, keep=self.settings.keep_versions)
+        if number is None:
+            log.warning("the lease was lost during a fit", extra={"situation": situation.id})
+            self._ledgers.pop(situation.id, None)
+            return None
+        ledger.settle()
+        self._models[situation.id] = Previous(ledger.head, model)
+        log.info(
+            "map published",
+            extra={
+                "situation": situation.id, "version": number, "reports": published.reports,
+                "seconds": round(published.seconds, 3),
+            },
+        )  # fmt: skip
+        return number
+
+    def _previous(self, situation: Situation, ledger: Ledger) -> Previous | None:
+        """The model to go on from; none where something was taken away that a warm start would remember."""
+        if ledger.shrunk:
+            return None
+        held = self._models.get(situation.id)
+        if held is not None:
+            return held
+        stored = self.store.model(situation.id)
+        return None if stored is None else Previous(stored[1], load_model(stored[2]))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="crowdfield worker", description=__doc__)
+    parser.add_argument("--with-parent", action="store_true", help="stop when standard input closes")
+    options = parser.parse_args(arguments)
+    logs.configure()
+    worker = Worker(Settings())
+
+    def stop(*_: object) -> None:
+        worker.stop.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if options.with_parent else stop)
+    if options.with_parent:
+        # A server that is killed cannot say goodbye; its end of the pipe closes all the same.
+        def watch() -> None:
+            # Not through `sys.stdin`: its lock would hold up the end of the process.
+            while os.read(0, 1024):
+                continue
+            worker.stop.set()
+            time.sleep(60)
+            os._exit(1)  # a fit that takes longer than this is not worth waiting for
+
+        threading.Thread(target=watch, daemon=True).start()
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()
