@@ -1,0 +1,118 @@
+"""The collapsed scheme, as slowly and literally as tests/reference.py: t summed out given f, a site's own reports left
+out of their sources' counts, the inverse scale integrated on a grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tests.reference import MOST_ITERATIONS, Problem, gaussian_nodes, logits, matern32, of_function, softmax, update_pi
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    problem: Problem
+    r: np.ndarray  # [N, J]
+    alpha: np.ndarray  # [S, J, L] with every report in
+    f_hat: np.ndarray  # [N, F] moments of f with ς integrated
+    variance: np.ndarray  # [N, F]
+    eta: np.ndarray  # [N, F]
+    lam: np.ndarray  # [N, F]
+    scales: list  # F pairs (ς on a grid, weights)
+
+    @property
+    def e_scale(self):
+        return np.array([weights @ nodes for nodes, weights in self.scales])
+
+
+def left_out_log_likelihood(p, r):
+    """ℓ_ij = Σ over the reports at i of log E[π_{j,c}], from counts without any report made at i.  [N, J]"""
+    out = np.zeros((p.N, p.J))
+    for i, s, c in p.reports:
+        alpha = p.alpha0[s].copy()
+        for other, s2, c2 in p.reports:
+            if s2 == s and other != i:
+                alpha[:, c2] += r[other]
+        out[i] += np.log(alpha[:, c] / alpha.sum(axis=1))
+    for i, state in p.known.items():
+        out[i] = np.where(np.arange(p.J) == state, 0.0, -np.inf)
+    return out
+
+
+def collapsed_sites(p, mean, variance, log_likelihood, order, floor):
+    """λ = E[σ(1−σ) − r(1−r)], η = E[r − σ] + λ m and E[r], with r(f) = softmax(f + ℓ), under q(f_i)."""
+    r, eta, lam = np.empty((p.N, p.J)), np.empty((p.N, p.F)), np.empty((p.N, p.F))
+    for i in range(p.N):
+        f, w = gaussian_nodes(mean[i], variance[i], order)
+        sigma, r_of_f = softmax(logits(f)), softmax(logits(f) + log_likelihood[i])
+        r[i] = w @ r_of_f
+        s, q = of_function(sigma), of_function(r_of_f)
+        lam[i] = np.maximum(w @ (s * (1.0 - s) - q * (1.0 - q)), floor)
+        eta[i] = w @ (q - s) + lam[i] * mean[i]
+    return r, eta, lam
+
+
+def scale_on_grid(p, eta, lam, mu, points=161, drop=35.0):
+    """p(ς | sites) ∝ Gamma(ς) N(η/λ | μ, K/ς + Λ⁻¹), on an even grid of log ς that reaches e^−drop of its top."""
+    y, noise = eta / lam, np.diag(1.0 / lam)
+
+    def log_density(grid):
+        S = p.K / np.exp(grid)[:, None, None] + noise
+        residual = np.linalg.solve(S, np.broadcast_to((y - mu)[:, None], (len(grid), p.N, 1)))[:, :, 0]
+        evidence = -0.5 * (np.linalg.slogdet(S)[1] + residual @ (y - mu))
+        return evidence + p.a0 * grid - p.b0 * np.exp(grid)  # the Jacobian of log ς adds one to the power
+
+    coarse = np.log(p.a0 / p.b0) + np.linspace(-40.0, 8.0, 193)
+    values = log_density(coarse)
+    kept = coarse[values > values.max() - drop]
+    grid = np.linspace(kept[0], kept[-1], points)
+    values = log_density(grid)
+    weights = np.exp(values - values.max())
+    return np.exp(grid), weights / weights.sum()
+
+
+def mixture_moments(p, eta, lam, mu, scale, X_new, mu_new):
+    """Mean and variance of f* over the grid of ς: means averaged; variances averaged, plus that of the means."""
+    cross = matern32(X_new, p.X, p.lengthscale)
+    s = scale[0][:, None, None]
+    gain = (cross / s) @ np.linalg.inv(p.K / s + np.diag(1.0 / lam))  # one matrix for every ς
+    means = mu_new + gain @ (eta / lam - mu)
+    variances = 1.0 / s[:, :, 0] - (gain * cross / s).sum(axis=2)
+    weights = scale[1][:, None]
+    mean = (weights * means).sum(axis=0)
+    return mean, (weights * (variances + (means - mean) ** 2)).sum(axis=0)
+
+
+def collapsed(p, order, floor=1e-6, damping=0.5, tolerance=1e-9):
+    """Sites damped, from the prior, until they settle. `floor` keeps η/λ finite where a report says nothing."""
+    mean, mu = p.prior_mean.copy(), p.prior_mean
+    variance = np.full((p.N, p.F), p.b0 / p.a0)
+    r = softmax(logits(mean))
+    for i, state in p.known.items():
+        r[i] = np.eye(p.J)[state]
+    eta, lam = None, None
+    for _ in range(MOST_ITERATIONS):
+        r, new_eta, new_lam = collapsed_sites(p, mean, variance, left_out_log_likelihood(p, r), order, floor)
+        change = np.inf if eta is None else max(np.abs(new_eta - eta).max(), np.abs(new_lam - lam).max())
+        eta = new_eta if eta is None else eta + damping * (new_eta - eta)
+        lam = new_lam if lam is None else lam + damping * (new_lam - lam)
+        scales = []
+        for j in range(p.F):
+            scales.append(scale_on_grid(p, eta[:, j], lam[:, j], mu[:, j]))
+            moments = mixture_moments(p, eta[:, j], lam[:, j], mu[:, j], scales[j], p.X, mu[:, j])
+            mean[:, j], variance[:, j] = moments
+        if change < tolerance:
+            break
+    else:
+        raise RuntimeError(f"the collapsed reference did not settle: {change:.1e}")
+    return Collapsed(p, r, update_pi(p, r), mean, variance, eta, lam, scales)
+
+
+def predict_latent_collapsed(q, X_new, mu_new):
+    mean, variance = np.empty((len(X_new), q.problem.F)), np.empty((len(X_new), q.problem.F))
+    for j in range(q.problem.F):
+        mean[:, j], variance[:, j] = mixture_moments(
+            q.problem, q.eta[:, j], q.lam[:, j], q.problem.prior_mean[:, j], q.scales[j], X_new, mu_new[:, j]
+        )
+    return mean, variance
