@@ -1,10 +1,22 @@
 """Files in and out: one module a format family.
 
-reports = crowdfield.io.read("reports.csv")
+result = crowdfield.io.read("reports.csv")        # result.reports, and how they were read
 crowdfield.io.write(heatmap, "flood.tif")
 """
 
+from crowdfield.io.collect import Reject
+from crowdfield.io.reading import ReadResult, inspect, read
 from crowdfield.io.vector import write_looks
 from crowdfield.io.write import FORMATS, check_format, read_map, write
 
-__all__ = ["FORMATS", "check_format", "read_map", "write", "write_looks"]
+__all__ = [
+    "FORMATS",
+    "ReadResult",
+    "Reject",
+    "check_format",
+    "inspect",
+    "read",
+    "read_map",
+    "write",
+    "write_looks",
+]

@@ -1,0 +1,298 @@
+"""From degrees to metres and back: lengths, regions, a projection that suits the data, a grid, a mask.
+
+Inside, maps are made in metres; people give places as (longitude, latitude) in degrees, WGS 84. A region is
+(west, east, south, north); west > east means that it crosses the antimeridian.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data.grid import Grid
+from crowdfield.data.reports import Reports
+from crowdfield.errors import InputError, MissingDependencyError
+
+WGS84 = "EPSG:4326"
+Region = tuple[float, float, float, float]
+
+_METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "nmi": 1852.0, "ft": 0.3048}
+_LENGTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z]*)\s*")
+
+# UTM is conformal and everyone's GIS knows it, but it is true to scale only near its meridian; beyond these limits the
+# azimuthal equal-area projection, centred on the data, is kinder to distances.
+_UTM_HALF_WIDTH = 4.0  # degrees from the central meridian
+_UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
+
+
+def parse_length(length: str | float) -> float:
+    """A length in metres: 250, "250m", "2 km", "0.5mi"."""
+    if isinstance(length, (int, float)) and not isinstance(length, bool):
+        metres = float(length)
+    else:
+        match = _LENGTH.fullmatch(str(length))
+        unit = (match.group(2) or "m").lower() if match else ""
+        if match is None or unit not in _METRES:
+            raise InputError(f"{length!r} is not a length. Write it like 250m, 2km or 0.5mi.")
+        metres = float(match.group(1)) * _METRES[unit]
+    if not (math.isfinite(metres) and metres > 0):
+        raise InputError(f"a length must be above 0, got {length!r}.")
+    return metres
+
+
+def parse_region(region: str | Sequence[float]) -> Region:
+    """(west, east, south, north) in degrees, from four numbers or from "west,east,south,north"."""
+    parts: Sequence[Any] = re.split(r"[,\s]+", region.strip()) if isinstance(region, str) else region
+    try:
+        west, east, south, north = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise InputError(f"a region is west,east,south,north in degrees, got {region!r}.") from None
+    if not all(math.isfinite(v) for v in (west, east, south, north)):
+        raise InputError(f"a region's edges must be finite, got {region!r}.")
+    if not (-90 <= south < north <= 90):
+        raise InputError(
+            f"a region needs -90 <= south < north <= 90, got south = {south:g} and north = {north:g}. "
+            "The order is west,east,south,north."
+        )
+    if not (-180 <= west <= 360 and -180 <= east <= 360) or west == east or east - west > 360:
+        raise InputError(f"a region's west and east are longitudes, got west = {west:g} and east = {east:g}.")
+    if east - west < 360:
+        west, east = wrap(west), wrap(east)
+        # 180 and −180 are one meridian: as an eastern edge it is 180, as a western one −180.
+        east = 180.0 if east == -180.0 else east
+    return west, east, south, north
+
+
+def wrap(longitude: Any) -> Any:
+    """Longitudes brought into [−180, 180)."""
+    wrapped = (np.asarray(longitude, dtype=np.float64) + 180.0) % 360.0 - 180.0
+    return float(wrapped) if np.ndim(longitude) == 0 else wrapped
+
+
+def width(region: Region) -> float:
+    """How many degrees of longitude a region spans."""
+    west, east = region[0], region[1]
+    return east - west if east > west else east - west + 360.0
+
+
+def within(region: Region, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+    """Which places lie in a region: west ≤ longitude < east and south ≤ latitude < north.
+
+    Half-open, so that two regions side by side share no report; the pole itself belongs to a region that reaches it.
+    """
+    lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
+    span = width(region)
+    # Measured from the west edge, so that the antimeridian needs no special case.
+    east_of_west = np.mod(lon - region[0], 360.0)
+    # A subtraction must not push a place on the western edge just below it.
+    east_of_west = np.where(lon == region[0], 0.0, east_of_west)
+    inside_east = (east_of_west < span) & (lon != region[1]) if span < 360 else np.isfinite(lon)
+    inside_north = (lat >= region[2]) & ((lat < region[3]) | ((region[3] == 90.0) & (lat == 90.0)))
+    return np.asarray(inside_east & inside_north)
+
+
+def bounds(places: ArrayLike) -> Region:
+    """The smallest region around (longitude, latitude) places; it may cross the antimeridian (west > east)."""
+    p = np.asarray(places, dtype=np.float64)
+    if p.ndim != 2 or p.shape[1] != 2 or len(p) == 0:
+        raise InputError("a region needs at least one (longitude, latitude) place.")
+    lon = wrap(p[:, 0])
+    south, north = float(p[:, 1].min()), float(p[:, 1].max())
+    west, east = float(lon.min()), float(lon.max())
+    if east - west <= 180.0:
+        return west, east, south, north
+    lon = np.sort(lon)
+    # The region is the circle of longitudes less its widest empty arc.
+    gaps = np.diff(np.append(lon, lon[0] + 360.0))
+    widest = int(np.argmax(gaps))
+    return float(lon[(widest + 1) % len(lon)]), float(lon[widest]), south, north
+
+
+def centre(region: Region) -> tuple[float, float]:
+    """(longitude, latitude) in the middle of a region."""
+    span = width(region) if region[0] != region[1] else 0.0
+    return wrap(region[0] + span / 2), (region[2] + region[3]) / 2
+
+
+def choose_crs(region: Region) -> str:
+    """A metric projection for a region: its UTM zone if it is small, else Lambert azimuthal equal-area around it."""
+    longitude, latitude = centre(region)
+    zone = int((longitude + 180.0) // 6.0) + 1
+    meridian = zone * 6.0 - 183.0
+    span = width(region) if region[0] != region[1] else 0.0
+    reach = abs(wrap(longitude - meridian)) + span / 2
+    if reach <= _UTM_HALF_WIDTH and region[2] >= _UTM_SOUTH and region[3] <= _UTM_NORTH:
+        return f"EPSG:{(32600 if latitude >= 0 else 32700) + zone}"
+    if region[3] > _UTM_NORTH and span > 90:
+        latitude = 90.0
+    elif region[2] < _UTM_SOUTH and span > 90:
+        latitude = -90.0
+    return f"+proj=laea +lat_0={latitude:.4f} +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
+
+
+def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
+    """Places from one CRS to another, always as (easting or longitude, northing or latitude)."""
+    p = np.array(places, dtype=np.float64).reshape(-1, 2)
+    if source == target or len(p) == 0:
+        return p
+    x, y = _transformer(source, target).transform(p[:, 0], p[:, 1])
+    out = np.column_stack([x, y])
+    if not np.isfinite(out).all():
+        first = int(np.argmin(np.isfinite(out).all(axis=1)))
+        raise InputError(
+            f"place {tuple(p[first].tolist())} in {source} cannot be shown in {target}. "
+            "Is the CRS right, and are its coordinates in the order easting, northing?"
+        )
+    return out
+
+
+def check_crs(crs: Any) -> str:
+    """The CRS as text that others understand: EPSG:n where it has a number."""
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        known = CRS.from_user_input(crs)
+    except CRSError:
+        raise InputError(f"{crs!r} is not a coordinate reference system. Write it like EPSG:4326.") from None
+    code = known.to_epsg()
+    return f"EPSG:{code}" if code is not None else str(known.to_string())
+
+
+def project(reports: Reports, crs: str | None = None) -> Reports:
+    """The reports in metres: in ``crs``, or in the projection that suits them."""
+    source = reports.crs or WGS84
+    if crs is None:
+        crs = choose_crs(bounds(transform(reports.places, source, WGS84)))
+    return replace(reports, places=transform(reports.places, source, crs), crs=crs)
+
+
+def unproject(places: ArrayLike, crs: str) -> NDArray[np.float64]:
+    """(longitude, latitude) of places in ``crs``."""
+    return transform(places, crs, WGS84)
+
+
+def make_grid(
+    reports: Reports | None = None,
+    *,
+    cell: str | float | None = None,
+    region: str | Sequence[float] | None = None,
+    crs: str | None = None,
+    margin: float = 0.05,
+    cells: int = 100,
+) -> Grid:
+    """A grid in metres over a region given in degrees, or over the reports with a margin.
+
+    Without a ``cell`` the longer side gets about ``cells`` of them, of a round length (1, 2 or 5 times a power of ten).
+    """
+    if region is not None:
+        where = parse_region(region)
+        target = crs or choose_crs(where)
+        west, east, south, north = _projected_bounds(where, target)
+    elif reports is not None and len(reports):
+        inside = project(reports, crs)
+        assert inside.crs is not None
+        target = inside.crs
+        (west, south), (east, north) = inside.places.min(axis=0), inside.places.max(axis=0)
+        # All reports in one spot still deserve a map around it.
+        pad = margin * max(east - west, north - south) or 500.0
+        west, east, south, north = west - pad, east + pad, south - pad, north + pad
+    else:
+        raise InputError("a grid needs a region or some reports.")
+    side = parse_length(cell) if cell is not None else _round_length(max(east - west, north - south) / cells)
+    if cell is None or region is None:
+        # Edges on whole multiples of the cell: a map made again with a few more reports keeps its cells.
+        west, south = math.floor(west / side) * side, math.floor(south / side) * side
+        east, north = math.ceil(east / side) * side, math.ceil(north / side) * side
+    return Grid.from_cell((float(west), float(east), float(south), float(north)), side, target)
+
+
+def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
+    """True where a cell's centre lies in ``area``: a GeoJSON file or object, another vector file, or a shapely geometry
+    (in degrees).   [rows, columns]"""
+    import shapely
+
+    polygon = area if isinstance(area, shapely.Geometry) else _area(area)
+    # Test the centres in degrees rather than project the outline: long edges stay the lines they were drawn as.
+    places = unproject(grid.centres(), grid.crs) if grid.crs else grid.centres()
+    shapely.prepare(polygon)
+    return np.asarray(shapely.contains_xy(polygon, places[:, 0], places[:, 1])).reshape(grid.shape)
+
+
+def _area(area: Any) -> Any:
+    import shapely
+    from shapely.errors import ShapelyError
+
+    if isinstance(area, (str, Path)):
+        path = Path(area)
+        if path.suffix.lower() not in {".json", ".geojson"}:
+            return _vector_area(path)
+        try:
+            area = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"the mask {path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InputError(f"the mask {path} is not GeoJSON: {error}.") from None
+    try:
+        polygon = shapely.union_all(shapely.get_parts([shapely.from_geojson(json.dumps(area))]))
+    except (ShapelyError, TypeError, ValueError) as error:
+        raise InputError(f"the mask is not GeoJSON with polygons: {error}.") from None
+    return _some_area(polygon)
+
+
+def _vector_area(path: Path) -> Any:
+    try:
+        import geopandas
+    except ImportError:
+        raise MissingDependencyError(
+            f"geopandas is needed to read {path}. Install it with: pip install 'crowdfield[geo]', or give GeoJSON."
+        ) from None
+    from pyogrio.errors import DataLayerError, DataSourceError
+
+    try:
+        frame = geopandas.read_file(path)
+    except (DataSourceError, DataLayerError, OSError, ValueError) as error:
+        raise InputError(f"the mask {path} cannot be read: {error}.") from None
+    frame = frame if frame.crs is None else frame.to_crs(WGS84)
+    return _some_area(frame.geometry.union_all())
+
+
+def _some_area(polygon: Any) -> Any:
+    if polygon.is_empty or polygon.area == 0:
+        raise InputError("the mask covers no area: it needs polygons, in degrees.")
+    return polygon
+
+
+def _projected_bounds(region: Region, crs: str) -> Region:
+    """The edges of a region in degrees, once projected. Its sides are curves there, so they are followed closely."""
+    west, _, south, north = region
+    span, steps = width(region), 41
+    longitude = west + np.linspace(0.0, span, steps)
+    latitude = np.linspace(south, north, steps)
+    lon, lat = (a.ravel() for a in np.meshgrid(longitude, latitude))
+    places = transform(np.column_stack([wrap(lon), lat]), WGS84, crs)
+    (left, bottom), (right, top) = places.min(axis=0), places.max(axis=0)
+    return float(left), float(right), float(bottom), float(top)
+
+
+def _round_length(length: float) -> float:
+    power = 10.0 ** math.floor(math.log10(length))
+    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= length * (1 - 1e-9))
+
+
+def _transformer(source: str, target: str) -> Any:
+    from pyproj import Transformer
+    from pyproj.exceptions import CRSError, ProjError
+
+    try:
+        return Transformer.from_crs(source, target, always_xy=True)
+    except (CRSError, ProjError):
+        raise InputError(f"cannot go from {source!r} to {target!r}. Write a CRS like EPSG:4326.") from None

@@ -1,0 +1,268 @@
+"""From batches of rows to one table of reports: labels, duplicates, counts and rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crowdfield.errors import InputError
+
+COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
+SHORTEST_COPY = 20  # characters: "Need food" may well be said by two people
+
+
+class Reject(NamedTuple):
+    """A row that was not used, and why."""
+
+    line: int
+    column: str
+    reason: str
+
+
+class Refusal(NamedTuple):
+    """A row refused while reading, by its number; the line is looked up at the end."""
+
+    row: int
+    column: str
+    reason: str
+
+
+@dataclass
+class Batch:
+    """Reports from some rows of a file. One row may give several reports, and a refused one gives none."""
+
+    rows: int  # how many rows were read, used or not
+    row: NDArray[np.int64]  # [n] the row each report is from, rising
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    label: Any  # [n] text: a pandas array or Series, or an object array
+    source: Any | None  # [n] text, or None where the file does not say
+    time: NDArray[np.float64] | None = None
+    id: Any | None = None
+    text: Any | None = None
+    refused: list[Refusal] = field(default_factory=list)
+
+
+class Codes:
+    """Names numbered in the order they are first seen; spelling may be merged by letter case."""
+
+    def __init__(self, *, fold: bool = False) -> None:
+        self.names: list[str] = []
+        self._fold = fold
+        self._code: dict[str, int] = {}
+
+    def of(self, values: Any) -> NDArray[np.int64]:
+        codes, seen = pd.factorize(values)
+        recode = np.array([self._number(str(name).strip()) for name in seen.tolist()], dtype=np.int64)
+        return recode[codes] if len(codes) else np.empty(0, dtype=np.int64)
+
+    def _number(self, name: str) -> int:
+        key = name.casefold() if self._fold else name
+        if key not in self._code:
+            self._code[key] = len(self.names)
+            self.names.append(name)
+        return self._code[key]
+
+
+class Collected(NamedTuple):
+    """All reports of a file, before labels are settled; ``row`` says where each is from."""
+
+    row: NDArray[np.int64]
+    places: NDArray[np.float64]
+    label: NDArray[np.int64]
+    source: NDArray[np.int64]
+    time: NDArray[np.float64] | None
+    id: list[str | None] | None
+    event: NDArray[np.int64] | None
+    duplicate_rows: int
+
+
+class Collector:
+    """Takes batches one after another and keeps only numbers: names are stored once."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.labels, self.sources = Codes(fold=True), Codes()
+        self.refused: list[Refusal] = []
+        self._batches: list[Batch] = []
+
+    def add(self, batch: Batch) -> None:
+        self.rows += batch.rows
+        self.refused += batch.refused
+        if not len(batch.row):
+            return
+        batch.label = self.labels.of(batch.label)
+        if batch.source is not None:
+            batch.source = self.sources.of(batch.source)
+        if batch.text is not None:
+            text = batch.text.fillna("").astype(str).str.strip().str.casefold()
+            digest = pd.util.hash_array(text.to_numpy(dtype=object))
+            batch.text = np.where((text.str.len() >= SHORTEST_COPY).to_numpy(dtype=bool), digest, np.uint64(0))
+        batch.refused = []
+        self._batches.append(batch)
+
+    def finish(self, *, duplicates: str, time: NDArray[np.float64] | None = None) -> Collected:
+        """One table. ``time`` replaces the batches' own where it could only be read at the end."""
+
+        def joined(name: str, kind: Any) -> Any:
+            arrays = [getattr(batch, name) for batch in self._batches]
+            if not arrays or any(array is None for array in arrays):
+                return None
+            return np.concatenate(arrays).astype(kind, copy=False)
+
+        row = joined("row", np.int64)
+        if row is None:
+            row = np.empty(0, dtype=np.int64)
+        places = np.empty((len(row), 2))
+        label = np.empty(0, dtype=np.int64)
+        if len(row):
+            places[:, 0], places[:, 1] = joined("lon", np.float64), joined("lat", np.float64)
+            label = joined("label", np.int64)
+        source = joined("source", np.int64)
+        known_source = source is not None
+        if source is None:
+            source = np.zeros(len(row), dtype=np.int64)
+        when = time if time is not None else joined("time", np.float64)
+        ids: pd.Series[Any] | None = None
+        if self._batches and all(batch.id is not None for batch in self._batches):
+            ids = pd.concat([pd.Series(batch.id).reset_index(drop=True) for batch in self._batches], ignore_index=True)
+        event = None
+        text = joined("text", np.uint64)
+        if text is not None and when is not None:
+            event = _events(text, when)
+        self._batches = []
+
+        duplicate = np.zeros(len(row), dtype=bool)
+        if duplicates in ("once", "events"):
+            duplicate = _repeated(row, places, label, source if known_source else None, when, ids)
+            if duplicates == "events" and event is not None:
+                duplicate |= _not_first(event)
+        keep = ~duplicate
+        dropped = np.count_nonzero(np.diff(row[duplicate], prepend=-1))
+        if dropped:
+            row, places, label, source = row[keep], places[keep], label[keep], source[keep]
+            when = None if when is None else when[keep]
+            event = None if event is None else event[keep]
+            ids = None if ids is None else ids[keep]
+        names = None if ids is None else [None if pd.isna(v) else str(v) for v in ids.tolist()]
+        return Collected(row, places, label, source, when, names, event, int(dropped))
+
+
+def _repeated(
+    row: NDArray[np.int64],
+    places: NDArray[np.float64],
+    label: NDArray[np.int64],
+    source: NDArray[np.int64] | None,
+    time: NDArray[np.float64] | None,
+    ids: pd.Series[Any] | None,
+) -> NDArray[np.bool_]:
+    """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label.
+
+    A row that gives several reports is judged by its first, and stays or goes whole.
+    """
+    starts = np.diff(row, prepend=-1) != 0
+    first = np.flatnonzero(starts)
+    repeat = np.zeros(len(first), dtype=bool)
+    has_id = np.zeros(len(first), dtype=bool)
+    if ids is not None:
+        own = ids.iloc[first]
+        has_id = own.notna().to_numpy(dtype=bool)
+        repeat = own.duplicated().to_numpy(dtype=bool) & has_id
+    # Without a source and a time nothing tells one person's report from another's, so nothing is called a duplicate.
+    told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
+    rest: Any = first[~has_id]
+    if told_apart and len(rest):
+        rest = slice(None) if len(rest) == len(row) else rest
+        bits = [np.ascontiguousarray(places[rest, d] + 0.0).view(np.int64) for d in (0, 1)]
+        bits.append(label[rest])
+        if source is not None:
+            bits.append(source[rest])
+        if time is not None:
+            bits.append(np.where(np.isnan(time[rest]), 0.0, time[rest]).view(np.int64))
+        repeat[~has_id] = _same_rows(bits)
+    return repeat if len(first) == len(row) else np.asarray(repeat[np.cumsum(starts) - 1])
+
+
+def _same_rows(columns: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Which rows equal an earlier one in all columns: by a hash, and then exactly among those whose hashes meet."""
+    digest = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        digest = (digest ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        digest ^= digest >> np.uint64(29)
+    # Sorting numbers is the fastest way to learn that, as almost always, no two are the same.
+    ordered = np.sort(digest)
+    met = ordered[1:][ordered[1:] == ordered[:-1]]
+    same = np.zeros(len(digest), dtype=bool)
+    if len(met):
+        suspects = np.isin(digest, met)
+        frame = pd.DataFrame({i: column[suspects] for i, column in enumerate(columns)})
+        same[suspects] = frame.duplicated().to_numpy()
+    return same
+
+
+def _events(text: NDArray[np.uint64], time: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Reports with the same words within minutes are one event, numbered from 0; −1 where the words stand alone."""
+    event = np.full(len(text), -1, dtype=np.int64)
+    candidates = np.flatnonzero((text != 0) & ~np.isnan(time))
+    order = candidates[np.lexsort((time[candidates], text[candidates]))]
+    if not len(order):
+        return event
+    together = (np.diff(text[order]) == 0) & (np.diff(time[order]) <= COPIED_WITHIN)
+    run = np.cumsum(np.concatenate([[True], ~together])) - 1
+    several = np.bincount(run)[run] > 1
+    _, number = np.unique(run[several], return_inverse=True)
+    event[order[several]] = number
+    return event
+
+
+def _not_first(event: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return (event >= 0) & pd.Series(event).duplicated().to_numpy()
+
+
+def settle_labels(
+    names: list[str], *, positive: str | list[str] | None, label_map: Mapping[str, Any] | None
+) -> tuple[NDArray[np.int64], tuple[Any, ...], list[int]]:
+    """What each label found in the file becomes: (code of each name or −1 to leave it out, the labels, codes used).
+
+    First the map, then ``positive``, which leaves two labels: what was asked for, and what was not.
+    """
+    mapped: list[str | None] = list(names)
+    if label_map is not None:
+        known = {str(key).strip().casefold(): value for key, value in label_map.items()}
+        fallback = known.get("*")
+        mapped = []
+        for name in names:
+            value = known.get(name.casefold(), name if fallback is None else fallback)
+            mapped.append(None if value is False or value == "" else str(value).strip())
+    if positive is not None:
+        wanted = [p.strip().casefold() for p in ([positive] if isinstance(positive, str) else positive)]
+        hits = [name is not None and name.casefold() in wanted for name in mapped]
+        if not any(hits):
+            hits = [name is not None and any(w in name.casefold() for w in wanted) for name in mapped]
+        if not any(hits):
+            found = ", ".join(f"'{name}'" for name in names[:12])
+            raise InputError(f"no label is {positive!r}; the labels are {found}. Choose one of them with --positive.")
+        title = positive if isinstance(positive, str) else " or ".join(positive)
+        labels: tuple[Any, ...] = (f"not {title}", title)
+        code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]
+    else:
+        folded: dict[str, str] = {}
+        for known_name in mapped:
+            if known_name is not None:
+                folded.setdefault(known_name.casefold(), known_name)
+        labels = _typed(sorted(folded.values()))
+        place = {str(name).casefold(): i for i, name in enumerate(labels)}
+        code = [-1 if name is None else place[name.casefold()] for name in mapped]
+    return np.array(code, dtype=np.int64), labels, sorted({c for c in code if c >= 0})
+
+
+def _typed(names: list[str]) -> tuple[Any, ...]:
+    """Whole numbers where all labels are (and are written plainly), else text."""
+    if names and all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names):
+        return tuple(sorted(int(name) for name in names))
+    return tuple(names)

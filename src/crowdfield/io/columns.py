@@ -1,0 +1,89 @@
+"""Which column is which: the names people give to latitude, longitude, label, source and time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from crowdfield.errors import ReportFormatError
+
+# In the order they are tried: the plainest name first.
+SYNONYMS: dict[str, str] = {
+    "lat": """lat latitude latitude_wgs84 lat_dd gps_lat gps_latitude geo_lat location_lat location_latitude point_lat
+        decimallatitude decimal_latitude latitud breitengrad y_lat lat_y y point_y northing y_coord coord_y""",
+    "lon": """lon long lng longitude longitude_wgs84 lon_dd gps_lon gps_lng gps_long gps_longitude geo_lon geo_lng
+        location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud laengengrad
+        x_lon lon_x x point_x easting x_coord coord_x""",
+    "label": """label labels value class classification category categories type incident_type event_type report_type
+        status damage damage_level damage_grade grade severity condition state answer response annotation vote
+        observation observed report flooded flood choice tag tags""",
+    "source": """source source_id worker worker_id workerid user user_id userid user_name username reporter reporter_id
+        annotator annotator_id volunteer volunteer_id observer observer_id contributor contributor_id contact contact_id
+        sender sender_id author phone phone_number device device_id deviceid submitted_by enumerator agent who from
+        name""",
+    "time": """time timestamp datetime date_time date created_at created created_date reported_at report_date
+        report_time submitted_at submission_time submitted observed_at event_date event_time when""",
+    "id": "id report_id reportid message_id post_id uuid guid event_id record_id classification_id",
+    "text": "text message title description comment comments body content notes details",
+}
+OPTION = {"lat": "--lat", "lon": "--lon", "label": "--label", "source": "--source", "time": "--time"}
+
+
+def plain(name: str) -> str:
+    """A name as the synonyms are written: lower case, words joined by _."""
+    return re.sub(r"[^a-z0-9#+]+", "_", name.strip().lower()).strip("_")
+
+
+def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
+    """The column that plays a role, by its name or by its HXL tag."""
+    names: dict[str, str] = {}
+    for column in header:
+        if column not in taken:
+            names.setdefault(plain(column), column)
+    return next((names[synonym] for synonym in SYNONYMS[role].split() if synonym in names), None)
+
+
+def named(role: str, name: str, header: Sequence[str], file: str) -> str:
+    """The column a user named for a role; letter case is forgiven."""
+    if name in header:
+        return name
+    same = [column for column in header if column.strip().lower() == name.strip().lower()]
+    if len(same) == 1:
+        return same[0]
+    raise ReportFormatError(
+        f"there is no column '{name}' to take the {role} from; the columns are {some(header)}.", file=file, line=1
+    )
+
+
+def choose(
+    header: Sequence[str],
+    file: str,
+    given: Mapping[str, str | None],
+    *,
+    needed: Sequence[str] = ("lat", "lon", "label"),
+) -> dict[str, str]:
+    """A column for each role: the one the user named, else the one whose name says so."""
+    columns = {role: named(role, name, header, file) for role, name in given.items() if name is not None}
+    for role in SYNONYMS:
+        if role not in columns:
+            found = find(role, header, tuple(columns.values()))
+            if found is not None:
+                columns[role] = found
+    missing = [role for role in needed if role not in columns]
+    if missing:
+        raise ReportFormatError(missing_message(missing, header), file=file, line=1)
+    return columns
+
+
+def missing_message(missing: Sequence[str], header: Sequence[str]) -> str:
+    roles = {"lat": "latitude", "lon": "longitude"}
+    what = " and ".join(roles.get(role, role) for role in missing)
+    options = " ".join(f"{OPTION[role]} NAME" for role in missing)
+    hint = " There is only one column: is the delimiter one of , ; tab or | ?" if len(header) == 1 else ""
+    return f"no column for the {what} among {some(header)}.{hint} Name it with {options}."
+
+
+def some(names: Sequence[str], most: int = 12) -> str:
+    """A few names, for a message."""
+    shown = ", ".join(f"'{name[:40]}'" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,244 @@
+"""Delimited text: find the delimiter and the header, then stream the wanted columns in chunks."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from crowdfield.errors import ReportFormatError
+from crowdfield.io.opening import LONGEST_LINE, Progress, Watched, opened
+
+DELIMITERS = (",", ";", "\t", "|")
+CHUNK = 2**17  # rows at a time: some tens of megabytes
+_SAMPLE = 2**18
+EXTRA = "extra fields"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a table: the wanted columns under their own names, and the number of the first row."""
+
+    frame: pd.DataFrame
+    first: int
+
+
+class Table:
+    """A delimited file with a header. Rows are numbered from 0; the header and an HXL row under it are not rows."""
+
+    def __init__(self, path: Path, *, encoding: str | None = None) -> None:
+        self.path, self._encoding = path, encoding
+        text = self._start()
+        lines = text.splitlines()
+        if not any(line.strip() for line in lines):
+            raise ReportFormatError("the file is empty. Export it again.", file=str(path))
+        self.delimiter = _sniff(lines)
+        self.header, self.sample, self._preamble = self._top(text)
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def column(self, name: str) -> list[str]:
+        """The first values of a column."""
+        at = self.header.index(name)
+        return [row[at] for row in self.sample if at < len(row)]
+
+    def chunks(
+        self, columns: Sequence[str], *, numeric: Sequence[str] = (), progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """The wanted columns, some rows at a time; ``numeric`` ones arrive as numbers where all of a chunk are."""
+        code = {name: f"c{i}" for i, name in enumerate(self.header)}
+        wanted = list(dict.fromkeys(columns))
+        # One column more than the header has: a row that fills it has too many fields, and says so.
+        top = self.delimiter.join([*code.values(), EXTRA]).encode() + b"\n"
+        names = {code[name]: name for name in wanted}
+        text_type = _text_type()
+        stream = opened(self.path, encoding=self._encoding, progress=progress)
+        watched: Watched = stream.raw  # type: ignore[assignment]
+        try:
+            for _ in range(self._preamble):
+                stream.readline()
+            reader = pd.read_csv(
+                _Prefixed(top, stream),  # type: ignore[call-overload]
+                sep=self.delimiter,
+                header=0,
+                index_col=False,
+                usecols=[*names, EXTRA],
+                dtype={c: text_type for c, name in names.items() if name not in numeric} | {EXTRA: text_type},
+                # Only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
+                keep_default_na=False,
+                na_values=[""],
+                chunksize=CHUNK,
+                encoding="utf-8",
+                engine="c",
+            )
+            first = 0
+            for frame in reader:
+                yield Chunk(frame.rename(columns=names), first)
+                first += len(frame)
+        except (pd.errors.ParserError, UnicodeDecodeError, OverflowError) as error:
+            raise watched.failure or self._unreadable(error) from None
+        finally:
+            stream.close()
+
+    def rows(self, *, progress: Progress | None = None) -> Iterator[tuple[int, int, dict[str, str]]]:
+        """(number, line, cells) of every row, for layouts whose cells need looking at one by one."""
+        for number, line, cells in self._records(progress):
+            yield number, line, dict(zip(self.header, cells, strict=False))
+
+    def lines(self, numbers: Iterable[int]) -> dict[int, int]:
+        """The line on which each of these rows starts: quoted cells may hold line breaks, so it has to be looked up."""
+        wanted = set(numbers)
+        if not wanted:
+            return {}
+        found: dict[int, int] = {}
+        last = max(wanted)
+        for number, line, _ in self._records():
+            if number in wanted:
+                found[number] = line
+            if number >= last:
+                break
+        return found
+
+    def _records(self, progress: Progress | None = None) -> Iterator[tuple[int, int, list[str]]]:
+        with opened(self.path, encoding=self._encoding, progress=progress) as stream, _long_fields():
+            text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogatepass", newline="")
+            reader = csv.reader(_after(text, self._preamble), delimiter=self.delimiter)
+            number, line = 0, 1
+            try:
+                for cells in reader:
+                    if not _blank(cells):
+                        yield number, self._preamble + line, cells
+                        number += 1
+                    line = reader.line_num + 1
+            except csv.Error as error:
+                raise self._unreadable(error, self._preamble + line) from None
+
+    def _start(self) -> str:
+        with opened(self.path, encoding=self._encoding) as stream:
+            block = stream.read(_SAMPLE)
+            if len(block) == _SAMPLE:
+                block += stream.readline()
+        return block.decode("utf-8", "surrogatepass")
+
+    def _top(self, text: str) -> tuple[list[str], list[list[str]], int]:
+        """The header, a sample of the rows after it, and how many lines stand before the first row."""
+        header: list[str] = []
+        sample: list[list[str]] = []
+        preamble = 0
+        with _long_fields():
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
+            try:
+                for cells in reader:
+                    if _blank(cells):
+                        continue
+                    if not header:
+                        header, preamble = _unique(cells), reader.line_num
+                    elif not sample and preamble_row(header, cells):
+                        preamble = reader.line_num
+                    else:
+                        sample.append(cells)
+                        if len(sample) == 1000:
+                            break
+            except csv.Error as error:
+                raise self._unreadable(error, preamble + 1) from None
+        return header, sample, preamble
+
+    def _unreadable(self, error: Exception, line: int | None = None) -> ReportFormatError:
+        what = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        if "EOF inside string" in what or "field larger" in what:
+            what = "a quoted cell is opened and never closed"
+        if line is None:
+            # The row that was not closed is the last one.
+            line = max((at for _, at, _ in self._records()), default=1)
+        return ReportFormatError(f"{what}. Is the file complete, and quoted as CSV is?", file=self.name, line=line)
+
+
+def preamble_row(header: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether the row under the header is no report: HXL tags, or the empty row Ushahidi writes in their place."""
+    filled = [cell.strip() for cell in cells if cell.strip()]
+    if not filled:
+        return len(cells) > 1
+    return all(cell.startswith("#") and len(cell) > 1 and cell[1].isalpha() for cell in filled)
+
+
+def _sniff(lines: Sequence[str]) -> str:
+    """The delimiter that cuts the header into most columns and the lines after it into as many."""
+    start = [line for line in lines if line.strip()][:20]
+
+    def score(delimiter: str) -> tuple[int, int]:
+        with _long_fields():
+            try:
+                rows = [cells for cells in csv.reader(start, delimiter=delimiter) if cells]
+            except csv.Error:
+                return 0, 0
+        width = len(rows[0]) if rows else 0
+        return sum(len(row) == width for row in rows) if width > 1 else 0, width
+
+    scores = {delimiter: score(delimiter) for delimiter in DELIMITERS}
+    # A header cut into columns counts for more than rows that agree: one ragged row must not hide the delimiter.
+    best = max(DELIMITERS, key=lambda d: (scores[d][1] > 1, scores[d][0] >= max(1, len(start) // 2), scores[d][1]))
+    return best if scores[best][1] > 1 else ","
+
+
+def _unique(cells: Sequence[str]) -> list[str]:
+    """Header names, each once: a second "lat" becomes "lat (2)", a cell without a name "column 3"."""
+    names: list[str] = []
+    for i, cell in enumerate(cells, start=1):
+        name = base = cell.strip().lstrip("\ufeff") or f"column {i}"
+        again = 2
+        while name in names:
+            name, again = f"{base} ({again})", again + 1
+        names.append(name)
+    return names
+
+
+def _blank(cells: Sequence[str]) -> bool:
+    return not cells or (len(cells) == 1 and not cells[0].strip())
+
+
+def _after(lines: IO[str], skip: int) -> IO[str]:
+    for _ in range(skip):
+        lines.readline()
+    return lines
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    # The limit of the csv module is one for the whole process, and too low for the JSON in a Zooniverse export.
+    before = csv.field_size_limit(LONGEST_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _text_type() -> Any:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return object
+    return pd.ArrowDtype(pa.string())
+
+
+class _Prefixed:
+    """A stream that starts with bytes of our own."""
+
+    def __init__(self, prefix: bytes, stream: IO[bytes]) -> None:
+        self._prefix, self._stream = prefix, stream
+
+    def read(self, count: int = -1) -> bytes:
+        if self._prefix:
+            start, self._prefix = self._prefix, b""
+            return start
+        return self._stream.read(count)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._stream)

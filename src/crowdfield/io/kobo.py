@@ -1,0 +1,69 @@
+"""KoboToolbox and ODK: a geopoint question becomes columns for its latitude, longitude and precision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from crowdfield.errors import ReportFormatError
+from crowdfield.io import columns
+from crowdfield.io.delimited import Table
+from crowdfield.io.layouts import Layout, Options
+from crowdfield.io.points import Plan
+
+_LATITUDE = re.compile(r"_(?P<kobo>.+)_latitude|(?P<odk>.+)[-:]latitude", re.IGNORECASE)
+_SOURCES = ("_submitted_by", "username", "SubmitterName", "SubmitterID", "enumerator", "deviceid", "DeviceID")
+_TIMES = ("_submission_time", "SubmissionDate", "end", "start", "today")
+_IDS = ("_uuid", "KEY", "meta/instanceID", "instanceID", "_id")
+_STATUS = ("_validation_status", "ReviewState")
+
+
+def _pair(header: Sequence[str]) -> tuple[str, str] | None:
+    lower = {name.lower(): name for name in header}
+    for name in header:
+        match = _LATITUDE.fullmatch(name)
+        if match:
+            longitude = lower.get(re.sub("latitude$", "longitude", name.lower()))
+            if longitude is not None:
+                return name, longitude
+    return None
+
+
+def plan(table: Table, options: Options) -> Plan:
+    header = table.header
+    pair = _pair(header)
+    given = dict(options.columns)
+    if pair is not None:
+        given["lat"], given["lon"] = given.get("lat") or pair[0], given.get("lon") or pair[1]
+    for role, names in (("source", _SOURCES), ("time", _TIMES), ("id", _IDS)):
+        given[role] = given.get(role) or next((name for name in names if name in header), None)
+    # A question is asked in words; the part after the group's name is the question's own.
+    own = {name: name.rsplit("/", 1)[-1] for name in header if not name.startswith("_")}
+    if given.get("label") is None:
+        found = columns.find("label", list(own.values()))
+        given["label"] = next((name for name, short in own.items() if short == found), None)
+    if given.get("label") is None:
+        raise ReportFormatError(
+            columns.missing_message(["label"], [name for name in own if name not in given.values()]),
+            file=table.name,
+            line=1,
+        )
+    chosen = {role: columns.named(role, name, header, table.name) for role, name in given.items() if name is not None}
+    missing = [role for role in ("lat", "lon") if role not in chosen]
+    if missing:
+        raise ReportFormatError(columns.missing_message(missing, header), file=table.name, line=1)
+    status = next((name for name in _STATUS if name in header), None)
+
+    def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
+        if status is None:
+            return {}
+        said = frame[status].fillna("").astype(str).str.strip().str.lower()
+        bad = said.str.endswith("not_approved") | said.isin(["not approved", "rejected"])
+        return {at: (status, f"was marked '{said.iloc[at]}'.") for at in bad.to_numpy(dtype=bool).nonzero()[0].tolist()}
+
+    return options.plan(chosen, refuse=refuse, extra_columns=(status,) if status else ())
+
+
+LAYOUT = Layout("kobo", "a KoboToolbox or ODK export", matches=lambda header: _pair(header) is not None, plan=plan)

@@ -1,0 +1,63 @@
+"""The kinds of file that are known, and what each one asks for. One file a family says how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from crowdfield.geography import WGS84, Region
+from crowdfield.io.collect import Batch
+from crowdfield.io.delimited import Table
+from crowdfield.io.opening import Progress
+from crowdfield.io.points import Plan
+from crowdfield.io.times import Order
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said about a file; None means: find out."""
+
+    columns: dict[str, str | None] = field(default_factory=dict)  # role -> column
+    crs: str | None = None
+    region: Region | None = None
+    cell: float | None = None  # metres; the cells that a "saw nothing" answer covers
+    positive: bool = False  # whether some labels were asked for by name
+    dates: Order | None = None
+
+    def given(self, role: str) -> str | None:
+        return self.columns.get(role)
+
+    def plan(self, columns: dict[str, str], **more: object) -> Plan:
+        return Plan(columns, crs=self.crs or WGS84, region=self.region, **more)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout of delimited text.
+
+    Most have one report a row and only ``plan`` their columns; those whose rows hold many reports give ``batches``.
+    """
+
+    name: str
+    title: str
+    matches: Callable[[Sequence[str]], bool]
+    plan: Callable[[Table, Options], Plan]
+    batches: Callable[[Table, Plan, Options, Progress | None], Iterator[Batch]] | None = None
+    labels: tuple[str, ...] | None = None  # fixed names, where a file can only hold one of them
+    states: tuple[str, ...] | None = None  # what the labels are about, where there are more labels than states
+    notes: tuple[str, ...] = ()
+
+
+def all_layouts() -> tuple[Layout, ...]:
+    """Every layout, the most particular first: the last one, plain, takes what no other knows."""
+    from crowdfield.io import kobo, mapswipe, plain, ushahidi, zooniverse
+
+    return (
+        zooniverse.LAYOUT,
+        mapswipe.LAYOUT,
+        ushahidi.HAITI_2010,
+        ushahidi.VERSION_3,
+        ushahidi.VERSION_2,
+        kobo.LAYOUT,
+        plain.LAYOUT,
+    )

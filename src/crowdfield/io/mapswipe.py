@@ -1,0 +1,154 @@
+"""MapSwipe's aggregated results: one row a task, with a count for each answer. A count of five is five reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdfield.errors import ReportFormatError
+from crowdfield.geography import within
+from crowdfield.io import columns
+from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.delimited import Table
+from crowdfield.io.layouts import Layout, Options
+from crowdfield.io.opening import Progress
+from crowdfield.io.points import Plan
+
+ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
+# "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.
+MOST_VOTES = 100_000
+_BATCH = 20_000
+
+
+def is_mapswipe(header: Sequence[str]) -> bool:
+    names = {name.strip().lower() for name in header}
+    return {"0_count", "1_count"} <= names and bool(names & {"geom", "geometry", "task_id"})
+
+
+def plan(table: Table, options: Options) -> Plan:
+    lower = {name.strip().lower(): name for name in table.header}
+    chosen = {"id": next((lower[key] for key in ("task_id", "idx") if key in lower), "")}
+    geometry = next((lower[key] for key in ("geom", "geometry", "wkt") if key in lower), None)
+    if geometry is not None:
+        chosen["geometry"] = geometry
+    else:
+        for role in ("lat", "lon"):
+            chosen[role] = options.given(role) or columns.find(role, table.header) or ""
+        missing = [role for role in ("lat", "lon") if not chosen[role]]
+        if missing:
+            raise ReportFormatError(columns.missing_message(missing, table.header), file=table.name, line=1)
+    if not chosen["id"]:
+        del chosen["id"]
+    chosen |= {answer: lower[key] for key, answer in ANSWERS.items() if key in lower}
+    return options.plan(chosen)
+
+
+def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+    found = _Votes()
+    for number, _, cells in table.rows(progress=progress):
+        found.add(number, cells, plan, options)
+        if found.rows >= _BATCH:
+            yield found.batch()
+            found = _Votes()
+    yield found.batch()
+
+
+class _Votes:
+    """The votes of some tasks, one entry a vote."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._row: list[int] = []
+        self._place: list[tuple[float, float]] = []
+        self._label: list[str] = []
+        self._id: list[str | None] = []
+        self._refused: list[Refusal] = []
+
+    def add(self, number: int, cells: Mapping[str, str], plan: Plan, options: Options) -> None:
+        self.rows += 1
+        try:
+            place = _place(cells, plan)
+            votes = {
+                answer: _count(cells, plan.columns[answer]) for answer in ANSWERS.values() if answer in plan.columns
+            }
+        except _Refused as refused:
+            self._refused.append(Refusal(number, *refused.args))
+            return
+        if options.region is not None and not within(options.region, *place):
+            self._refused.append(Refusal(number, "", "lies outside the region."))
+            return
+        total = sum(votes.values())
+        if total == 0:
+            self._refused.append(Refusal(number, "", "has no votes, or only 'bad imagery' ones."))
+            return
+        name = cells.get(plan.columns.get("id", ""), "").strip() or None
+        for answer, count in votes.items():
+            self._row += [number] * count
+            self._place += [place] * count
+            self._label += [answer] * count
+            self._id += [name] * count
+
+    def batch(self) -> Batch:
+        places = np.array(self._place, dtype=np.float64).reshape(-1, 2)
+        return Batch(
+            rows=self.rows,
+            row=np.array(self._row, dtype=np.int64),
+            lon=places[:, 0],
+            lat=places[:, 1],
+            label=np.array(self._label, dtype=object),
+            # Votes come without their voters, so all volunteers are one source.
+            source=np.full(len(self._row), "volunteers", dtype=object),
+            id=np.array(self._id, dtype=object),
+            refused=self._refused,
+        )
+
+
+class _Refused(Exception):
+    """(column, reason)"""
+
+
+def _place(cells: Mapping[str, str], plan: Plan) -> tuple[float, float]:
+    import shapely
+    from shapely.errors import ShapelyError
+
+    name = plan.columns.get("geometry")
+    if name is None:
+        try:
+            lon, lat = (float(cells.get(plan.columns[role], "")) for role in ("lon", "lat"))
+        except ValueError:
+            raise _Refused(plan.columns["lat"], "its coordinates are not numbers.") from None
+    else:
+        try:
+            point = shapely.centroid(shapely.from_wkt(cells.get(name, "")))
+        except (ShapelyError, TypeError):
+            raise _Refused(name, "its geometry is not WKT.") from None
+        if point is None or point.is_empty:
+            raise _Refused(name, "its geometry is empty.")
+        lon, lat = point.x, point.y
+    if not (abs(lat) <= 90 and abs(lon) <= 180):
+        raise _Refused(name or plan.columns["lat"], f"({lon:g}, {lat:g}) is not a longitude and latitude.")
+    return lon, lat
+
+
+def _count(cells: Mapping[str, Any], column: str) -> int:
+    text = str(cells.get(column, "")).strip()
+    try:
+        number = float(text or 0)
+    except ValueError:
+        raise _Refused(column, f"'{text[:40]}' is not a count.") from None
+    if not (0 <= number <= MOST_VOTES and number == int(number)):
+        raise _Refused(column, f"'{text[:40]}' is not a count between 0 and {MOST_VOTES:,}.")
+    return int(number)
+
+
+LAYOUT = Layout(
+    "mapswipe",
+    "MapSwipe aggregated results",
+    matches=is_mapswipe,
+    plan=plan,
+    batches=batches,
+    states=("no", "yes"),
+    notes=("each count is as many reports, placed in the middle of its task; 'bad imagery' is no report",),
+)

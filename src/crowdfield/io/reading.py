@@ -1,0 +1,372 @@
+"""Read reports from a file of any known layout, and say how it was read."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield import geography
+from crowdfield.data.reports import Reports
+from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.io import geofiles, points
+from crowdfield.io.collect import Batch, Collected, Collector, Refusal, Reject, settle_labels
+from crowdfield.io.columns import some
+from crowdfield.io.delimited import Table
+from crowdfield.io.layouts import Layout, Options, all_layouts
+from crowdfield.io.opening import Progress
+from crowdfield.io.points import Plan
+from crowdfield.io.table import write_rows
+from crowdfield.io.times import Times
+
+Duplicates = Literal["once", "keep", "events"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadResult:
+    """What was in a file. ``read == used + duplicate + rejected``, counted in rows; a row may hold many reports."""
+
+    file: str
+    layout: str
+    columns: Mapping[str, str]  # role -> the column it was taken from
+    statement: str  # one line: what was found, and how it was read
+    reports: Reports  # places are (longitude, latitude)
+    read: int
+    used: int
+    duplicate: int
+    rejected: int
+    rejects: tuple[Reject, ...]
+    region: geography.Region  # west, east, south, north of the reports; west > east across the antimeridian
+    notes: tuple[str, ...]  # what a careful reader should know
+    events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
+    states: tuple[str, ...] | None  # what the labels are about, where the layout knows
+
+    @property
+    def copied(self) -> int:
+        """How many reports repeat the words of another within minutes."""
+        if self.events is None:
+            return 0
+        named = self.events[self.events >= 0]
+        return len(named) - len(np.unique(named))
+
+    def summary(self) -> dict[str, Any]:
+        """All of it in plain values, as ``crowdfield inspect --json`` prints it."""
+        reports = self.reports
+        counts = np.bincount(reports.label, minlength=len(reports.labels))
+        found = {
+            "file": self.file,
+            "layout": self.layout,
+            "statement": self.statement,
+            "columns": dict(self.columns),
+            "read": self.read,
+            "used": self.used,
+            "duplicate": self.duplicate,
+            "rejected": self.rejected,
+            "reports": len(reports),
+            "labels": {str(name): int(n) for name, n in zip(reports.labels, counts, strict=True)},
+            "sources": len(reports.sources),
+            "region": list(self.region),
+            "crs": reports.crs,
+            "time": _span(reports.time),
+            "copied": self.copied,
+            "notes": list(self.notes),
+            "rejects": [reject._asdict() for reject in self.rejects[:10]],
+        }
+        return found
+
+    def write_rejects(self, path: str | os.PathLike[str] | None = None) -> Path | None:
+        """Write the rejected rows to ``<name>.rejects.csv`` beside the file, or to ``path``; None if there are none."""
+        if not self.rejects:
+            return None
+        target = Path(path) if path is not None else Path(f"{self.file}.rejects.csv")
+        write_rows(("line", "column", "reason"), self.rejects, target)
+        return target
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    lat: str | None = None,
+    lon: str | None = None,
+    label: str | None = None,
+    source: str | None = None,
+    time: str | None = None,
+    id: str | None = None,
+    text: str | None = None,
+    positive: str | Sequence[str] | None = None,
+    label_map: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    duplicates: Duplicates = "once",
+    region: str | Sequence[float] | None = None,
+    crs: str | None = None,
+    cell: str | float | None = None,
+    dates: Literal["dmy", "mdy"] | None = None,
+    encoding: str | None = None,
+    progress: Progress | None = None,
+) -> ReadResult:
+    """Read a file of reports. Layout and columns are found out; every choice can be made by hand.
+
+    ``positive`` names the label to map (all others become "not …"); ``label_map`` renames labels, from a mapping or a
+    TOML file. ``duplicates`` are used "once", all of them ("keep"), or once together with copied messages ("events").
+    ``region`` (west, east, south, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
+    coordinates, or "local" for numbers that are nowhere on Earth. ``cell`` is the size of the cells that a Zooniverse
+    image without marks covers. ``progress`` is called with (bytes done, bytes in all).
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ReportFormatError("there is no such file.", file=str(file))
+    if duplicates not in ("once", "keep", "events"):
+        raise InputError(f"duplicates must be 'once', 'keep' or 'events', got {duplicates!r}.")
+    options = Options(
+        columns={"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text},
+        crs=None if crs is None else "local" if crs == "local" else geography.check_crs(crs),
+        region=None if region is None else geography.parse_region(region),
+        cell=None if cell is None else geography.parse_length(cell),
+        positive=positive is not None,
+        dates=dates,
+    )
+    mapping = _label_map(label_map)
+    wanted = positive if positive is None or isinstance(positive, str) else list(positive)
+
+    found = _open(file, format, options, encoding)
+    times = found.times(options)
+    collector = Collector()
+    for batch in found.batches(options, times, progress):
+        collector.add(batch)
+    if collector.rows == 0:
+        raise ReportFormatError("has a header but no reports.", file=str(file), line=1)
+    _line_of = lambda row: found.table.lines([row]).get(row)  # noqa: E731
+    seconds = None if times is None else times.seconds(_line_of)
+    collected = collector.finish(duplicates=duplicates, time=seconds)
+    return _result(found, collector, collected, options, times, wanted, mapping)
+
+
+def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
+    """What a file holds and how it would be read, in plain values; takes the options of :func:`read`."""
+    return read(path, **options).summary()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A file, opened and understood."""
+
+    table: Table | geofiles.GeoFile
+    plan: Plan
+    layout: str
+    title: str
+    labels: tuple[str, ...] | None
+    states: tuple[str, ...] | None
+    notes: tuple[str, ...]
+    known: Layout | None
+
+    def times(self, options: Options) -> Times | None:
+        if self.known is not None and self.known.batches is not None:
+            return None
+        column = self.plan.column("time") or self.plan.columns.get("date")
+        return None if column is None else Times(self.table.name, column, options.dates)
+
+    def batches(self, options: Options, times: Times | None, progress: Progress | None) -> Iterator[Batch]:
+        if isinstance(self.table, geofiles.GeoFile):
+            if self.table.is_mapswipe:
+                return self.table.mapswipe_batches(options)
+            return points.batches(self.table.chunks(self.plan.wanted()), self.plan, times)
+        if self.known is not None and self.known.batches is not None:
+            return self.known.batches(self.table, self.plan, options, progress)
+        numeric = [name for role in ("lat", "lon") if (name := self.plan.columns.get(role))]
+        chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, progress=progress)
+        return points.batches(chunks, self.plan, times)
+
+
+def _open(file: Path, format: str | None, options: Options, encoding: str | None) -> _Found:
+    layouts = {layout.name: layout for layout in all_layouts()}
+    known = [*layouts, *geofiles.TITLES]
+    if format is not None and format not in known:
+        raise InputError(f"there is no format {format!r}; the formats are {', '.join(known)}.")
+    kind = format if format in geofiles.TITLES else geofiles.detect(file) if format is None else None
+    if kind is not None:
+        table = geofiles.GeoFile(file, kind, options)
+        if table.is_mapswipe:
+            layout = layouts["mapswipe"]
+            plan = options.plan(
+                {"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry")
+            )
+            return _Found(
+                table, plan, f"{kind} ({layout.name})", layout.title, None, layout.states, layout.notes, layout
+            )
+        return _Found(table, table.plan(options), kind, geofiles.TITLES[kind], None, None, (), None)
+    text = Table(file, encoding=encoding)
+    layout = layouts[format] if format is not None else next(x for x in layouts.values() if x.matches(text.header))
+    if not layout.matches(text.header):
+        raise ReportFormatError(
+            f"does not look like {layout.title}: the columns are {some(text.header)}. "
+            "Leave out --format to find out what it is.",
+            file=str(file),
+            line=1,
+        )
+    plan = layout.plan(text, options)
+    labels = layout.labels if "label" in plan.made else None
+    title = layout.title if layout.name != "plain" else f"{layout.title} cut at {_named(text.delimiter)}"
+    return _Found(
+        text, plan, layout.name, title, labels, layout.states, layout.notes if labels else _other(layout), layout
+    )
+
+
+def _other(layout: Layout) -> tuple[str, ...]:
+    # Notes of layouts with one label hold only while that label is what was read.
+    return () if layout.labels is not None else layout.notes
+
+
+def _named(delimiter: str) -> str:
+    return {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[delimiter]
+
+
+def _result(
+    found: _Found,
+    collector: Collector,
+    collected: Collected,
+    options: Options,
+    times: Times | None,
+    positive: str | list[str] | None,
+    label_map: Mapping[str, Any] | None,
+) -> ReadResult:
+    file = found.table.name
+    names = collector.labels.names
+    refused = list(collector.refused)
+    row, keep = collected.row, np.ones(len(collected.row), dtype=bool)
+    labels: tuple[Any, ...] = ()
+    code = np.empty(0, dtype=np.int64)
+    if len(row):
+        if found.labels is not None and positive is None and label_map is None:
+            labels = found.labels
+            code = np.array([labels.index(name) for name in names], dtype=np.int64)
+        else:
+            code, labels, _ = settle_labels(names, positive=positive, label_map=label_map)
+        keep = code[collected.label] >= 0
+        for lost in np.setdiff1d(row[~keep], row[keep]).tolist() if not keep.all() else ():
+            name = names[collected.label[np.searchsorted(row, lost)]]
+            refused.append(Refusal(lost, found.plan.column("label") or "", f"the label '{name}' is mapped to nothing."))
+        row = row[keep]
+    used = int(np.count_nonzero(np.diff(row, prepend=-1)))
+    refused.sort()
+    lines = found.table.lines([r.row for r in refused])
+    rejects = tuple(Reject(lines.get(r.row, 0), _shown(r.column), r.reason) for r in refused)
+    if used == 0:
+        first = rejects[0]
+        several = f"none of the {collector.rows} rows can be used. The first: " if collector.rows > 1 else ""
+        raise ReportFormatError(several + first.reason, file=file, line=first.line or None, column=first.column or None)
+
+    sources = collector.sources.names or ["all"]
+    order = sorted(range(len(sources)), key=sources.__getitem__)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    reports = Reports(
+        places=collected.places[keep],
+        label=code[collected.label[keep]],
+        source=place[collected.source[keep]],
+        labels=labels,
+        sources=tuple(sources[i] for i in order),
+        time=None if collected.time is None else collected.time[keep],
+        id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
+        crs=None if options.crs == "local" else geography.WGS84,
+    )
+    events = None if collected.event is None else collected.event[keep]
+    region = geography.bounds(reports.places) if reports.crs else _extent(reports.places)
+    columns = _told(found.plan)
+    statement = f"{Path(file).name}: {found.title}; " + ", ".join(f"{_ROLE[r]} from {c}" for r, c in columns.items())
+    return ReadResult(
+        file=file,
+        layout=found.layout,
+        columns=columns,
+        statement=statement,
+        reports=reports,
+        read=collector.rows,
+        used=used,
+        duplicate=collected.duplicate_rows,
+        rejected=len(rejects),
+        rejects=rejects,
+        region=region,
+        notes=(*found.notes, *_remarks(reports, times, events, found)),
+        events=events,
+        states=found.states,
+    )
+
+
+def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: _Found) -> list[str]:
+    said = []
+    one = int(reports.label[0])
+    if found.labels is None and (reports.label == one).all():
+        said.append(
+            f"all reports say '{reports.labels[one]}': where it is not the case cannot be learned from them alone"
+        )
+    if times is not None and times.unread:
+        said.append(f"{times.unread} times in column '{times.column}' could not be read; those reports have none")
+    if times is not None and times.ambiguous:
+        said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
+    if reports.crs and bool(zero := int((reports.places == 0).all(axis=1).sum())):
+        said.append(f"{zero} reports lie at 0° N 0° E, where missing coordinates end up; leave them out with --region")
+    if events is not None and (events >= 0).any():
+        copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
+        said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
+    return said
+
+
+_ROLE = {
+    "lat": "latitude",
+    "lon": "longitude",
+    "label": "label",
+    "source": "source",
+    "time": "time",
+    "id": "id",
+    "text": "text",
+}
+
+
+def _told(plan: Plan) -> dict[str, str]:
+    """Where each role comes from, in words."""
+    told = {role: name for role, name in plan.columns.items() if role in _ROLE}
+    if "date" in plan.columns:
+        told["time"] = f"{plan.columns['date']} + {plan.columns['clock']}"
+    if "geometry" in plan.columns:
+        told["lat"] = told["lon"] = plan.columns["geometry"]
+    told |= plan.shown
+    return {role: told[role] for role in _ROLE if role in told}
+
+
+def _shown(column: str) -> str:
+    return {geofiles.LAT: "geometry", geofiles.LON: "geometry", "<label>": "", "<source>": ""}.get(column, column)
+
+
+def _extent(places: NDArray[np.float64]) -> geography.Region:
+    (west, south), (east, north) = places.min(axis=0).tolist(), places.max(axis=0).tolist()
+    return west, east, south, north
+
+
+def _span(time: NDArray[np.float64] | None) -> list[str] | None:
+    if time is None or np.isnan(time).all():
+        return None
+    return [
+        datetime.fromtimestamp(float(t), UTC).isoformat(timespec="seconds") for t in (np.nanmin(time), np.nanmax(time))
+    ]
+
+
+def _label_map(label_map: Mapping[str, Any] | str | os.PathLike[str] | None) -> Mapping[str, Any] | None:
+    if label_map is None or isinstance(label_map, Mapping):
+        return label_map
+    try:
+        with open(label_map, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"the label map {label_map} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the label map {label_map} is not TOML: {error}.") from None
+    inner = table.get("labels", table)
+    if not isinstance(inner, dict) or any(isinstance(v, (dict, list)) for v in inner.values()):
+        raise InputError(f'the label map {label_map} must hold lines like "collapsed" = "damaged".')
+    return inner

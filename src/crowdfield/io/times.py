@@ -1,0 +1,190 @@
+"""Times as people write them, to seconds since 1970 UTC. Whether 03/04 is in March or April, the whole file decides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crowdfield.errors import InputError, ReportFormatError
+
+Order = Literal["dmy", "mdy"]
+_NUMERIC_DATE = (
+    r"^\s*(\d{1,2})[/.\-](\d{1,2})[/.\-](\d{4}|\d{2})"
+    r"(?:[ T,]+(\d{1,2})[:.](\d{2})(?:[:.](\d{2}))?\s*([AaPp][Mm])?)?\s*$"
+)
+_NUMBER = r"^\s*-?\d+(\.\d+)?\s*$"
+
+
+@dataclass
+class Times:
+    """Collects the times of a file, chunk by chunk; :meth:`seconds` gives them all once the order of dates is known."""
+
+    file: str
+    column: str
+    order: Order | None = None
+    unread: int = 0  # how many cells hold something that is no time
+    ambiguous: bool = False  # dates like 03/04/2010 and nothing to tell the order by
+    _chunks: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
+    _day_first: tuple[int, str] | None = None  # a row that can only be day first, and what it says
+    _month_first: tuple[int, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.order not in (None, "dmy", "mdy"):
+            raise InputError(f"the order of dates is 'dmy' or 'mdy', got {self.order!r}.")
+
+    def add(self, values: pd.Series[Any], rows: NDArray[np.int64]) -> None:
+        """The cells of some rows."""
+        seconds = _iso_fast(values)
+        undecided = np.empty(0, dtype=np.int64)
+        parts = np.empty((0, 6))
+        if seconds is None:
+            text = values.astype(object).where(values.notna(), "").astype(str)
+            seconds, undecided, parts = self._slow(text, rows)
+        self._chunks.append((seconds, undecided, parts))
+
+    def seconds(self, line_of: Any) -> NDArray[np.float64]:
+        """All times in the order they were added; NaN where there is none. ``line_of`` finds the line of a row."""
+        order = self._decide(line_of)
+        out = []
+        for seconds, undecided, parts in self._chunks:
+            if len(undecided):
+                day, month = (0, 1) if order == "dmy" else (1, 0)
+                seconds = seconds.copy()
+                seconds[undecided] = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:])
+                self.unread += int(np.isnan(seconds[undecided]).sum())
+            out.append(seconds)
+        return np.concatenate(out) if out else np.empty(0)
+
+    def _slow(
+        self, text: pd.Series[str], rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        filled = (text.str.strip() != "").to_numpy()
+        seconds = np.full(len(text), np.nan)
+        number = text.str.match(_NUMBER).to_numpy(dtype=bool) & filled
+        if number.any():
+            seconds[number] = _epoch(text[number].to_numpy().astype(np.float64))
+        found = text.str.extract(_NUMERIC_DATE)
+        dated = found[0].notna().to_numpy() & ~number
+        undecided = np.flatnonzero(dated)
+        parts = found[dated]
+        clock = parts[[3, 4, 5]].astype(float).fillna(0.0).to_numpy()
+        half = parts[6].fillna("").str.lower().to_numpy()
+        clock[:, 0] = np.where(
+            half == "pm", clock[:, 0] % 12 + 12, np.where(half == "am", clock[:, 0] % 12, clock[:, 0])
+        )
+        year = parts[2].astype(float).to_numpy()
+        year = np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
+        numbers = np.column_stack([parts[0].astype(float), parts[1].astype(float), year, clock])
+        self._note_order(numbers, text[dated].tolist(), rows[dated])
+        rest = filled & ~number & ~dated
+        if rest.any():
+            parsed = pd.to_datetime(text[rest].str.strip(), format="ISO8601", utc=True, errors="coerce")
+            odd = parsed.isna().to_numpy()
+            if odd.any():
+                words = [_in_words(value) for value in text[rest][odd].tolist()]
+                parsed.loc[parsed.index[odd]] = pd.to_datetime(pd.Series(words, index=parsed.index[odd]), utc=True)
+            seconds[rest] = _to_seconds(parsed)
+        self.unread += int((np.isnan(seconds) & filled & ~dated).sum())
+        return seconds, undecided, numbers
+
+    def _note_order(self, numbers: NDArray[np.float64], text: list[str], rows: NDArray[np.int64]) -> None:
+        day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
+        month_first = (numbers[:, 1] > 12) & (numbers[:, 0] <= 12)
+        self.ambiguous |= len(numbers) > 0
+        if self._day_first is None and day_first.any():
+            at = int(np.argmax(day_first))
+            self._day_first = (int(rows[at]), text[at])
+        if self._month_first is None and month_first.any():
+            at = int(np.argmax(month_first))
+            self._month_first = (int(rows[at]), text[at])
+
+    def _decide(self, line_of: Any) -> Order:
+        day, month = self._day_first, self._month_first
+        self.ambiguous &= self.order is None and day is None and month is None
+        if self.order is not None:
+            return self.order
+        if day is not None and month is not None:
+            first, then = sorted((day, month))
+            kind = {day: "day first", month: "month first"}
+            raise ReportFormatError(
+                f"the date '{then[1][:40]}' is {kind[then]}, but '{first[1][:40]}' on line {line_of(first[0])} is "
+                f"{kind[first]}. Say which order holds with --dates dmy or --dates mdy (the others then have no time).",
+                file=self.file,
+                line=line_of(then[0]),
+                column=self.column,
+            )
+        return "mdy" if month is not None else "dmy"
+
+
+def _iso_fast(values: pd.Series[Any]) -> NDArray[np.float64] | None:
+    """ISO times by Arrow, ten times faster than one by one; None if any cell is something else."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return None
+    if not isinstance(values.dtype, pd.ArrowDtype):
+        return None
+    array = pa.array(values)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            stamps = array.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+        # A nullable integer would have to become a float anyway: NaN says "not known".
+        micro = stamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return np.asarray(micro, dtype=np.float64) / 1e6
+    return None
+
+
+def _to_seconds(times: pd.Series[Any]) -> NDArray[np.float64]:
+    stamps = pd.DatetimeIndex(times).tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[us]")
+    return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
+
+
+def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Seconds since 1970, or milliseconds (13 digits), or a year on its own; NaN for a number that is no time."""
+    size = np.abs(numbers)
+    seconds = np.where(size >= 1e11, numbers / 1000.0, numbers)
+    # Below this lie years, serial days and counts, which are not seconds.
+    return np.where((np.abs(seconds) < 1e7) | (np.abs(seconds) > 1e11), np.nan, seconds)
+
+
+def _seconds(
+    year: NDArray[np.float64], month: NDArray[np.float64], day: NDArray[np.float64], clock: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    ok = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (clock[:, 0] < 24) & (clock[:, 1:] < 60).all(axis=1)
+    months = (np.where(ok, year, 1970) - 1970) * 12 + np.where(ok, month, 1) - 1
+    first = months.astype(np.int64).astype("datetime64[M]")
+    date = first.astype("datetime64[D]") + (np.where(ok, day, 1) - 1).astype(np.int64)
+    ok &= date.astype("datetime64[M]") == first  # 31 February
+    seconds = date.astype("datetime64[s]").astype(np.int64) + clock @ np.array([3600.0, 60.0, 1.0])
+    return np.where(ok, seconds, np.nan)
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _in_words(value: str) -> str | None:
+    """'12 January 2010 16:53' or 'Jan 12, 2010 4:53 pm' as ISO; None if it is no date."""
+    words = re.findall(r"[A-Za-z]+|\d+(?::\d+)*", value.strip().lower().removesuffix("utc"))
+    month = next((_MONTHS.index(w[:3]) + 1 for w in words if w[:3] in _MONTHS), None)
+    numbers = [w for w in words if w.isdigit()]
+    day = next((int(n) for n in numbers if len(n) <= 2), None)
+    year = next((int(n) for n in numbers if len(n) == 4), None)
+    if month is None or day is None or year is None or not 1 <= day <= 31 or not 1900 <= year <= 2200:
+        return None
+    clock = next((w for w in words if ":" in w), "0:00")
+    hour, minute, second = ([int(p) for p in clock.split(":")] + [0, 0])[:3]
+    if "pm" in words or "am" in words:
+        hour = hour % 12 + (12 if "pm" in words else 0)
+    try:
+        return pd.Timestamp(year, month, day, hour, minute, second).isoformat()
+    except ValueError:
+        return None

@@ -1,0 +1,311 @@
+"""Zooniverse classifications: marks on images become places through the corners of the image.
+
+A volunteer who draws nothing has looked and seen nothing: that is a negative report for every cell the image covers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crowdfield import geography
+from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.delimited import Table
+from crowdfield.io.layouts import Layout, Options
+from crowdfield.io.opening import Progress
+from crowdfield.io.points import Plan
+from crowdfield.io.times import Times
+
+NOTHING = "nothing"
+TILES = 4  # an image without marks is this many cells a side, unless a cell's size is given
+MOST_TILES = 200
+_BATCH = 5_000
+_NEEDED = ("classification_id", "annotations", "subject_data")
+
+
+class Box(NamedTuple):
+    """An image on the ground, in the units of ``crs``."""
+
+    west: float
+    east: float
+    south: float
+    north: float
+    crs: str
+
+
+class _Refused(Exception):
+    """(column, reason)"""
+
+
+def plan(table: Table, options: Options) -> Plan:
+    lower = {name.strip().lower(): name for name in table.header}
+    chosen = {"id": lower["classification_id"], "annotations": lower["annotations"], "subject": lower["subject_data"]}
+    for role, key in (
+        ("source", "user_name"),
+        ("user_id", "user_id"),
+        ("time", "created_at"),
+        ("metadata", "metadata"),
+    ):
+        if key in lower:
+            chosen[role] = lower[key]
+    if options.given("source"):
+        chosen["source"] = lower.get(str(options.given("source")).lower(), chosen.get("source", ""))
+        chosen.pop("user_id", None)
+    return options.plan(chosen)
+
+
+def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+    found = _Marks(table.name, plan, options)
+    for number, _, cells in table.rows(progress=progress):
+        found.add(number, cells)
+        if found.rows >= _BATCH:
+            yield found.batch()
+            found = _Marks(table.name, plan, options)
+    yield found.batch()
+
+
+class _Marks:
+    """What some classifications say, one entry a mark or an empty cell."""
+
+    def __init__(self, file: str, plan: Plan, options: Options) -> None:
+        self.rows = 0
+        self._file, self._columns, self._options = file, plan.columns, options
+        self._row: list[int] = []
+        self._place: list[tuple[float, float]] = []
+        self._label: list[str] = []
+        self._about: list[tuple[str, str, str]] = []  # source, id, time of each entry
+        self._refused: list[Refusal] = []
+
+    def add(self, number: int, cells: Mapping[str, str]) -> None:
+        self.rows += 1
+        try:
+            reports = self._reports(cells)
+        except _Refused as refused:
+            self._refused.append(Refusal(number, *refused.args))
+            return
+        region = self._options.region
+        if region is not None:
+            reports = [(place, label) for place, label in reports if geography.within(region, *place)]
+        if not reports:
+            self._refused.append(Refusal(number, "", "lies outside the region."))
+            return
+        who = self._source(cells)
+        about = (who, cells.get(self._columns["id"], "").strip(), cells.get(self._columns.get("time", ""), "").strip())
+        for place, label in reports:
+            self._row.append(number)
+            self._place.append(place)
+            self._label.append(label)
+            self._about.append(about)
+
+    def batch(self) -> Batch:
+        import pandas as pd
+
+        places = np.array(self._place, dtype=np.float64).reshape(-1, 2)
+        source, ids, when = (np.array([a[i] for a in self._about], dtype=object) for i in range(3))
+        rows = np.array(self._row, dtype=np.int64)
+        times = Times(self._file, self._columns.get("time", ""))
+        times.add(pd.Series(when, dtype=object), rows)
+        return Batch(
+            rows=self.rows,
+            row=rows,
+            lon=places[:, 0],
+            lat=places[:, 1],
+            label=np.array(self._label, dtype=object),
+            source=source,
+            time=times.seconds(lambda row: None) if len(rows) else np.empty(0),
+            id=np.array([name or None for name in ids.tolist()], dtype=object),
+            refused=self._refused,
+        )
+
+    def _source(self, cells: Mapping[str, str]) -> str:
+        # People who are not logged in have no number, and a name that is new in each export.
+        user = cells.get(self._columns.get("user_id", ""), "").strip()
+        name = cells.get(self._columns.get("source", ""), "").strip()
+        return name or user or "unknown"
+
+    def _reports(self, cells: Mapping[str, str]) -> list[tuple[tuple[float, float], str]]:
+        columns = self._columns
+        tasks = _json(cells, columns["annotations"], list)
+        subject = _subject(_json(cells, columns["subject"], dict))
+        box = corners(subject, self._options.crs)
+        if box is None:
+            raise _Refused(columns["subject"], "the subject has no corners (lon_min…, upper_left_lat… or minx…).")
+        drawn = [task for task in tasks if isinstance(task, dict) and _is_drawing(task.get("value"))]
+        if not drawn:
+            return self._answers(tasks, box)
+        marks = [mark for task in drawn for mark in task["value"]]
+        if not marks:
+            return [(place, NOTHING) for place in tiles(box, self._options.cell)]
+        size = _image_size(cells, columns, subject)
+        if size is None:
+            raise _Refused(
+                columns.get("metadata", ""), "the size of the image is not known, so its marks have no place."
+            )
+        found = []
+        for mark in marks:
+            pixel = _pixel(mark)
+            if pixel is None:
+                raise _Refused(columns["annotations"], "a mark has no position.")
+            u, v = pixel[0] / size[0], pixel[1] / size[1]
+            if not (-0.05 <= u <= 1.05 and -0.05 <= v <= 1.05):
+                raise _Refused(columns["annotations"], f"a mark at ({pixel[0]:g}, {pixel[1]:g}) lies off its image.")
+            found.append((_ground(box, u, v), str(mark.get("tool_label") or f"tool {mark.get('tool', 0)}")))
+        return found
+
+    def _answers(self, tasks: Sequence[Any], box: Box) -> list[tuple[tuple[float, float], str]]:
+        """A question about the whole image: the answer, in the middle of it."""
+        for task in tasks:
+            value = task.get("value") if isinstance(task, dict) else None
+            answer = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else value
+            if isinstance(answer, str) and answer.strip():
+                return [(_ground(box, 0.5, 0.5), answer.strip())]
+        raise _Refused(self._columns["annotations"], "has neither marks nor an answer.")
+
+
+def _json(cells: Mapping[str, str], column: str, kind: type) -> Any:
+    try:
+        value = json.loads(cells.get(column, ""))
+    except (ValueError, RecursionError):
+        raise _Refused(column, "is not JSON.") from None
+    if not isinstance(value, kind):
+        raise _Refused(column, f"is JSON, but no {'list' if kind is list else 'object'}.")
+    return value
+
+
+def _subject(data: dict[str, Any]) -> dict[str, Any]:
+    """The subject's own facts; a leading # or // only hides a name from volunteers."""
+    first = next((value for value in data.values() if isinstance(value, dict)), data)
+    return {str(k).lstrip("#!/ ").strip().lower().replace(" ", "_"): v for k, v in first.items()}
+
+
+_CORNERS = (  # west, east, south, north
+    ("lon_min", "lon_max", "lat_min", "lat_max"),
+    ("min_lon", "max_lon", "min_lat", "max_lat"),
+    ("upper_left_lon", "lower_right_lon", "lower_right_lat", "upper_left_lat"),
+    ("upper_left_lon", "bottom_right_lon", "bottom_right_lat", "upper_left_lat"),
+    ("lower_left_lon", "upper_right_lon", "lower_left_lat", "upper_right_lat"),
+    ("bottom_left_lon", "upper_right_lon", "bottom_left_lat", "upper_right_lat"),
+    ("west", "east", "south", "north"),
+    ("minx", "maxx", "miny", "maxy"),
+)
+
+
+def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
+    """Where the image lies, from whichever names the project used; None if the subject does not say."""
+    for names in _CORNERS:
+        try:
+            west, east, south, north = (float(subject[name]) for name in names)
+        except (KeyError, TypeError, ValueError):
+            continue
+        if not all(math.isfinite(v) for v in (west, east, south, north)) or south >= north or west == east:
+            continue
+        degrees = max(abs(west), abs(east)) <= 180 and max(abs(south), abs(north)) <= 90
+        named = next((subject[key] for key in ("crs", "epsg", "srs", "projection") if subject.get(key)), None)
+        system = crs or (_system(named) if named else None)
+        # Metres without a system are a web map's.
+        system = system or (geography.WGS84 if degrees else "EPSG:3857")
+        if system == geography.WGS84 and not degrees:
+            return None
+        return Box(west, east, south, north, system)
+    return None
+
+
+def _system(named: Any) -> str | None:
+    text = str(named).strip()
+    try:
+        return geography.check_crs(f"EPSG:{text}" if text.isdecimal() else text)
+    except ValueError:
+        return None
+
+
+def _ground(box: Box, u: float, v: float) -> tuple[float, float]:
+    """(longitude, latitude) at a fraction u from the west and v from the top of an image."""
+    span = box.east - box.west
+    if box.crs == geography.WGS84 and span < 0:
+        span += 360.0
+    x, y = box.west + u * span, box.north - v * (box.north - box.south)
+    if box.crs == geography.WGS84:
+        return geography.wrap(x) if abs(x) > 180 else x, min(90.0, max(-90.0, y))
+    try:
+        lon, lat = geography.transform([[x, y]], box.crs, geography.WGS84)[0].tolist()
+    except ValueError:
+        raise _Refused("subject_data", f"the corners are nowhere in {box.crs}.") from None
+    return lon, lat
+
+
+def tiles(box: Box, cell: float | None) -> list[tuple[float, float]]:
+    """The middles of the cells that an image covers: of side ``cell`` metres, or TILES a side."""
+    across = down = TILES
+    if cell is not None:
+        (west, north), (east, south) = _ground(box, 0.0, 0.0), _ground(box, 1.0, 1.0)
+        metres = 111_320.0
+        wide = ((east - west) % 360.0) * metres * math.cos(math.radians((north + south) / 2))
+        tall = abs(north - south) * metres
+        across, down = (min(MOST_TILES, max(1, math.ceil(side / cell - 1e-6))) for side in (wide, tall))
+    return [_ground(box, (i + 0.5) / across, (j + 0.5) / down) for j in range(down) for i in range(across)]
+
+
+def _is_drawing(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(mark, dict) for mark in value)
+
+
+def _pixel(mark: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The middle of a point, circle, rectangle, line or polygon, in pixels from the top left."""
+    try:
+        if isinstance(mark.get("points"), list) and mark["points"]:
+            xs = [float(p["x"]) for p in mark["points"]]
+            ys = [float(p["y"]) for p in mark["points"]]
+            x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+        elif "x1" in mark:
+            x = (float(mark["x1"]) + float(mark["x2"])) / 2
+            y = (float(mark["y1"]) + float(mark["y2"])) / 2
+        else:
+            x = float(mark["x"]) + float(mark.get("width") or 0) / 2
+            y = float(mark["y"]) + float(mark.get("height") or 0) / 2
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return (x, y) if math.isfinite(x) and math.isfinite(y) else None
+
+
+def _image_size(
+    cells: Mapping[str, str], columns: Mapping[str, str], subject: Mapping[str, Any]
+) -> tuple[float, float] | None:
+    candidates: list[tuple[Any, Any]] = []
+    if "metadata" in columns:
+        metadata = _json(cells, columns["metadata"], dict)
+        dimensions = metadata.get("subject_dimensions")
+        for shown in dimensions if isinstance(dimensions, list) else []:
+            if isinstance(shown, dict):
+                candidates.append((shown.get("naturalWidth"), shown.get("naturalHeight")))
+    candidates.append((subject.get("width"), subject.get("height")))
+    candidates.append((subject.get("image_width"), subject.get("image_height")))
+    for width, height in candidates:
+        try:
+            size = float(width), float(height)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if all(math.isfinite(side) and side > 0 for side in size):
+            return size
+    return None
+
+
+def _matches(header: Sequence[str]) -> bool:
+    names = {name.strip().lower() for name in header}
+    return all(name in names for name in _NEEDED)
+
+
+LAYOUT = Layout(
+    "zooniverse",
+    "Zooniverse classifications",
+    matches=_matches,
+    plan=plan,
+    batches=batches,
+    notes=(
+        "marks are placed through the corners of their image; one without marks is a negative in each of its cells",
+        "people who were not logged in have random names, so they cannot be followed from one export to the next",
+    ),
+)
