@@ -52,7 +52,7 @@ class KernelDensity(_Baseline):
     """
 
     def __init__(
-        self, *, bandwidth: float | str = "scott", prior: float = 0.01, states: Sequence[Hashable] | None = None
+        self, *, bandwidth: float | str = "scott", prior: float = 1.0, states: Sequence[Hashable] | None = None
     ):
         self.bandwidth = bandwidth
         self.prior = prior
