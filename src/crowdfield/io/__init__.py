@@ -4,8 +4,10 @@ result = crowdfield.io.read("reports.csv")        # result.reports, and how they
 crowdfield.io.write(heatmap, "flood.tif")
 """
 
+from crowdfield.io.atomic import replacing
 from crowdfield.io.collect import Reject
 from crowdfield.io.reading import ReadResult, inspect, read
+from crowdfield.io.report_files import check_report_format, write_reports
 from crowdfield.io.vector import write_looks
 from crowdfield.io.write import FORMATS, check_format, read_map, write
 
@@ -14,9 +16,12 @@ __all__ = [
     "ReadResult",
     "Reject",
     "check_format",
+    "check_report_format",
     "inspect",
     "read",
     "read_map",
+    "replacing",
     "write",
     "write_looks",
+    "write_reports",
 ]

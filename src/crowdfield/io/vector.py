@@ -33,7 +33,7 @@ def write_geojson(heatmap: Heatmap, path: str | Path) -> None:
         for cell, row, shape in zip(np.flatnonzero(keep), rows, geometry, strict=True)
     )
     with replacing(path) as temporary:
-        _collection(temporary, features, {"metadata": description(heatmap)})
+        write_features(temporary, features, {"metadata": description(heatmap)})
 
 
 def write_looks(
@@ -59,7 +59,7 @@ def write_looks(
         for rank, (extra, shape) in enumerate(zip(more, shapes, strict=True), 1)
     )
     with replacing(path) as temporary:
-        _collection(temporary, features, {"metadata": plain(dict(metadata or {}))})
+        write_features(temporary, features, {"metadata": plain(dict(metadata or {}))})
 
 
 def write_geopackage(heatmap: Heatmap, path: str | Path) -> None:
@@ -145,7 +145,7 @@ def columns(heatmap: Heatmap) -> tuple[dict[str, list[Any]], NDArray[np.bool_]]:
     return out, keep
 
 
-def _collection(path: Path, features: Iterator[dict[str, Any]], members: Mapping[str, Any]) -> None:
+def write_features(path: Path, features: Iterator[dict[str, Any]], members: Mapping[str, Any]) -> None:
     """A feature a line: a file that can be read by people, compared by tools, and written without holding it whole."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{"type": "FeatureCollection"')

@@ -1,0 +1,50 @@
+"""The commands and their order in the help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="crowdfield",
+    help="Maps you can trust, from reports you can't.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from crowdfield import __version__
+
+        typer.echo(f"crowdfield {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+# Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
+from crowdfield.cli import ask, demo, fuse, make  # noqa: E402
+
+for _name, _function, _short in (
+    ("fuse", fuse.fuse, "Make a map from reports."),
+    ("sources", ask.sources, "Who can be trusted."),
+    ("next", ask.next_, "Where to look next."),
+    ("score", ask.score, "How good the map is, where the truth is known."),
+    ("inspect", ask.inspect, "What is in this file, and how it would be read."),
+    ("convert", make.convert, "A map or reports in another format."),
+    ("simulate", make.simulate, "Invent reports, to try things where the truth is known."),
+    ("reproduce", make.reproduce, "Run the experiments of the paper again."),
+    ("demo", demo.demo, "Show it all, on an invented flood."),
+):
+    app.command(_name, short_help=_short)(_function)

@@ -1,0 +1,161 @@
+"""Questions to a run or a file: who can be trusted, where to look next, how good is it, what is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfield.cli import options as opt
+
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run kept with fuse --state (.cf), or a file of reports to fuse first.")
+]
+
+
+def sources(
+    run: Run,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Also write the table (.csv) or draw it (.png)."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=2, help="Show at most so many sources.")] = 40,
+    config: opt.Config = None,
+    lengthscale: opt.Lengthscale = None,
+    trust: opt.Trust = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Who can be trusted: how often each source is right, and how sure that is."""
+    from crowdfield import io
+    from crowdfield.cli.console import Talk, sources_table
+    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.io.layers import plain
+
+    talk = Talk(quiet=quiet, as_json=json)
+    if output is not None and output.suffix.lower() not in (".csv", ".png"):
+        raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
+    table = run_from(run, settings_from(config, lengthscale=lengthscale, trust=trust), talk).table()
+    if output is not None and output.suffix.lower() == ".png":
+        from crowdfield import plot
+
+        with io.replacing(output) as temporary:
+            plot.sources(table, most=most).savefig(temporary)
+    elif output is not None:
+        from crowdfield.io.table import write_rows
+
+        write_rows(list(table.columns), table.itertuples(index=False), output)
+    talk.result(plain(table.to_dict("records")), sources_table(table, most))
+
+
+def next_(
+    run: Run,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many places.")] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.geojson", help="Write them as areas for a tasking tool."),
+    ] = None,
+    size: Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of an area, like 500m.")] = None,
+    config: opt.Config = None,
+    lengthscale: opt.Lengthscale = None,
+    trust: opt.Trust = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Where to look next: the places where one more report would teach the map most."""
+    from crowdfield import pipeline
+    from crowdfield.cli.console import Talk, looks_table
+    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.errors import InputError
+    from crowdfield.geography import parse_length
+    from crowdfield.io.layers import plain
+
+    talk = Talk(quiet=quiet, as_json=json)
+    try:
+        wide = None if size is None else parse_length(size)
+    except InputError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--size") from problem
+    fused = run_from(run, settings_from(config, lengthscale=lengthscale, trust=trust), talk)
+    with talk.progress("Asking where to look next"):
+        looks = pipeline.next_looks(fused, n)
+    if output is not None:
+        pipeline.write_looks(fused, looks, output, size=wide)
+    talk.result([plain(look.plain()) for look in looks], looks_table(looks))
+
+
+def score(
+    run: Run,
+    gold: Annotated[Path, typer.Argument(metavar="GOLD", help="Places with their true state, in any known layout.")],
+    config: opt.Config = None,
+    lengthscale: opt.Lengthscale = None,
+    trust: opt.Trust = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """How good the map is, against places where the truth is known."""
+    from crowdfield import pipeline
+    from crowdfield.cli.console import Talk, table
+    from crowdfield.cli.inputs import read_file, run_from, settings_from
+
+    talk = Talk(quiet=quiet, as_json=json)
+    settings = settings_from(config, lengthscale=lengthscale, trust=trust)
+    fused = run_from(run, settings, talk)
+    truth = read_file(gold, settings, talk, whole=True).reports
+    result = pipeline.score(fused, truth)
+    names = {
+        "auc": "AUC: a place with the state is ranked above one without",
+        "cross_entropy_bits": "cross entropy, bits a place (lower is better)",
+        "calibration_error": "calibration error (lower is better)",
+        "accuracy": "most probable state is the true one",
+    }
+    rows = [[words, "none" if result[name] is None else f"{result[name]:.3f}"] for name, words in names.items()]
+    text = [table(f"Against {result['places']:,} known places", ["", ""], rows, right=(1,))]
+    talk.result(result, [*text, *(f"note: {note}." for note in result["notes"])])
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of reports.")],
+    format: opt.Format = None,
+    lat: opt.Lat = None,
+    lon: opt.Lon = None,
+    label: opt.Label = None,
+    source: opt.Source = None,
+    time: opt.Time = None,
+    crs: opt.Crs = None,
+    positive: opt.Positive = None,
+    map_labels: opt.MapLabels = None,
+    duplicates: opt.Duplicates = None,
+    dates: opt.Dates = None,
+    region: opt.Region = None,
+    config: opt.Config = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """What is in this file, and how it would be read. Nothing is written."""
+    from crowdfield.cli.console import Talk, table
+    from crowdfield.cli.inputs import read_file, settings_from
+
+    talk = Talk(quiet=quiet, as_json=json)
+    settings = settings_from(
+        config, format=format, lat=lat, lon=lon, label=label, source=source, time=time, crs=crs, positive=positive,
+        map_labels=map_labels, duplicates=duplicates, dates=dates, region=region,
+    )  # fmt: skip
+    read = read_file(file, settings, talk)
+    found = read.summary()
+    labels = sorted(found["labels"].items(), key=lambda item: -item[1])
+    shown = [[name, f"{count:,}"] for name, count in labels[:20]]
+    if len(labels) > 20:
+        shown.append([f"… and {len(labels) - 20:,} more", ""])
+    west, east, south, north = found["region"]
+    lines = [
+        found["statement"],
+        "{read:,} rows: {used:,} used, {duplicate:,} duplicate, {rejected:,} rejected".format(**found),
+        f"{found['reports']:,} reports by {found['sources']:,} sources",
+        f"longitude {west:.5g} to {east:.5g}, latitude {south:.5g} to {north:.5g}",
+        *([f"from {found['time'][0]} to {found['time'][1]}"] if found["time"] else []),
+        table(None, ["label", "reports"], shown, right=(1,)),
+        *(f"note: {note}." for note in found["notes"]),
+        *(f"rejected: line {r['line']}: {r['reason']}" for r in found["rejects"][:5]),
+    ]
+    talk.result(found, lines)

@@ -1,0 +1,186 @@
+"""`crowdfield fuse`: reports in, a map out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+
+
+def fuse(
+    reports: Annotated[list[Path], typer.Argument(metavar="REPORTS", help="Files of reports, in any known layout.")],
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="MAP",
+            help="Where to write the map; the suffix says the format: .tif .geojson .gpkg .parquet .kml .kmz .csv .png "
+            ".nc .html. May be repeated.",
+            rich_help_panel=opt.OUTPUT,
+        ),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png", help="A page with map, uncertainty, reports and sources.", rich_help_panel=opt.OUTPUT
+        ),
+    ] = None,
+    next_looks: Annotated[
+        Path | None,
+        typer.Option("--next", metavar="FILE.geojson", help="Areas to look at next.", rich_help_panel=opt.OUTPUT),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN.cf",
+            help="Keep the run in this file; if it is there already, go on from it with only the new reports.",
+            rich_help_panel=opt.OUTPUT,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Fit over Dask: a scheduler's address, or local.", rich_help_panel=opt.MODEL
+        ),
+    ] = None,
+    format: opt.Format = None,
+    lat: opt.Lat = None,
+    lon: opt.Lon = None,
+    label: opt.Label = None,
+    source: opt.Source = None,
+    time: opt.Time = None,
+    crs: opt.Crs = None,
+    positive: opt.Positive = None,
+    map_labels: opt.MapLabels = None,
+    duplicates: opt.Duplicates = None,
+    dates: opt.Dates = None,
+    region: opt.Region = None,
+    cell: opt.Cell = None,
+    mask: opt.Mask = None,
+    projection: opt.Projection = None,
+    lengthscale: opt.Lengthscale = None,
+    states: opt.States = None,
+    trust: opt.Trust = None,
+    inference: opt.Inference = None,
+    engine: opt.Engine = None,
+    communities: opt.Communities = None,
+    seed: opt.Seed = None,
+    config: opt.Config = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Make a map from reports, and write it in the formats asked for."""
+    from crowdfield import io
+    from crowdfield.cli.console import Talk
+    from crowdfield.cli.inputs import read_reports, settings_from
+    from crowdfield.errors import InputError
+
+    talk = Talk(quiet=quiet, as_json=json)
+    settings = settings_from(
+        config, format=format, lat=lat, lon=lon, label=label, source=source, time=time, crs=crs, positive=positive,
+        map_labels=map_labels, duplicates=duplicates, dates=dates, region=region, cell=cell, mask=mask,
+        projection=projection, lengthscale=lengthscale, states=states, trust=trust, inference=inference, engine=engine,
+        communities=communities, seed=seed,
+    )  # fmt: skip
+    outputs = output or []
+    if not (outputs or figure or state or next_looks):
+        raise typer.BadParameter("say where the map goes, for example: -o map.tif")
+    try:
+        # A misspelt suffix must not cost the minutes before it is noticed.
+        for path in outputs:
+            io.check_format(path)
+    except InputError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+    table, settings, about = read_reports(reports, settings, talk)
+    fused = _fused(table, about, settings, state, cluster, talk)
+    written = _write(fused, outputs, figure, next_looks, talk)
+    if state is not None:
+        from crowdfield.pipeline import save_run
+
+        save_run(fused, state)
+        written.append(state)
+    talk.result(*_result(fused, about, written))
+
+
+def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None, cluster: str | None, talk: Any) -> Any:
+    from crowdfield import pipeline
+
+    with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
+        if state is not None and state.exists():
+            say(f"Going on from {state}")
+            return pipeline.extend(pipeline.load_run(state), table, about=about, progress=say)
+        if cluster is None:
+            return pipeline.fuse(table, settings, about=about, progress=say)
+        return pipeline.fuse(table, settings, about=about, progress=say, fit=pipeline.on_cluster(cluster))
+
+
+def _write(fused: Any, outputs: list[Path], figure: Path | None, next_looks: Path | None, talk: Any) -> list[Path]:
+    from crowdfield import io, pipeline
+
+    written = []
+    wants_looks = next_looks is not None or figure is not None or any(path.suffix == ".html" for path in outputs)
+    looks = pipeline.next_looks(fused, 10) if wants_looks else []
+    places = [(look.easting, look.northing) for look in looks]
+    for path in outputs:
+        with talk.progress(f"Writing {path}"):
+            if path.suffix == ".html":
+                io.write(fused.heatmap, path, reports=fused.reports, table=fused.table(), looks=places)
+            else:
+                io.write(fused.heatmap, path)
+        written.append(path)
+    if figure is not None:
+        from crowdfield import plot
+
+        drawing = plot.summary(fused.heatmap, fused.reports, fused.table(), places)
+        with io.replacing(figure) as temporary:
+            drawing.savefig(temporary)
+        written.append(figure)
+    if next_looks is not None:
+        pipeline.write_looks(fused, looks, next_looks)
+        written.append(next_looks)
+    return written
+
+
+def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    import numpy as np
+
+    heatmap = fused.heatmap
+    grid = heatmap.grid
+    reach = "–".join(f"{value:,.0f}" for value in sorted({float(v) for v in np.ravel(fused.model.lengthscale_)}))
+    data = {
+        "reports": len(fused.seen),
+        "new": len(fused.reports),
+        "already_fused": fused.about.get("already_fused", 0),
+        "outside": fused.about.get("outside", 0),
+        "sources": len(fused.model.sources_seen_),
+        "states": [str(state) for state in heatmap.states],
+        "grid": {
+            "columns": grid.columns,
+            "rows": grid.rows,
+            "cell": grid.cell_width,
+            "crs": grid.crs,
+            "region": grid.region,
+        },
+        "lengthscale": np.ravel(fused.model.lengthscale_).tolist(),
+        "engine": fused.model.engine_,
+        "iterations": int(fused.model.n_iter_),
+        "mean_probability": {
+            str(state): float(np.nanmean(heatmap.probability[..., j])) for j, state in enumerate(heatmap.states)
+        },
+        "read": about["read"],
+        "written": [str(path) for path in written],
+    }
+    lines = [
+        f"{data['reports']:,} reports by {data['sources']:,} sources"
+        + (f", {data['new']:,} of them new" if data["new"] != data["reports"] else "")
+        + (f"; {data['outside']:,} outside the map" if data["outside"] else "")
+        + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),
+        f"{grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.0f} m ({grid.crs}), length-scale {reach} m, "
+        f"engine {data['engine']}",
+        *(f"wrote {path}" for path in written),
+    ]
+    return data, lines

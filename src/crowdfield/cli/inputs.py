@@ -1,0 +1,115 @@
+"""From arguments to settings, reports and runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from crowdfield.cli.console import Talk
+
+if TYPE_CHECKING:
+    from crowdfield.data import Reports
+    from crowdfield.io import ReadResult
+    from crowdfield.pipeline import Fused, Settings
+
+READ = ("format", "lat", "lon", "label", "source", "time", "crs", "positive", "map_labels", "duplicates", "dates")
+
+
+def settings_from(config: Path | None, **flags: Any) -> Settings:
+    """A config file, overruled by whatever was said on the command line."""
+    from crowdfield.errors import InputError
+    from crowdfield.geography import parse_length, parse_region
+    from crowdfield.pipeline import Settings, read_settings
+
+    given = {name: value for name, value in flags.items() if value is not None and value != []}
+    values = read_settings(config) if config is not None else {}
+    values["read"] = {**values.get("read", {}), **{name: given.pop(name) for name in READ if name in given}}
+    values["sources"] = {**values.get("sources", {}), **_trust(given.pop("trust", []))}
+    if "states" in given:
+        given["states"] = [state.strip() for state in given["states"].split(",")]
+    if str(given.get("communities", "")).isdigit():
+        given["communities"] = int(given["communities"])
+    if "mask" in given:
+        given["mask"] = str(given["mask"])
+    try:
+        if "region" in given:
+            given["region"] = list(parse_region(given["region"]))
+        if "cell" in given:
+            parse_length(given["cell"])
+        if given.get("lengthscale", "learn") != "learn":
+            parse_length(given["lengthscale"])
+        return Settings(**{**values, **given})
+    except InputError as problem:
+        # What was typed is wrong, not the data: that is a question of usage.
+        raise typer.BadParameter(str(problem)) from problem
+
+
+def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False) -> ReadResult:
+    """One file; what the reader noticed is remarked, and rows it could not use are kept beside the file.
+
+    whole: do not leave out what lies outside the region.
+    """
+    from crowdfield import io
+
+    options = {name: value for name, value in settings.read.items() if name != "map_labels"}
+    options["label_map"] = settings.read.get("map_labels")
+    if not whole:
+        options["region"] = settings.region
+    with talk.bytes_read(f"Reading {path.name}") as report:
+        return io.read(path, progress=report, **options)
+
+
+def remark_on(read: ReadResult, talk: Talk, *, rejects: bool = True) -> None:
+    talk.remark(read.statement)
+    talk.remark(f"{read.read:,} rows: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected")
+    for note in read.notes:
+        talk.remark(f"note: {note}.")
+    if rejects and (kept := read.write_rejects()) is not None:
+        talk.remark(f"note: rejected rows and the reasons are in {kept}.")
+
+
+def read_reports(paths: Sequence[Path], settings: Settings, talk: Talk) -> tuple[Reports, Settings, dict[str, Any]]:
+    """All files as one table; the settings, with the states that a layout knows; and what the reader says."""
+    from crowdfield.pipeline import joined
+
+    parts, said = [], []
+    for path in paths:
+        read = read_file(path, settings, talk)
+        remark_on(read, talk)
+        parts.append(read.reports)
+        said.append({name: value for name, value in read.summary().items() if name != "rejects"})
+        if settings.states is None and read.states is not None:
+            settings = replace(settings, states=read.states)
+    files = [{"file": path.name, "hash": f"sha256:{digest(path)}"} for path in paths]
+    return joined(parts), settings, {"input": files, "read": said}
+
+
+def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
+    """A saved run (.cf), or one made now from a file of reports."""
+    from crowdfield import pipeline
+
+    if path.suffix.lower() == ".cf":
+        return pipeline.load_run(path)
+    reports, settings, about = read_reports([path], settings, talk)
+    with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
+        return pipeline.fuse(reports, settings, about=about, progress=say)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _trust(pairs: Sequence[str]) -> dict[str, str]:
+    out = {}
+    for pair in pairs:
+        source, equals, level = pair.rpartition("=")
+        if not equals or not source:
+            raise typer.BadParameter(f"{pair!r}: write it as SOURCE=LEVEL, for example fire-brigade=high.")
+        out[source] = level
+    return out

@@ -1,0 +1,137 @@
+"""Commands that make files: simulated reports, the same thing in another format, the paper's experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+
+
+def simulate(
+    output: Annotated[Path, typer.Argument(metavar="REPORTS.csv", help="Where to write the reports.")],
+    truth: Annotated[
+        Path | None, typer.Option(metavar="TRUTH.csv", help="Also write the true state of every cell, for score.")
+    ] = None,
+    reports: Annotated[int, typer.Option("--reports", "-n", min=1, help="How many reports.")] = 1000,
+    reliable: Annotated[int, typer.Option(min=0, help="Sources that are mostly right.")] = 10,
+    noisy: Annotated[int, typer.Option(min=0, help="Sources that guess.")] = 10,
+    biased: Annotated[int, typer.Option(min=0, help="Sources that say the first state whatever is true.")] = 0,
+    states: Annotated[str, typer.Option(metavar="A,B,..", help="The states.")] = "dry,flooded",
+    lengthscale: Annotated[str, typer.Option(metavar="LENGTH", help="Over what distance places are alike.")] = "2km",
+    region: Annotated[
+        str, typer.Option(metavar="W,E,S,N", help="Region in degrees: west,east,south,north.")
+    ] = "34.72,34.95,-19.92,-19.74",
+    cell: Annotated[str, typer.Option(metavar="LENGTH", help="Side of a cell.")] = "500m",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Invent a field, sources good and bad, and their reports: to try things where the truth is known."""
+    import numpy as np
+
+    from crowdfield.cli.console import Talk
+    from crowdfield.geography import make_grid, parse_length, unproject
+    from crowdfield.io.table import write_rows
+    from crowdfield.simulate import simulate as draw
+
+    talk = Talk(quiet=quiet, as_json=json)
+    grid = make_grid(region=region, cell=cell)
+    names = [state.strip() for state in states.split(",")]
+    with talk.progress("Simulating"):
+        world = draw(
+            reports, places=grid, states=names, reliable=reliable, noisy=noisy, biased=biased,
+            lengthscale=parse_length(lengthscale), rng=np.random.default_rng(seed),
+        )  # fmt: skip
+    said = world.reports
+    kinds = dict(zip(world.crowd.sources, world.crowd.kinds, strict=True))
+    who = [f"{kinds[source]}-{int(source) + 1:02d}" for source in said.sources]
+    lonlat = unproject(said.places, grid.crs or "")
+    rows = (
+        (number, who[source], round(float(lat), 6), round(float(lon), 6), said.labels[label])
+        for number, (source, (lon, lat), label) in enumerate(zip(said.source, lonlat, said.label, strict=True), 1)
+    )
+    write_rows(["id", "source", "lat", "lon", "label"], rows, output)
+    written = [output]
+    if truth is not None:
+        centres = unproject(grid.centres(), grid.crs or "")
+        known = (
+            (round(float(lat), 6), round(float(lon), 6), names[t])
+            for (lon, lat), t in zip(centres, world.truth.t, strict=True)
+        )
+        write_rows(["lat", "lon", "label"], known, truth)
+        written.append(truth)
+    data = {"reports": len(said), "sources": len(who), "cells": grid.size, "written": [str(path) for path in written]}
+    talk.result(data, [f"wrote {path}" for path in written])
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FROM", help="A map (.tif, .nc), or a file of reports.")],
+    output: Annotated[Path, typer.Argument(metavar="TO", help="The suffix says the format.")],
+    format: opt.Format = None,
+    positive: opt.Positive = None,
+    map_labels: opt.MapLabels = None,
+    duplicates: opt.Duplicates = None,
+    region: opt.Region = None,
+    config: opt.Config = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """The same in another format: a map as any other kind of map; reports of any layout as a plain table or points."""
+    from crowdfield import io
+    from crowdfield.cli.console import Talk
+    from crowdfield.cli.inputs import read_file, remark_on, settings_from
+    from crowdfield.errors import InputError
+
+    talk = Talk(quiet=quiet, as_json=json)
+    is_map = file.suffix.lower() in (".tif", ".tiff", ".nc")
+    try:
+        kind = io.check_format(output) if is_map else io.check_report_format(output)
+    except InputError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+    data: dict[str, Any]
+    if is_map:
+        heatmap = io.read_map(file)
+        io.write(heatmap, output)
+        data = {"map": {"columns": heatmap.grid.columns, "rows": heatmap.grid.rows, "crs": heatmap.grid.crs}}
+    else:
+        settings = settings_from(
+            config, format=format, positive=positive, map_labels=map_labels, duplicates=duplicates, region=region
+        )
+        read = read_file(file, settings, talk)
+        remark_on(read, talk)
+        io.write_reports(read.reports, output)
+        data = {"read": read.read, "used": read.used, "duplicate": read.duplicate, "rejected": read.rejected}
+    talk.result({**data, "written": str(output), "format": kind}, f"wrote {output} ({kind})")
+
+
+def reproduce(
+    names: Annotated[
+        list[str], typer.Argument(metavar="EXPERIMENT", help="all, or some of: synthetic, tacloban, haiti.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")] = Path(
+        "reproduce"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="A small honest version, in minutes.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one a core if not given.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Run the experiments of the paper again, and set the results beside the paper's.
+
+    A run that was stopped goes on where it was when it is started again with the same folder.
+    """
+    from crowdfield.cli.console import Talk
+    from crowdfield.experiments import EXPERIMENTS
+    from crowdfield.experiments import reproduce as run
+
+    talk = Talk(quiet=quiet, as_json=json)
+    unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
+    if unknown:
+        raise typer.BadParameter(f"there is no experiment {unknown[0]!r}; choose all, {', '.join(EXPERIMENTS)}.")
+    with talk.warnings_as_remarks(), talk.counted(f"Reproducing {', '.join(names)}") as report:
+        page = run(names, output, quick=quick, seed=seed, jobs=jobs, progress=report)
+    talk.result({"written": str(page)}, f"wrote {page}")

@@ -1,0 +1,82 @@
+"""Reports as files that everybody can read: a plain table, or points."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.geography import WGS84, transform
+from crowdfield.io.atomic import replacing
+from crowdfield.io.layers import plain
+from crowdfield.io.requirements import library
+from crowdfield.io.table import write_rows
+from crowdfield.io.vector import write_features
+
+REPORT_FORMATS = {
+    ".csv": "plain table",
+    ".geojson": "GeoJSON points",
+    ".json": "GeoJSON points",
+    ".gpkg": "GeoPackage points",
+    ".parquet": "GeoParquet points",
+}
+
+
+def check_report_format(path: str | Path) -> str:
+    try:
+        return REPORT_FORMATS[Path(path).suffix.lower()]
+    except KeyError:
+        known = " ".join(REPORT_FORMATS)
+        raise InputError(f"{Path(path).name}: reports can be written as {known}") from None
+
+
+def write_reports(reports: Reports, path: str | Path) -> Path:
+    """Source, latitude, longitude, label, and time and id where there are any."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    check_report_format(path)
+    names, rows = _rows(reports)
+    if kind == ".csv":
+        write_rows(names, rows, path)
+        return path
+    features = (
+        {
+            "type": "Feature",
+            "properties": {n: v for n, v in zip(names, row, strict=True) if n not in ("lat", "lon") and v != ""},
+            "geometry": {"type": "Point", "coordinates": [row[2], row[1]]},
+        }
+        for row in rows
+    )
+    if kind in (".geojson", ".json"):
+        with replacing(path) as temporary:
+            write_features(temporary, features, {})
+        return path
+    geopandas = library("geopandas")
+    frame = geopandas.GeoDataFrame.from_features(features, crs=WGS84)
+    with replacing(path) as temporary:
+        if kind == ".gpkg":
+            frame.to_file(temporary, driver="GPKG", layer="reports")
+        else:
+            frame.to_parquet(temporary, index=False)
+    return path
+
+
+def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
+    if reports.crs is None:
+        raise InputError("the reports have no reference system, so there are no latitudes and longitudes to write.")
+    lonlat = np.round(transform(reports.places[:, :2], reports.crs, WGS84), 7)
+    columns: dict[str, list[Any]] = {
+        "source": [plain(reports.sources[code]) for code in reports.source],
+        "lat": lonlat[:, 1].tolist(),
+        "lon": lonlat[:, 0].tolist(),
+        "label": [plain(reports.labels[code]) for code in reports.label],
+    }
+    if reports.time is not None:
+        columns["time"] = ["" if np.isnan(t) else datetime.fromtimestamp(t, UTC).isoformat() for t in reports.time]
+    if reports.id is not None:
+        columns["id"] = ["" if name is None else plain(name) for name in reports.id]
+    return list(columns), list(zip(*columns.values(), strict=True))

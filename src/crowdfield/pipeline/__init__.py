@@ -1,0 +1,29 @@
+"""Whole jobs: from reports to a map, onwards with more reports, and what to ask of the result.
+
+fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-brigade": "high"}))
+fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
+"""
+
+from crowdfield.pipeline.fusing import Fused, extend, fuse, fuse_on, joined, make_map
+from crowdfield.pipeline.looks import Look, next_looks, write_looks
+from crowdfield.pipeline.scoring import score
+from crowdfield.pipeline.settings import TRUST, Settings, read_settings
+from crowdfield.pipeline.state import load_run, save_run
+
+__all__ = [
+    "TRUST",
+    "Fused",
+    "Look",
+    "Settings",
+    "extend",
+    "fuse",
+    "fuse_on",
+    "joined",
+    "load_run",
+    "make_map",
+    "next_looks",
+    "read_settings",
+    "save_run",
+    "score",
+    "write_looks",
+]

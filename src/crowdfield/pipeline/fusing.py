@@ -1,0 +1,299 @@
+"""From reports to a map, and from a map and more reports to the next map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from crowdfield.data import Grid, Heatmap, Reports
+from crowdfield.errors import InputError
+from crowdfield.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[str], None]
+# So many cells are predicted at once: enough to be fast, few enough to stay small in memory.
+BLOCK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A fitted model and its map.
+
+    reports: those of this run (after an update: only the new ones); seen: the keys of all reports ever fused, so that
+    none counts twice; about: what the reader and the run say of themselves.
+    """
+
+    model: Any
+    heatmap: Heatmap
+    reports: Reports
+    settings: Settings
+    seen: NDArray[np.uint64]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def table(self) -> pd.DataFrame:
+        """Who can be trusted: the model's source table, with those trusted beforehand marked."""
+        table = self.model.source_table()
+        table = table if "source" in table.columns else table.reset_index()
+        return table.assign(trusted=[source in self.settings.sources for source in table["source"]])
+
+
+def fuse(
+    reports: Reports,
+    settings: Settings | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+    progress: Progress = lambda _: None,
+    fit: Callable[..., Any] | None = None,
+    **keywords: Any,
+) -> Fused:
+    """A map from reports. Keywords are those of `Settings`; `fit(model, X, y, sources)` replaces `model.fit` (Dask)."""
+    from crowdfield import geography
+
+    settings = replace(settings or Settings(), **keywords)
+    if len(reports) == 0:
+        raise InputError("there are no reports to fuse.")
+    progress("Laying out the map")
+    if reports.crs is None:
+        raise InputError("the reports have no reference system; say which, for example crs='EPSG:4326' for degrees.")
+    # The grid decides the projection: a region given by hand may suit another one than the reports do.
+    grid = geography.make_grid(reports, cell=settings.cell, region=settings.region, crs=settings.projection)
+    mask = None if settings.mask is None else geography.mask(grid, settings.mask)
+    return fuse_on(
+        geography.project(reports, grid.crs), grid, settings, mask=mask, about=about, progress=progress, fit=fit
+    )
+
+
+def fuse_on(
+    reports: Reports,
+    grid: Grid,
+    settings: Settings,
+    *,
+    mask: NDArray[np.bool_] | None = None,
+    about: Mapping[str, Any] | None = None,
+    progress: Progress = lambda _: None,
+    fit: Callable[..., Any] | None = None,
+) -> Fused:
+    """A map on a grid that is already there; the reports are in its reference system."""
+    inside, outside = within(reports, grid)
+    if settings.snap:
+        inside = inside.snap(grid)
+    model = build_model(settings, inside, grid)
+    progress(f"Fusing {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
+    _fit(model, inside, fit)
+    said = {**dict(about or {}), "outside": outside}
+    return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
+
+
+def extend(
+    fused: Fused,
+    reports: Reports,
+    *,
+    about: Mapping[str, Any] | None = None,
+    progress: Progress = lambda _: None,
+) -> Fused:
+    """The same run with more reports: only those that it has not seen are folded in."""
+    from crowdfield import geography
+
+    grid, mask = fused.heatmap.grid, fused.heatmap.mask
+    if reports.crs is None:
+        raise InputError("the reports have no reference system; say which, for example crs='EPSG:4326' for degrees.")
+    reports = geography.project(reports, grid.crs)
+    inside, outside = within(reports, grid, allow_none=True)
+    if fused.settings.snap and len(inside):
+        inside = inside.snap(grid)
+    new = ~np.isin(keys(inside), fused.seen)
+    again = int(np.count_nonzero(~new))
+    fresh = take(inside, new)
+    said = {**dict(about or {}), "outside": outside, "already_fused": again}
+    if not len(fresh):
+        return replace(fused, reports=fresh, about=said)
+    progress(f"Folding in {len(fresh):,} new reports")
+    model = fused.model
+    model.partial_fit(fresh.places, said_labels(fresh), sources=said_sources(fresh))
+    seen = np.concatenate([fused.seen, keys(fresh)])
+    counts = fused.heatmap.reports + grid.counts(fresh.places)
+    return _finish(model, fresh, grid, mask, counts, fused.settings, seen, said, progress)
+
+
+def make_map(
+    model: Any,
+    grid: Grid,
+    counts: NDArray[np.int64],
+    *,
+    mask: NDArray[np.bool_] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Heatmap:
+    """E[ρ] and its standard deviation in every cell of a grid, in blocks; NaN where the mask is False."""
+    wanted = np.ones(grid.size, dtype=bool) if mask is None else np.asarray(mask, dtype=bool).ravel()
+    centres = grid.centres()[wanted]
+    states = tuple(model.classes_.tolist() if hasattr(model.classes_, "tolist") else model.classes_)
+    probability = np.full((grid.size, len(states)), np.nan)
+    sd = np.full_like(probability, np.nan)
+    rows = np.flatnonzero(wanted)
+    for start in range(0, len(rows), BLOCK):
+        part = slice(start, start + BLOCK)
+        probability[rows[part]], sd[rows[part]] = model.predict_rate(centres[part])
+    shape = (*grid.shape, len(states))
+    about = {**dict(metadata or {}), "prior_sd": prior_sd(model, len(states))}
+    return Heatmap(grid, states, probability.reshape(shape), sd.reshape(shape), counts, about)
+
+
+def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:
+    """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
+    functions = 1 if states == 2 else states
+    # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
+    noise = np.random.default_rng(0).standard_normal((draws, functions))
+    mean = 0.0 if callable(model.prior_mean) else np.asarray(model.prior_mean, dtype=np.float64)
+    f = mean + noise / np.sqrt(np.broadcast_to(model.scale_, functions))
+    logits = np.hstack([np.zeros_like(f), f]) if functions == 1 else f
+    return [round(float(value), 4) for value in softmax(logits, axis=1).std(axis=0)]
+
+
+def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:
+    """The estimator that the settings describe."""
+    from crowdfield import geography
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+    states = tuple(settings.states) if settings.states is not None else reports.labels
+    labels = tuple(settings.labels) if settings.labels is not None else None
+    order = labels or (*states, *(label for label in reports.labels if label not in states))
+    lengthscale = settings.lengthscale
+    if lengthscale == "learn" and len(np.unique(reports.label)) < 2:
+        # Nothing varies, so nothing says over what distance it does.
+        lengthscale = max(grid.east - grid.west, grid.north - grid.south) / 10
+    elif lengthscale != "learn":
+        lengthscale = geography.parse_length(lengthscale)
+    return HeatmapBCC(
+        kernel=settings.kernel,
+        lengthscale=lengthscale,
+        confusion_prior=settings.confusion_prior(states, order),
+        scale_shape=settings.scale_shape,
+        scale_rate=settings.scale_rate,
+        prior_mean=settings.prior_mean,
+        states=list(states) if settings.states is not None else None,
+        labels=list(labels) if labels is not None else None,
+        inference=settings.inference,
+        engine=settings.engine,
+        communities=settings.communities,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        random_state=settings.seed,
+    )
+
+
+def within(reports: Reports, grid: Grid, *, allow_none: bool = False) -> tuple[Reports, int]:
+    """The reports inside the grid, and how many are not."""
+    keep = grid.index(reports.places[:, :2]) >= 0
+    if not keep.any() and not allow_none:
+        raise InputError(
+            f"none of the {len(reports):,} reports lies in the region. Are longitude and latitude swapped?"
+        )
+    return (reports if keep.all() else take(reports, keep)), int(np.count_nonzero(~keep))
+
+
+def joined(parts: Sequence[Reports]) -> Reports:
+    """Several tables as one. A piece of knowledge that one of them lacks (time, id) is lacking in the whole."""
+    if len(parts) == 1:
+        return parts[0]
+    if len({part.crs for part in parts}) > 1:
+        raise InputError(
+            "the files are in different reference systems; read them all in degrees, or project them first."
+        )
+    return Reports.from_arrays(
+        np.concatenate([part.places for part in parts]),
+        np.concatenate([said_labels(part).astype(object) for part in parts]),
+        np.concatenate([said_sources(part).astype(object) for part in parts]),
+        time=None
+        if any(p.time is None for p in parts)
+        else np.concatenate([p.time for p in parts if p.time is not None]),
+        id=None if any(p.id is None for p in parts) else [name for p in parts for name in p.id or ()],
+        crs=parts[0].crs,
+    )
+
+
+def take(reports: Reports, keep: NDArray[np.bool_]) -> Reports:
+    """Some of the reports; labels and sources keep their codes."""
+    return replace(
+        reports,
+        places=reports.places[keep],
+        label=reports.label[keep],
+        source=reports.source[keep],
+        time=None if reports.time is None else reports.time[keep],
+        id=None if reports.id is None else tuple(np.asarray(reports.id, dtype=object)[keep]),
+    )
+
+
+def keys(reports: Reports) -> NDArray[np.uint64]:
+    """A number for each report that stays the same in every run: from its id, else from who, what, where and when."""
+    import pandas as pd
+
+    if reports.id is not None:
+        columns: dict[str, Any] = {"id": [str(value) for value in reports.id]}
+    else:
+        columns = {
+            "source": said_sources(reports).astype(str),
+            "label": said_labels(reports).astype(str),
+            # To a millimetre: a projection there and back must not make a report new.
+            **{f"place{d}": np.round(reports.places[:, d] * 1000).astype(np.int64) for d in range(2)},
+            "time": np.zeros(len(reports)) if reports.time is None else np.nan_to_num(reports.time),
+        }
+    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy(dtype=np.uint64)
+
+
+def said_labels(reports: Reports) -> NDArray[Any]:
+    return names_of(reports.labels)[reports.label]
+
+
+def said_sources(reports: Reports) -> NDArray[Any]:
+    return names_of(reports.sources)[reports.source]
+
+
+def names_of(names: tuple[Any, ...]) -> NDArray[Any]:
+    if len({type(name) for name in names}) == 1 and isinstance(names[0], str | int | float):
+        return np.asarray(names)
+    out = np.empty(len(names), dtype=object)
+    out[:] = names
+    return out
+
+
+def _fit(model: Any, reports: Reports, fit: Callable[..., Any] | None) -> None:
+    labels, sources = said_labels(reports), said_sources(reports)
+    if fit is None:
+        model.fit(reports.places, labels, sources=sources)
+    else:
+        fit(model, reports.places, labels, sources)
+
+
+def _finish(
+    model: Any,
+    reports: Reports,
+    grid: Grid,
+    mask: NDArray[np.bool_] | None,
+    counted: NDArray[Any],
+    settings: Settings,
+    seen: NDArray[np.uint64],
+    about: Mapping[str, Any],
+    progress: Progress,
+) -> Fused:
+    progress(f"Drawing {grid.columns:,} × {grid.rows:,} cells")
+    counts = counted if counted.shape == grid.shape else grid.counts(counted)
+    metadata = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "reports": len(seen),
+        "sources": len(model.sources_seen_),
+        "engine": model.engine_,
+        "lengthscale": np.ravel(model.lengthscale_).tolist(),
+        "iterations": int(model.n_iter_),
+        "settings": settings.changed(),
+        **about,
+    }
+    heatmap = make_map(model, grid, counts, mask=mask, metadata=metadata)
+    return Fused(model, heatmap, reports, settings, seen, about)

@@ -1,0 +1,93 @@
+"""Where to look next, in words and places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfield import io
+from crowdfield.data import Heatmap
+from crowdfield.errors import InputError
+from crowdfield.geography import unproject
+from crowdfield.io.layers import description
+from crowdfield.pipeline.fusing import Fused
+
+# More candidates than this say nothing new: the field is smooth between them.
+MOST_CANDIDATES = 4_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """A place worth a visit: `score` is the information a report from there is expected to bring."""
+
+    rank: int
+    easting: float
+    northing: float
+    longitude: float
+    latitude: float
+    score: float
+    state: Any
+    probability: float
+    sd: float
+    reports: int
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def next_looks(fused: Fused, n: int = 10) -> list[Look]:
+    """The n places where one more report would teach the map most, best first."""
+    return looks_of(fused.model, fused.heatmap, n)
+
+
+def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: float | None = None) -> None:
+    """The places as square areas in GeoJSON, half a length-scale wide unless a size in metres is given."""
+    grid = fused.heatmap.grid
+    if grid.crs is None:
+        raise InputError("areas to look at need a map with a reference system.")
+    wide = size or max(float(np.min(fused.model.lengthscale_)) / 2, grid.cell_width)
+    io.write_looks(
+        [(look.easting, look.northing) for look in looks],
+        path,
+        crs=grid.crs,
+        size=wide,
+        properties=[{name: value for name, value in look.plain().items() if name != "rank"} for look in looks],
+        metadata=description(fused.heatmap),
+    )
+
+
+def looks_of(model: Any, heatmap: Heatmap, n: int = 10) -> list[Look]:
+    grid = heatmap.grid
+    cells = np.flatnonzero(heatmap.mask.ravel())
+    if len(cells) > MOST_CANDIDATES:
+        # An even lattice of cells, not the first ones: every part of the map stays a candidate.
+        step = int(np.ceil(np.sqrt(len(cells) / MOST_CANDIDATES)))
+        row, column = np.divmod(cells, grid.columns)
+        cells = cells[(row % step == step // 2) & (column % step == step // 2)]
+    centres = grid.centres()[cells]
+    chosen, scores = model.suggest(centres, n=min(n, len(cells)))
+    places = centres[chosen]
+    lonlat = unproject(places, grid.crs) if grid.crs is not None else np.full_like(places, np.nan)
+    probability = heatmap.probability.reshape(-1, len(heatmap.states))[cells[chosen]]
+    sd = heatmap.sd.reshape(-1, len(heatmap.states))[cells[chosen]]
+    reports = heatmap.reports.ravel()[cells[chosen]]
+    best = probability.argmax(axis=1)
+    return [
+        Look(
+            rank=i + 1,
+            easting=float(places[i, 0]),
+            northing=float(places[i, 1]),
+            longitude=float(lonlat[i, 0]),
+            latitude=float(lonlat[i, 1]),
+            score=float(scores[i]),
+            state=heatmap.states[best[i]],
+            probability=float(probability[i, best[i]]),
+            sd=float(sd[i, best[i]]),
+            reports=int(reports[i]),
+        )
+        for i in range(len(places))
+    ]

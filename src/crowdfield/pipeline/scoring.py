@@ -1,0 +1,52 @@
+"""How good a map is, where the truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdfield import metrics
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.pipeline.fusing import Fused, within
+
+
+def score(fused: Fused, gold: Reports) -> dict[str, Any]:
+    """Measures of the map against known states: `gold` holds places and, as labels, what is true there.
+
+    A measure that has no meaning for these data (a ranking with one state only) is None, and `notes` says why.
+    """
+    from crowdfield import geography
+
+    states = list(fused.heatmap.states)
+    known, outside = within(geography.project(gold, fused.heatmap.grid.crs), fused.heatmap.grid)
+    by_text = {str(state): code for code, state in enumerate(states)}
+    strange = [label for label in known.labels if str(label) not in by_text]
+    if strange:
+        raise InputError(
+            f"the gold file speaks of {strange[0]!r}, but the map's states are {', '.join(map(repr, by_text))}."
+        )
+    truth = np.array([by_text[str(label)] for label in known.labels])[known.label]
+    probability = fused.model.predict_proba(known.places)
+    notes = [f"{outside} gold places lie outside the map"] if outside else []
+    ranked: float | None
+    if len(np.unique(truth)) < 2:
+        ranked = None
+        notes.append("AUC needs two different true states; the gold file has one")
+    else:
+        ranked = metrics.auc(truth, _column(probability))
+    return {
+        "places": len(known),
+        "auc": ranked,
+        "cross_entropy_bits": metrics.cross_entropy(truth, _column(probability)),
+        "calibration_error": metrics.calibration_error(truth, _column(probability)),
+        "accuracy": float(np.mean(probability.argmax(axis=1) == truth)),
+        "states": {str(state): int(np.count_nonzero(truth == code)) for code, state in enumerate(states)},
+        "notes": notes,
+    }
+
+
+def _column(probability: np.ndarray) -> np.ndarray:
+    """Two states need one number a place, more need all."""
+    return probability[:, 1] if probability.shape[1] == 2 else probability

@@ -1,0 +1,173 @@
+"""All that a run can be told, in one place: the command line and a TOML file both end up here.
+
+[read]
+positive = "collapsed structure"
+
+[map]
+cell = "250m"
+region = [-72.6, -72.0, 18.2, 18.8]
+
+[model]
+lengthscale = "2km"
+
+[sources.fire-brigade]
+trust = "high"
+
+[sources.rumours]
+confusion = [[5, 5], [5, 5]]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from crowdfield.errors import InputError
+
+# Pseudo-counts for a right label and for each wrong one: as if the source had been checked that often before.
+TRUST = {
+    "certain": (450.0, 1.0),  # the paper's first responder: its single report decides
+    "high": (50.0, 2.0),
+    "medium": (8.0, 2.0),
+    "low": (1.2, 1.0),
+}
+
+_TABLES = {
+    "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "crs", "dates", "encoding", "positive",
+             "map_labels", "duplicates"),
+    "map": ("region", "cell", "mask", "projection", "snap"),
+    "model": (
+        "lengthscale", "kernel", "states", "labels", "inference", "engine", "communities", "prior_mean",
+        "scale_shape", "scale_rate", "max_iter", "tol", "seed",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to read, where to map, what to believe beforehand. Lengths may be numbers in metres or text like "2km"."""
+
+    read: Mapping[str, Any] = field(default_factory=dict)
+
+    region: Sequence[float] | str | None = None  # (west, east, south, north) in degrees
+    cell: str | float | None = None
+    mask: str | None = None
+    projection: str | None = None
+    snap: bool = False
+
+    lengthscale: str | float = "learn"
+    kernel: str = "matern32"
+    states: Sequence[Any] | None = None
+    labels: Sequence[Any] | None = None
+    inference: str = "auto"
+    engine: str = "auto"
+    communities: int | str | None = None
+    prior_mean: float | Sequence[float] = 0.0
+    scale_shape: float = 1.0
+    scale_rate: float = 1.0
+    max_iter: int = 200
+    tol: float = 1e-4
+    seed: int | None = None
+
+    # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
+    sources: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("read", "sources"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        for source, trust in self.sources.items():
+            if isinstance(trust, str) and trust not in TRUST:
+                raise InputError(
+                    f"the trust of source {source!r} is {trust!r}; it can be {', '.join(TRUST)}, or a matrix."
+                )
+
+    def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> dict[Any, Any] | None:
+        """Pseudo-counts of the named sources, as `HeatmapBCC(confusion_prior=...)` wants them."""
+        if not self.sources:
+            return None
+        return {source: trusted(trust, states, labels) for source, trust in self.sources.items()}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values, for a file that must be read again."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: _thawed(value) for name, value in values.items()}
+
+    def changed(self) -> dict[str, Any]:
+        """Only what differs from the defaults: what a reader of the map wants to know."""
+        standard = Settings()
+        return {
+            name: value
+            for name, value in self.plain().items()
+            if value != standard.plain()[name] and name not in ("read",)
+        }
+
+
+def trusted(trust: Any, states: Sequence[Any], labels: Sequence[Any]) -> list[list[float]]:
+    """A word of `TRUST` as a matrix of pseudo-counts [J, L]; a matrix stays as it is."""
+    if not isinstance(trust, str):
+        return [[float(count) for count in row] for row in trust]
+    right, wrong = TRUST[trust]
+    return [[right if label == state else wrong for label in labels] for state in states]
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """The keywords of `Settings` that a TOML file gives. A name it does not know is an error, not a shrug."""
+    path = Path(path)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror}).") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: is not TOML: {problem}.") from problem
+    out: dict[str, Any] = {}
+    for table, content in document.items():
+        if table not in (*_TABLES, "sources"):
+            raise InputError(f"{path}: no table [{table}]{_meant(table, (*_TABLES, 'sources'))}")
+        if not isinstance(content, Mapping):
+            raise InputError(f"{path}: '{table}' must be a table: write [{table}] on a line of its own.")
+        if table == "sources":
+            out["sources"] = {name: _trust(path, name, entry) for name, entry in content.items()}
+            continue
+        for name in content:
+            if name not in _TABLES[table]:
+                raise InputError(f"{path}: [{table}] has no '{name}'{_meant(name, _TABLES[table])}")
+        if table == "read":
+            out["read"] = dict(content)
+        else:
+            out.update(content)
+    return out
+
+
+def from_plain(values: Mapping[str, Any]) -> Settings:
+    """What `Settings.plain` gave."""
+    known = {item.name for item in fields(Settings)}
+    return Settings(**{name: value for name, value in values.items() if name in known})
+
+
+def _trust(path: Path, source: str, entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or set(entry) not in ({"trust"}, {"confusion"}):
+        raise InputError(
+            f'{path}: [sources.{source}] needs either trust = "high" (or {", ".join(TRUST)}) '
+            "or confusion = [[..], [..]], one row a state and one column a label."
+        )
+    return entry["trust"] if "trust" in entry else entry["confusion"]
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(known)}."
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _thawed(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
