@@ -1,0 +1,91 @@
+"""Maximum likelihood II: the length-scale that the bound likes best, and how sure it is of it.
+
+One number for all columns. The bound is a smooth function of log l with, as a rule, one hill; a coarse look over the
+whole range guards against another, then parabolas climb the hill.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.inference.kernels import Array
+
+COARSE = 6
+REFINEMENTS = 6
+
+
+class Learned(NamedTuple):
+    """The best length-scale, and the standard deviation of its logarithm by the curvature of the bound there."""
+
+    lengthscale: float
+    log_sd: float  # infinite where the bound has no top
+    bound: float
+    tried: Array  # [n, 2] length-scales and their bounds, in order of length-scale
+    at_limit: bool  # the best lies at an end of the range: the data do not say
+
+
+def search_range(X: Array) -> tuple[float, float]:
+    """From well under the typical distance of neighbours, were the places even, to twice the map's extent."""
+    extent = float(np.ptp(X, axis=0).max(initial=0.0)) if len(X) else 0.0
+    if extent == 0.0:
+        return 1.0, 1.0
+    return extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), 2.0 * extent
+
+
+def maximise(bound: Callable[[float], float], low: float, high: float, tol: float = 0.02) -> Learned:
+    """The length-scale in [low, high] of the largest bound, to a relative `tol`."""
+    if not high > low:
+        value = bound(low)
+        return Learned(low, float("inf"), value, np.array([[low, value]]), True)
+    tried: dict[float, float] = {}
+
+    def at(log_l: float) -> None:
+        if log_l not in tried:
+            tried[log_l] = bound(float(np.exp(log_l)))
+
+    for log_l in np.linspace(np.log(low), np.log(high), COARSE):
+        at(float(log_l))
+    for _ in range(REFINEMENTS):
+        left, best, right = _bracket(tried)
+        if left is None or right is None:
+            # The best is at an end: look between it and its only neighbour.
+            neighbour = right if left is None else left
+            assert neighbour is not None  # COARSE > 1
+            if abs(neighbour - best) < tol:
+                break
+            at(0.5 * (best + neighbour))
+            continue
+        top = _parabola_top(tried, left, best, right)
+        if abs(top - best) < 0.25 * tol:
+            # The parabola cannot do better: one look on the wider side makes sure of it, then it is done.
+            if max(right - best, best - left) < 8.0 * tol:
+                break
+            top = 0.5 * (best + right) if right - best > best - left else 0.5 * (best + left)
+        at(top)
+    left, best, right = _bracket(tried)
+    order = sorted(tried)
+    table = np.array([[np.exp(x), tried[x]] for x in order])
+    curvature = -_curvature(tried, left, best, right) if left is not None and right is not None else 0.0
+    log_sd = float(1.0 / np.sqrt(curvature)) if curvature > 0 else float("inf")
+    return Learned(float(np.exp(best)), log_sd, tried[best], table, left is None or right is None)
+
+
+def _bracket(tried: dict[float, float]) -> tuple[float | None, float, float | None]:
+    order = sorted(tried)
+    i = int(np.argmax([tried[x] for x in order]))
+    return (order[i - 1] if i > 0 else None), order[i], (order[i + 1] if i + 1 < len(order) else None)
+
+
+def _curvature(tried: dict[float, float], a: float, b: float, c: float) -> float:
+    """Second derivative of the parabola through three points."""
+    slope_left, slope_right = (tried[b] - tried[a]) / (b - a), (tried[c] - tried[b]) / (c - b)
+    return 2.0 * (slope_right - slope_left) / (c - a)
+
+
+def _parabola_top(tried: dict[float, float], a: float, b: float, c: float) -> float:
+    curvature = _curvature(tried, a, b, c)
+    if curvature >= 0.0:
+        return b
+    slope_at_b = (tried[b] - tried[a]) / (b - a) + 0.5 * curvature * (b - a)
+    return float(np.clip(b - slope_at_b / curvature, 0.5 * (a + b), 0.5 * (b + c)))
