@@ -9,6 +9,7 @@ statistics into a Gaussian posterior. Everything the rest of inference asks of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ from scipy.special import gammaln
 from crowdfield.errors import NumericalError
 
 Array = NDArray[np.float64]
+
+BLOCK = 1 << 18  # sites or output places in hand at a time
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,21 @@ class Basis(Protocol):
         """φ as a dense matrix [M, m]: for Gibbs and for tests."""
         ...
 
+    # What a pass over the sites asks, in pairs. A basis that shares work between the two overrides these.
+
+    def summarise(self, points: Any, eta: Array, lam: Array) -> tuple[Array, Array]:
+        """`project` of η and `gram_statistics` of λ."""
+        return self.project(points, eta), self.gram_statistics(points, lam)
+
+    def fold(self, mean: Array, covariance: Array) -> Any:
+        """Whatever of q(w) = N(mean, covariance) can be prepared once for all blocks of sites."""
+        return mean, covariance
+
+    def moments(self, points: Any, folded: Any) -> tuple[Array, Array]:
+        """Mean and variance of φ(x_i)·w under a folded q(w): [n], [n]."""
+        mean, covariance = folded
+        return self.evaluate(points, mean), self.variance(points, covariance)
+
 
 @dataclass(frozen=True)
 class FeatureField:
@@ -192,10 +210,16 @@ class FeatureField:
     log_det: float
     log_evidence: float
 
+    @cached_property
+    def folded(self) -> Any:
+        return self.basis.fold(self.mean, self.covariance)
+
     def at(self, X: Array) -> tuple[Array, Array]:
-        points = self.basis.locate(X)
-        mean = self.basis.evaluate(points, self.mean)
-        variance = self.basis.variance(points, self.covariance) + self.basis.residual(X) * self.scale.mean_inverse
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for start in range(0, len(X), BLOCK):
+            part = slice(start, start + BLOCK)
+            mean[part], variance[part] = self.basis.moments(self.basis.locate(X[part]), self.folded)
+            variance[part] += self.basis.residual(X[part]) * self.scale.mean_inverse
         return mean, variance
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
@@ -209,7 +233,7 @@ class FeatureField:
 class FeatureEngine:
     """Any basis as an engine: one pass over the sites, then algebra on m × m matrices."""
 
-    def __init__(self, basis: Basis, X: Array, block: int = 1 << 18):
+    def __init__(self, basis: Basis, X: Array, block: int = BLOCK):
         self.basis, self.name, self.size = basis, basis.name, basis.size
         self.n_sites = len(X)
         self.blocks = [slice(i, min(i + block, len(X))) for i in range(0, len(X), block)]
@@ -217,15 +241,14 @@ class FeatureEngine:
 
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
         points = self._points[block.start]
-        return Statistics(self.basis.project(points, eta), self.basis.gram_statistics(points, lam))
+        return Statistics(*self.basis.summarise(points, eta, lam))
 
     def empty(self) -> Statistics:
         nowhere, nothing = self.basis.locate(np.empty((0, self.basis.dimension))), np.empty(0)
-        return Statistics(self.basis.project(nowhere, nothing), self.basis.gram_statistics(nowhere, nothing))
+        return Statistics(*self.basis.summarise(nowhere, nothing, nothing))
 
     def at_sites(self, field: FeatureField, block: slice) -> tuple[Array, Array]:
-        points = self._points[block.start]
-        return self.basis.evaluate(points, field.mean), self.basis.variance(points, field.covariance)
+        return self.basis.moments(self._points[block.start], field.folded)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
         b, gram = statistics.linear, self.basis.gram(statistics.quadratic)

@@ -1,0 +1,351 @@
+"""Equispaced Fourier features: maps of any size in one, two and three dimensions.
+
+The spectral density sampled on a lattice of frequencies, ξ = h∘k with k ∈ ℤᴰ and weights w_k = Π h · S(h∘k), is the
+Fourier series of the kernel repeated with periods 1/h. So
+
+    k(x − x′) ≈ Σ_k w_k cos 2π ξ_k·(x − x′) = φ(x)·φ(x′),     φ = √w_0, √(2w_k) cos 2πξ_k·x, √(2w_k) sin 2πξ_k·x,
+
+with k over one half of the lattice. Products of two such features are waves of the difference and the sum of their
+frequencies, which lie on the same lattice, twice as wide. Hence both heavy sums are one non-uniform FFT each:
+
+    Σ_i λ_i φ(x_i) φ(x_i)ᵀ   all entries are among Λ(q) = Σ_i λ_i e^{2πi (h∘q)·x_i}     (type 1; gather)
+    φ(x_i)ᵀ C φ(x_i)         = Σ_q c_q e^{2πi (h∘q)·x_i}, c: C folded along k − k′ and k + k′   (type 2; scatter)
+
+and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv 2210.10210, study the regression case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+
+import finufft
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.errors import InputError
+from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.kernels import Kernel
+
+Complex = NDArray[np.complex128]
+
+TOLERANCE = 0.02  # on the kernel, whose variance is 1: see docs/engines.md for what it means for a map
+MARGIN = 0.25  # length-scales around the places in which predictions need no extrapolation
+MAX_SIZE = 200_000
+# Of the non-uniform FFT. A sum over 10⁷ sites must not make the Gram matrix visibly indefinite, and 1e-9 takes no
+# longer than 1e-6 on grids this small, where memory traffic and not arithmetic is the cost.
+NUFFT_EPS = 1e-9
+DENSE_ENTRIES = 1 << 22
+SERIAL_BELOW = 1 << 15  # places: starting threads for fewer takes longer than the transform
+
+
+def _options(n: int) -> dict[str, float]:
+    return {"eps": NUFFT_EPS, "isign": 1, "nthreads": 1 if n < SERIAL_BELOW else 0}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Places as angles in [−π, π), one row a dimension, and how far each lies from the domain."""
+
+    angles: Array  # [D, n]
+    decay: Array | None  # k(x, nearest place of the domain) [n]; None where all are inside
+
+
+def alias_distance(kernel: Kernel, dimension: int, tolerance: float) -> Array:
+    """How far apart copies of the domain must lie, along every axis, for k between copies to be ≤ tolerance: [D]."""
+    scales = kernel.lengthscales(dimension)
+    steps = np.linspace(0.0, 60.0, 6001)
+    out = np.empty(dimension)
+    for axis in range(dimension):
+        along = np.zeros((len(steps), dimension))
+        along[:, axis] = steps * scales[axis]
+        above = np.flatnonzero(kernel.covariance(along, np.zeros((1, dimension)))[:, 0] > tolerance)
+        out[axis] = steps[min(above[-1] + 1, len(steps) - 1)] * scales[axis]
+    return out
+
+
+def frequencies(kernel: Kernel, period: Array, tolerance: float, max_size: int) -> tuple[NDArray[np.int64], Array]:
+    """The fewest lattice points k [n, D] whose weights sum to 1 − tolerance, with those weights [n].
+
+    Points are taken in the order of their density: a ball for an isotropic kernel, never a box. Raises where more
+    than `max_size` would be needed.
+    """
+    dimension, h = len(period), 1.0 / period
+    relative = period / kernel.lengthscales(dimension)  # lattice points to one cycle per length-scale
+    radius = 0.5  # of the candidates, in cycles per length-scale
+    while True:
+        half = np.ceil(radius * relative).astype(np.int64)
+        if np.prod(2.0 * half + 1.0) > 8.0 * max_size + 64:
+            raise InputError(
+                f"a tolerance of {tolerance:g} on the kernel needs more than {max_size} Fourier features here. "
+                "Use a larger tolerance, a smoother kernel or a longer length-scale, or engine='inducing'."
+            )
+        axes = [np.arange(-n, n + 1) for n in half]
+        k = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dimension)
+        weight = kernel.spectral_density(k * h) * h.prod()
+        order = np.argsort(-weight, kind="stable")
+        captured = np.cumsum(weight[order])
+        # What lies on the faces of the box bounds what lies outside: stop only when all denser points are inside.
+        outside = weight[(np.abs(k) == half).any(1)].max()
+        needed = int(np.searchsorted(captured, 1.0 - tolerance)) + 1
+        if needed <= len(k) and weight[order[needed - 1]] >= outside:
+            # Points of equal weight come together, so that the set stays symmetric in k → −k and under reflections.
+            last = weight[order[needed - 1]] * (1.0 - 1e-9)
+            keep = order[: np.searchsorted(-weight[order], -last, side="right")]
+            return k[keep], weight[keep]
+        radius *= 1.3
+
+
+def estimated_size(kernel: Kernel, X: Array, tolerance: float = TOLERANCE) -> float:
+    """About how many features the places X need: cheap at any extent, for choosing an engine.
+
+    The frequencies kept fill a fixed volume of frequency space and the lattice's spacing is one over the period, so
+    the count of a small lattice, scaled by the ratio of the periods, is the count of a large one.
+    """
+    dimension = X.shape[1]
+    pad = alias_distance(kernel, dimension, tolerance)
+    extent = np.ptp(X, axis=0) if len(X) else np.zeros(dimension)
+    period = extent + MARGIN * kernel.lengthscales(dimension) + pad
+    reference = 2.0 * pad
+    try:
+        count = len(frequencies(kernel, reference, tolerance, MAX_SIZE)[0])
+    except InputError:
+        return float("inf")
+    return float(count * np.prod(period / reference))
+
+
+class SpectralBasis(Basis):
+    """Fourier features of a stationary kernel on the bounding box of `X` (places, or the corners of a region).
+
+    The box is widened by `margin` length-scales: the domain. The approximate kernel repeats itself, so a place x
+    outside the domain is never evaluated there. It sees the domain through its nearest place c(x) alone,
+    φ(x) = k(x, c(x)) φ(c(x)): continuous at the border, and the prior far away.
+
+    `error` is the largest difference from the kernel at a sample of the domain's distances, `size` is m.
+    """
+
+    name = "spectral"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: Array,
+        tolerance: float = TOLERANCE,
+        *,
+        margin: float = MARGIN,
+        max_size: int = MAX_SIZE,
+    ):
+        X = np.asarray(X, float)
+        if X.ndim != 2 or not 1 <= X.shape[1] <= 3 or not len(X):
+            raise InputError("the spectral engine takes places of one to three columns, at least one place.")
+        if not 0.0 < tolerance < 0.5:
+            raise InputError(f"the tolerance on the kernel must lie between 0 and 0.5, not {tolerance}.")
+        self.kernel, self.tolerance, self.dimension = kernel, tolerance, X.shape[1]
+        scales = kernel.lengthscales(self.dimension)
+        low, high = X.min(0), X.max(0)
+        self.low, self.high = low - margin * scales, high + margin * scales
+        self.centre = (low + high) / 2.0
+        # Sites lie in the box and predictions at most a margin outside. Their differences stay below the period by
+        # the distance at which the kernel has fallen to the tolerance, or a little more where several copies add up.
+        widest = (high - low) + margin * scales
+        pad = alias_distance(kernel, self.dimension, tolerance)
+        if not np.all(np.isfinite(widest + pad)):
+            raise InputError("places and length-scales must be finite.")
+        for _ in range(12):
+            self._lay_lattice(widest + pad, max_size)
+            self.error = self._measured_error(high - low)
+            if self.error <= tolerance:
+                break
+            pad = 1.15 * pad
+        else:
+            raise InputError(
+                f"Fourier features reach an error of {self.error:.3g} on the kernel, not the tolerance {tolerance:g}. "
+                "Is the kernel's spectral density its own? Otherwise use engine='inducing'."
+            )
+
+    def _lay_lattice(self, period: Array, max_size: int) -> None:
+        self.period = period
+        k, weight = frequencies(self.kernel, period, self.tolerance, max_size)
+        self.modes = tuple(int(n) for n in 4 * np.abs(k).max(0) + 1)  # the lattice of differences and sums
+        strides = np.cumprod((1, *self.modes[:0:-1]))[::-1]
+        position = k @ strides  # in the flattened lattice, from its centre; positive on one half
+        half = np.flatnonzero(position > 0)
+        half = half[np.argsort(position[half])]
+        self.lattice = np.concatenate([np.zeros((1, self.dimension), np.int64), k[half]])  # [H + 1, D]
+        self.position = np.concatenate([[0], position[half]])
+        amplitude = np.sqrt(2.0 * weight[half])
+        constant = np.sqrt(weight[np.flatnonzero(position == 0)])
+        self.amplitude = np.concatenate([constant, amplitude, amplitude])  # [m]: 1, cosines, sines
+        self.size = len(self.amplitude)
+        self.entries = (int(np.prod(self.modes)) + 1) // 2  # frequencies q ≥ 0 of the wide lattice
+        self.captured = float(weight.sum())
+
+    # -- places ---------------------------------------------------------------------------------------------------
+
+    def covers(self, X: Array) -> NDArray[np.bool_]:
+        """Which places lie in the domain: [M]."""
+        return np.asarray((np.clip(X, self.low, self.high) == X).all(1))
+
+    def locate(self, X: Array) -> Points:
+        X = np.asarray(X, float)
+        decay, inside = None, X
+        if not self.covers(X).all():
+            inside = np.clip(X, self.low, self.high)
+            decay = self._kernel_of(X - inside)
+        angles = np.ascontiguousarray((inside - self.centre).T)
+        angles *= (2.0 * pi / self.period)[:, None]
+        return Points(angles, decay)
+
+    def residual(self, X: Array) -> Array:
+        decay = self.locate(X).decay
+        captured = np.full(len(X), self.captured) if decay is None else self.captured * decay**2
+        # Copies of the kernel add a little variance; where that exceeds what is truncated, nothing is left out.
+        return np.asarray(np.maximum(self.kernel.variance(X) - captured, 0.0))
+
+    def features(self, X: Array) -> Array:
+        return self._features(self.locate(X))
+
+    def _features(self, points: Points) -> Array:
+        phase = points.angles.T @ self.lattice.T
+        phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
+        return np.asarray(phi if points.decay is None else phi * points.decay[:, None])
+
+    def _kernel_of(self, differences: Array) -> Array:
+        return self.kernel.covariance(differences, np.zeros((1, self.dimension)))[:, 0]
+
+    def _measured_error(self, extent: Array) -> float:
+        """max |φ(x)·φ(x′) − k(x, x′)| over pairs of sites: near ones, where truncation shows, and far ones (copies)."""
+        rng = np.random.default_rng(0)  # a fixed design of distances, not a choice of the inference
+        scales = self.kernel.lengthscales(self.dimension)
+        direction = rng.standard_normal((256, self.dimension))
+        direction /= np.abs(direction).max(1, keepdims=True)
+        near = direction * np.minimum(np.linspace(0.0, 2.0, 256)[:, None] * scales, extent)
+        far = rng.uniform(-1.0, 1.0, (256, self.dimension)) * extent
+        edges = np.sign(direction[:64]) * extent * rng.integers(0, 2, (64, self.dimension))
+        differences = np.vstack([near, far, edges])
+        angles = np.ascontiguousarray((differences * (2.0 * pi / self.period)).T)
+        coefficients = np.zeros(2 * self.entries)
+        coefficients[self.position] = self.amplitude[: len(self.position)] ** 2
+        approximate = self._waves(angles, self._spectrum(coefficients)).real
+        return float(np.abs(approximate - self._kernel_of(differences)).max())
+
+    # -- sums over places: type 1 ---------------------------------------------------------------------------------
+
+    def _transform(self, angles: Array, values: Complex) -> Complex:
+        """Σ_i v_i e^{i q·θ_i} on the wide lattice, flattened."""
+        if not angles.shape[1]:
+            return np.zeros(int(np.prod(self.modes)), complex)
+        nufft = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[self.dimension - 1]
+        return np.asarray(nufft(*angles, values, self.modes, **_options(len(values)))).ravel()
+
+    def summarise(self, points: Points, eta: Array, lam: Array) -> tuple[Array, Array]:
+        """Both sums by one transform: η and λ are real, so they travel as η + iλ and part by symmetry."""
+        decay = points.decay
+        values = np.empty(points.angles.shape[1], complex)
+        values.real = eta if decay is None else eta * decay
+        values.imag = lam if decay is None else lam * decay**2
+        both = self._transform(points.angles, values)
+        ahead, behind = both[self.entries - 1 :], both[self.entries - 1 :: -1].conj()  # q ≥ 0, and −q mirrored
+        linear, quadratic = (ahead + behind) / 2.0, (ahead - behind) / 2j
+        return self._linear(linear), np.concatenate([quadratic.real, quadratic.imag])
+
+    def _linear(self, waves: Complex) -> Array:
+        kept = waves[self.position]
+        return np.asarray(np.concatenate([kept.real, kept.imag[1:]]) * self.amplitude)
+
+    def project(self, points: Points, eta: Array) -> Array:
+        return self.summarise(points, eta, np.zeros_like(eta))[0]
+
+    def gram_statistics(self, points: Points, lam: Array) -> Array:
+        return self.summarise(points, np.zeros_like(lam), lam)[1]
+
+    def gram(self, statistics: Array) -> Array:
+        # 2 cos a cos b = cos(a−b) + cos(a+b), 2 sin a sin b = cos(a−b) − cos(a+b), 2 cos a sin b = sin(a+b) − sin(a−b).
+        re, im = statistics[: self.entries], statistics[self.entries :]
+        difference = np.subtract.outer(self.position, self.position)
+        total = np.add.outer(self.position, self.position)
+        n = len(self.position)
+        cos_difference, cos_total = re[np.abs(difference)], re[total]
+        out = np.empty((self.size, self.size))
+        out[:n, :n] = cos_difference + cos_total
+        out[n:, n:] = (cos_difference - cos_total)[1:, 1:]
+        out[:n, n:] = (im[total] - np.sign(difference) * im[np.abs(difference)])[:, 1:]
+        out[n:, :n] = out[:n, n:].T
+        out *= self.amplitude
+        out *= 0.5 * self.amplitude[:, None]
+        return out
+
+    # -- functions at places: type 2 ------------------------------------------------------------------------------
+
+    def _spectrum(self, coefficients: Array) -> Complex:
+        """Fourier coefficients on the wide lattice, flattened, of Σ_{q ≥ 0} a_q cos qθ + b_q sin qθ."""
+        a, b = coefficients[: self.entries], coefficients[self.entries :]
+        half = 0.5 * (a - 1j * b)
+        half[0] = a[0]
+        return np.concatenate([half[:0:-1].conj(), half])
+
+    def _waves(self, angles: Array, spectrum: Complex) -> Complex:
+        if not angles.shape[1]:
+            return np.zeros(0, complex)
+        nufft = (finufft.nufft1d2, finufft.nufft2d2, finufft.nufft3d2)[self.dimension - 1]
+        return np.asarray(nufft(*angles, spectrum.reshape(self.modes), **_options(angles.shape[1])))
+
+    def _mean_spectrum(self, weights: Array) -> Complex:
+        scaled, n = weights * self.amplitude, len(self.position)
+        coefficients = np.zeros(2 * self.entries)
+        coefficients[self.position] = scaled[:n]
+        coefficients[self.entries + self.position[1:]] = scaled[n:]
+        return self._spectrum(coefficients)
+
+    def _variance_spectrum(self, covariance: Array) -> Complex:
+        """C folded along its frequency differences and sums, by the same three identities as `gram`."""
+        n = len(self.position)
+        scaled = covariance * self.amplitude * self.amplitude[:, None]
+        cc = scaled[:n, :n]
+        ss, cs = np.zeros((2, n, n))
+        ss[1:, 1:], cs[:, 1:] = scaled[n:, n:], scaled[:n, n:]
+        difference = np.subtract.outer(self.position, self.position).ravel()
+        total = np.add.outer(self.position, self.position).ravel()
+        sign, difference = np.sign(difference), np.abs(difference)
+        cs = cs.ravel()
+
+        def fold(index: NDArray[np.int64], values: Array) -> Array:
+            return np.asarray(np.bincount(index, values, self.entries), float)
+
+        cosines = fold(difference, 0.5 * (cc + ss).ravel()) + fold(total, 0.5 * (cc - ss).ravel())
+        sines = fold(total, cs) - fold(difference, sign * cs)
+        return self._spectrum(np.concatenate([cosines, sines]))
+
+    def evaluate(self, points: Points, weights: Array) -> Array:
+        columns = weights.reshape(self.size, -1)
+        n = points.angles.shape[1]
+        if columns.shape[1] > 8 and n * self.size <= DENSE_ENTRIES:  # many draws at few places
+            return (self._features(points) @ columns).reshape(n, *weights.shape[1:])
+        out = np.empty((n, columns.shape[1]))
+        for j in range(0, columns.shape[1], 2):  # two real functions to a complex transform
+            spectrum = self._mean_spectrum(columns[:, j])
+            if j + 1 < columns.shape[1]:
+                spectrum = spectrum + 1j * self._mean_spectrum(columns[:, j + 1])
+            values = self._waves(points.angles, spectrum)
+            out[:, j] = values.real
+            if j + 1 < columns.shape[1]:
+                out[:, j + 1] = values.imag
+        if points.decay is not None:
+            out *= points.decay[:, None]
+        return out.reshape(-1, *weights.shape[1:])
+
+    def variance(self, points: Points, covariance: Array) -> Array:
+        variance = self._waves(points.angles, self._variance_spectrum(covariance)).real
+        return variance if points.decay is None else variance * points.decay**2
+
+    def fold(self, mean: Array, covariance: Array) -> Complex:
+        return self._mean_spectrum(mean) + 1j * self._variance_spectrum(covariance)
+
+    def moments(self, points: Points, folded: Complex) -> tuple[Array, Array]:
+        """Mean and variance by one transform, as real and imaginary part."""
+        values = self._waves(points.angles, folded)
+        mean, variance = np.ascontiguousarray(values.real), np.ascontiguousarray(values.imag)
+        if points.decay is not None:
+            mean *= points.decay
+            variance *= points.decay**2
+        return mean, variance

@@ -1,0 +1,159 @@
+"""One test for all engines: each against the dense Gaussian answer under the very covariance it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import gammaln
+
+from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.spectral import SpectralBasis
+from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product
+
+# Everything is algebra on matrices of condition < 1e6, except that the non-uniform FFT is asked for 1e-9 and its
+# errors add up over m² entries.
+TOLERANCE = {"rtol": 2e-6, "atol": 2e-6}
+PRECISION = 0.7
+
+PLACES = {
+    "line": (Matern32(1.5), np.random.default_rng(1).random((17, 1)) * 4.0),
+    "map": (Matern32(2.0), np.random.default_rng(2).random((23, 2)) * 3.0),
+    "anisotropic map": (Matern52((2.0, 0.7)), np.random.default_rng(3).random((23, 2)) * 1.5),
+    "volume": (RBF(1.5), np.random.default_rng(4).random((19, 3)) * 2.0),
+    "space and time": (Product((Matern52(2.0), RBF(3.0)), ((0, 1), (2,))), np.random.default_rng(5).random((15, 3))),
+    "one place": (Matern32(1.0), np.zeros((1, 2))),
+    "one place, many sites": (Matern52(1.0), np.zeros((6, 2))),
+}
+
+
+def exact(kernel, X) -> tuple[Any, Callable]:
+    return ExactEngine(kernel, X), kernel.covariance
+
+
+def spectral(kernel, X) -> tuple[Any, Callable]:
+    basis = SpectralBasis(kernel, X, 0.05)
+    return FeatureEngine(basis, X, block=7), _covariance_of(basis)
+
+
+def _covariance_of(basis):
+    return lambda A, B: basis.features(A) @ basis.features(B).T
+
+
+ENGINES = {"exact": exact, "spectral": spectral}
+
+
+class Case(NamedTuple):
+    engine: Any
+    covariance: Callable
+    X: np.ndarray
+    outputs: np.ndarray
+    eta: np.ndarray
+    lam: np.ndarray
+
+
+@pytest.fixture(params=[(e, p) for e in ENGINES for p in PLACES], ids=lambda param: f"{param[0]}-{param[1]}")
+def case(request) -> Case:
+    kernel, X = PLACES[request.param[1]]
+    engine, covariance = ENGINES[request.param[0]](kernel, X)
+    rng = np.random.default_rng(7)
+    outputs = X[:4] + 0.1 * rng.standard_normal((min(len(X), 4), X.shape[1]))
+    return Case(engine, covariance, X, outputs, rng.standard_normal(len(X)), rng.uniform(0.05, 2.0, len(X)))
+
+
+def statistics(case: Case):
+    total = case.engine.empty()
+    for block in case.engine.blocks:
+        total = total + case.engine.summarise(block, case.eta[block], case.lam[block])
+    return total
+
+
+def at_sites(case: Case, field):
+    parts = [case.engine.at_sites(field, block) for block in case.engine.blocks]
+    return np.concatenate([m for m, _ in parts]), np.concatenate([v for _, v in parts])
+
+
+def dense(case: Case, precision: float, A: np.ndarray):
+    """Mean and covariance of g(A), log |I + ΛK/ς| and log evidence, by plain inverses."""
+    K = case.covariance(case.X, case.X) / precision
+    cross = case.covariance(A, case.X) / precision
+    B = np.linalg.inv(np.eye(len(case.X)) + case.lam[:, None] * K)  # (I + ΛK)⁻¹
+    mean = cross @ B @ case.eta
+    covariance = case.covariance(A, A) / precision - cross @ B @ (case.lam[:, None] * cross.T)
+    log_det = -np.linalg.slogdet(B)[1]
+    return mean, covariance, log_det, 0.5 * (case.eta @ (K @ B @ case.eta) - log_det)
+
+
+def test_moments_at_sites_are_the_dense_ones(case):
+    mean, variance = at_sites(case, case.engine.posterior(statistics(case), PRECISION))
+    expected, covariance, _, _ = dense(case, PRECISION, case.X)
+    np.testing.assert_allclose(mean, expected, **TOLERANCE)
+    np.testing.assert_allclose(variance, np.diag(covariance), **TOLERANCE)
+
+
+def test_moments_elsewhere_are_the_dense_ones_plus_what_the_basis_leaves_out(case):
+    mean, variance = case.engine.posterior(statistics(case), PRECISION).at(case.outputs)
+    expected, covariance, _, _ = dense(case, PRECISION, case.outputs)
+    left_out = 0.0 if case.engine.name == "exact" else case.engine.basis.residual(case.outputs) / PRECISION
+    np.testing.assert_allclose(mean, expected, **TOLERANCE)
+    np.testing.assert_allclose(variance, np.diag(covariance) + left_out, **TOLERANCE)
+
+
+def test_energy_log_det_and_evidence_do_not_depend_on_the_basis(case):
+    """Directions that no site sees add 1/ς to the energy and −log ς to log |Σ|; the rest is the dense answer."""
+    field = case.engine.posterior(statistics(case), PRECISION)
+    mean, covariance, log_det, evidence = dense(case, PRECISION, case.X)
+    # ςK⁻¹ĝ = η − Λĝ and ς tr(K⁻¹Σ) = N − tr(ΛΣ): true for singular K too.
+    energy = (mean @ (case.eta - case.lam * mean) - case.lam @ np.diag(covariance)) / PRECISION
+    np.testing.assert_allclose(field.energy - case.engine.size / PRECISION, energy, **TOLERANCE)
+    np.testing.assert_allclose(field.log_det + case.engine.size * np.log(PRECISION), -log_det, **TOLERANCE)
+    np.testing.assert_allclose(field.log_evidence, evidence, **TOLERANCE)
+
+
+def test_integrating_the_scale_is_the_mixture_over_it(case):
+    shape, rate = 2.0, 1.5
+    field = case.engine.posterior_integrated(statistics(case), shape, rate)
+
+    def density(log_scale: float) -> float:
+        prior = shape * np.log(rate) - gammaln(shape) + shape * log_scale - rate * np.exp(log_scale)
+        return np.exp(prior + dense(case, np.exp(log_scale), case.X)[3])
+
+    def integral(value: Callable[[float], float]) -> float:
+        return quad(lambda u: density(u) * value(np.exp(u)), -9.0, 5.0, epsrel=1e-6, limit=200)[0]
+
+    def moment(s: float, power: int) -> float:
+        mean, covariance, _, _ = dense(case, s, case.X[:1])
+        return mean[0] if power == 1 else covariance[0, 0] + mean[0] ** 2
+
+    evidence = integral(lambda s: 1.0)
+    first, second = (integral(lambda s, p=p: moment(s, p)) / evidence for p in (1, 2))
+    mean, variance = at_sites(case, field)
+    # The engine's grid of 41 nodes is the coarser of the two integrals.
+    grid = {"rtol": 1e-3, "atol": 1e-3}
+    np.testing.assert_allclose(field.log_evidence, np.log(evidence), **grid)
+    np.testing.assert_allclose(mean[0], first, **grid)
+    np.testing.assert_allclose(variance[0], second - first**2, **grid)
+    np.testing.assert_allclose(field.scale.mean, integral(lambda s: s) / evidence, **grid)
+
+
+def test_samples_have_the_moments_of_the_posterior(case):
+    field = case.engine.posterior(statistics(case), PRECISION)
+    draws = field.sample(case.outputs, 4000, np.random.default_rng(11))
+    expected, covariance, _, _ = dense(case, PRECISION, case.outputs)
+    sd = np.sqrt(np.diag(covariance))
+    # Five standard errors of 4,000 draws, for means and for covariances.
+    np.testing.assert_allclose(draws.mean(0), expected, atol=5 * sd.max() / 63.0)
+    np.testing.assert_allclose(np.cov(draws.T).reshape(covariance.shape), covariance, atol=7 * sd.max() ** 2 / 63.0)
+
+
+def test_no_sites_give_the_prior(case):
+    field = case.engine.posterior(case.engine.empty(), PRECISION)
+    mean, variance = field.at(case.outputs)
+    np.testing.assert_allclose(mean, 0.0, atol=1e-12)
+    # The spectral basis may add copies of the kernel, up to its tolerance.
+    np.testing.assert_allclose(variance, 1.0 / PRECISION, rtol=0.05)
+    assert field.log_evidence == pytest.approx(0.0, abs=1e-9)
