@@ -13,11 +13,10 @@ import pandas as pd
 
 from crowdfield import geography
 from crowdfield.errors import MissingDependencyError, ReportFormatError
-from crowdfield.io import columns, mapswipe
+from crowdfield.io import columns, mapswipe, opening
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Chunk
 from crowdfield.io.layouts import Options
-from crowdfield.io.opening import LARGEST_RATIO, RATIO_COUNTS_FROM, ZIP, first_bytes
 from crowdfield.io.points import Plan
 
 TITLES = {
@@ -27,13 +26,20 @@ TITLES = {
     "shapefile": "a Shapefile",
     "kml": "KML",
 }
+# What GDAL may take each for, and the endings by which it knows them.
+_DRIVERS = {
+    "geojson": ({"GeoJSON", "GeoJSONSeq", "ESRIJSON", "TopoJSON"}, {".json", ".geojson"}),
+    "gpkg": ({"GPKG", "SQLite"}, {".gpkg"}),
+    "shapefile": ({"ESRI Shapefile"}, {".shp", ".zip"}),
+    "kml": ({"KML", "LIBKML"}, {".kml", ".kmz"}),
+}
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>)?\s*(?:<!--.*?-->\s*)*<kml[\s>:]", re.DOTALL)
 LAT, LON, KIND = "<latitude>", "<longitude>", "<geometry>"
 
 
 def detect(path: Path) -> str | None:
     """Which of these formats a file is, by its first bytes; None if it is none of them."""
-    start = first_bytes(path, 4096)
+    start = opening.first_bytes(path, 4096)
     if start.startswith(b"SQLite format 3\x00"):
         return "gpkg"
     if start.startswith(b"PAR1"):
@@ -44,7 +50,7 @@ def detect(path: Path) -> str | None:
         return "geojson"
     if _XML_START.match(start):
         return "kml"
-    if start.startswith(ZIP):
+    if start.startswith(opening.ZIP):
         return _in_zip(path)
     return None
 
@@ -59,9 +65,9 @@ def _in_zip(path: Path) -> str | None:
     for ending, kind in ((".shp", "shapefile"), (".kml", "kml"), (".gpkg", "gpkg"), (".geojson", "geojson")):
         if any(name.endswith(ending) for name in names):
             unpacked = sum(member.file_size for member in members)
-            if unpacked > RATIO_COUNTS_FROM and unpacked > LARGEST_RATIO * path.stat().st_size:
+            if unpacked > opening.RATIO_COUNTS_FROM and unpacked > opening.LARGEST_RATIO * path.stat().st_size:
                 raise ReportFormatError(
-                    f"unpacks to more than {LARGEST_RATIO} times its size. Unpack it yourself if you trust it.",
+                    f"unpacks to more than {opening.LARGEST_RATIO} times its size. Unpack it yourself if you trust it.",
                     file=str(path),
                 )
             return kind
@@ -74,6 +80,8 @@ class GeoFile:
     def __init__(self, path: Path, kind: str, options: Options) -> None:
         self.path, self.kind = path, kind
         frame = _load(path, kind)
+        if len(frame) == 0:
+            raise ReportFormatError("holds no features, so no reports.", file=str(path))
         self.crs = _system(frame, options, path)
         self.header = [str(name) for name in frame.columns if name != frame.geometry.name]
         self.is_mapswipe = mapswipe.is_mapswipe([*self.header, "geometry"])
@@ -98,7 +106,13 @@ class GeoFile:
 
         def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
             bad = np.flatnonzero(frame[KIND].to_numpy() != "Point")
-            return {at: ("geometry", f"is {frame[KIND].iloc[at] or 'empty'}, not a point.") for at in bad.tolist()}
+            return {
+                at: (
+                    "geometry",
+                    f"is {kind if isinstance(kind := frame[KIND].iloc[at], str) else 'empty'}, not a point.",
+                )
+                for at in bad.tolist()
+            }
 
         return Plan(chosen, crs=self.crs, region=options.region, refuse=refuse, shown=shown)
 
@@ -179,7 +193,16 @@ def _load(path: Path, kind: str) -> Any:
         with warnings.catch_warnings():
             # GDAL remarks on fields it reads as text; what could not be used is told by our own rejects.
             warnings.simplefilter("ignore")
-            frame = geopandas.read_parquet(path) if kind == "geoparquet" else pyogrio.read_dataframe(path)
+            if kind == "geoparquet":
+                frame = geopandas.read_parquet(path)
+            else:
+                drivers, endings = _DRIVERS[kind]
+                # With another ending GDAL trusts the ending; bytes have none.
+                where = path if path.suffix.lower() in endings | {".zip"} else path.read_bytes()
+                driver = pyogrio.read_info(where)["driver"]
+                if driver not in drivers:
+                    raise DataSourceError(f"it is read as {driver}")
+                frame = pyogrio.read_dataframe(where)
     except (
         DataSourceError,
         DataLayerError,

@@ -57,7 +57,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     if plan.crs not in (geography.WGS84, "local"):
         lon, lat = _to_degrees(lon, lat, plan, why)
     if plan.crs != "local":
-        _check_ranges(lon, lat, frame, plan, why)
+        lon = _in_range(lon, lat, plan, why)
     label, unlabelled = _names(frame[plan.column("label")])
     why.add(unlabelled, plan.column("label") or "", "has no label.")
     if plan.region is not None:
@@ -178,15 +178,14 @@ def _to_degrees(
     return lon, lat
 
 
-def _check_ranges(
-    lon: NDArray[np.float64], lat: NDArray[np.float64], frame: pd.DataFrame, plan: Plan, why: _Refusals
-) -> None:
+def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, why: _Refusals) -> NDArray[np.float64]:
+    """The longitudes in [−180, 180]; places that are nowhere on Earth are refused."""
     with np.errstate(invalid="ignore"):
         far_north = np.abs(lat) > 90
         far_east = np.abs(lon) > 180
         swapped = far_north & (np.abs(lat) <= 180) & (np.abs(lon) <= 90)
     if not (far_north.any() or far_east.any()):
-        return
+        return lon
     lat_name, lon_name = plan.column("lat") or "", plan.column("lon") or ""
     why.add(
         swapped,
@@ -199,8 +198,9 @@ def _check_ranges(
     remedy = "Are these degrees? If they are metres, name their system with --crs."
     why.add(far_north, lat_name, lambda at: f"latitude {lat[at]:g} is outside [-90, 90]. {remedy}")
     # 180 to 360 is the other way to write the western half.
-    lon[far_east & (lon > 180) & (lon <= 360)] -= 360.0
+    lon = np.where(far_east & (lon > 180) & (lon <= 360), lon - 360.0, lon)
     why.add(np.abs(lon) > 180, lon_name, lambda at: f"longitude {lon[at]:g} is outside [-180, 180]. {remedy}")
+    return lon
 
 
 def _when(frame: pd.DataFrame, plan: Plan) -> pd.Series[Any]:

@@ -279,7 +279,8 @@ def _result(
     events = None if collected.event is None else collected.event[keep]
     region = geography.bounds(reports.places) if reports.crs else _extent(reports.places)
     columns = _told(found.plan)
-    statement = f"{Path(file).name}: {found.title}; " + ", ".join(f"{_ROLE[r]} from {c}" for r, c in columns.items())
+    said = (f"{_ROLE[role]} {'' if where[0] == _QUOTE else 'from '}{where}" for role, where in columns.items())
+    statement = f"{Path(file).name}: {found.title}; {', '.join(said)}"
     return ReadResult(
         file=file,
         layout=found.layout,
@@ -317,6 +318,7 @@ def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | 
     return said
 
 
+_QUOTE = "'"  # a value given to all rows is quoted, a column's name is not
 _ROLE = {
     "lat": "latitude",
     "lon": "longitude",

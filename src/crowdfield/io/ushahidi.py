@@ -76,7 +76,7 @@ def _haiti(table: Table, options: Options) -> Plan:
         return {at: (category, reason) for at in unused.tolist()}
 
     shown = {"source": category if by_category else verified} if "source" in made else {}
-    shown |= {"label": f"all being '{EMERGENCY}'"} if "label" in made else {}
+    shown |= {"label": f"'{EMERGENCY}' for all"} if "label" in made else {}
     return options.plan(
         chosen, made=made, shown=shown, prepare=prepare, refuse=refuse, extra_columns=(category, verified)
     )
@@ -118,7 +118,7 @@ def _version_2(table: Table, options: Options) -> Plan:
 
     extra = tuple(column for column in (category, verified) if column is not None)
     shown = {"source": (category if by_category else verified) or "nowhere"} if "source" in made else {}
-    shown |= {"label": f"all being '{REPORTED}'"} if "label" in made else {}
+    shown |= {"label": f"'{REPORTED}' for all"} if "label" in made else {}
     return options.plan(chosen, made=made, shown=shown, prepare=prepare, extra_columns=extra)
 
 
