@@ -158,17 +158,7 @@ class Reports:
 
     def sites(self) -> Sites:
         """The distinct places, sorted by their coordinates, and the site of each report."""
-        columns = self.places.T
-        # Sorting an index by one column after another: numpy.unique over rows is ten times slower and copies twice.
-        order = np.lexsort(columns[::-1]).astype(np.int64, copy=False)
-        new = np.zeros(len(order), dtype=bool)
-        new[:1] = True
-        for column in columns:
-            ordered = column[order]
-            new[1:] |= ordered[1:] != ordered[:-1]
-        site = np.empty(len(order), dtype=np.int64)
-        site[order] = np.cumsum(new) - 1
-        return Sites(_frozen(self.places[order[new]]), _frozen(site))
+        return distinct_places(self.places)
 
     def snap(self, grid: Grid, *, outside: Literal["raise", "drop"] = "raise") -> Reports:
         """Each report moved to the centre of its cell; those outside the grid are an error, or dropped."""
@@ -205,6 +195,21 @@ class Reports:
         if dimensions != 2:
             return [f"x{d + 1}" for d in range(dimensions)]
         return ["lon", "lat"] if self.crs in _GEOGRAPHIC else ["easting", "northing"]
+
+
+def distinct_places(places: NDArray[np.float64]) -> Sites:
+    """The distinct rows, sorted, and where each row of `places` went."""
+    columns = places.T
+    # Sorting an index by one column after another: numpy.unique over rows is ten times slower and copies twice.
+    order = np.lexsort(columns[::-1]).astype(np.int64, copy=False)
+    new = np.zeros(len(order), dtype=bool)
+    new[:1] = True
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    site = np.empty(len(order), dtype=np.int64)
+    site[order] = np.cumsum(new) - 1
+    return Sites(_frozen(places[order[new]]), _frozen(site))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -22,6 +22,8 @@ from crowdfield.errors import NumericalError
 Array = NDArray[np.float64]
 
 BLOCK = 1 << 18  # sites or output places in hand at a time
+TRUST = 2.0  # in log ς: a factor of seven to each side
+NODES = 33
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class ScaleNodes(NamedTuple):
         return float(self.weights @ np.log(self.nodes))
 
     @property
+    def geometric_mean(self) -> float:
+        return float(np.exp(self.mean_log))
+
+    @property
     def mean_inverse(self) -> float:
         return float(self.weights @ (1.0 / self.nodes))
 
@@ -61,6 +67,7 @@ class Field(Protocol):
     energy: float  # E[gᵀ K⁻¹ g], what the update of ς needs
     log_det: float  # log |Σ K⁻¹|, averaged over the nodes of ς
     log_evidence: float  # log ∫ exp(ηᵀg − ½ gᵀΛg) p(g | ς) dg, averaged over the prior of ς where it is integrated
+    kl: float  # KL(q(g) ‖ p(g | ς)), or of q(g, ς) from the prior of both where ς is integrated
 
     def at(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of g at any places [M, D]."""
@@ -89,8 +96,8 @@ class Engine(Protocol):
         """q(g) with ς replaced by a number."""
         ...
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> Field:
-        """q(g) with ς ~ Gamma(shape, rate) integrated on a grid."""
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> Field:
+        """q(g) with ς ~ Gamma(shape, rate) integrated on a grid around `near`."""
         ...
 
     def at_sites(self, field: Any, block: slice) -> tuple[Array, Array]:
@@ -109,35 +116,43 @@ def cholesky(matrix: Array, what: str) -> Array:
 
 
 def integrate_scale(
-    eigenvalues: Array, projections: Array, size: int, shape: float, rate: float
+    eigenvalues: Array, projections: Array, size: int, shape: float, rate: float, near: float
 ) -> tuple[ScaleNodes, float]:
     """The posterior of ς on a grid, given the sites, and the log evidence with ς integrated.
 
     With A = V diag(d) Vᵀ the sites' Gram matrix in a basis where the prior is I/ς, and p = Vᵀb:
     log p(sites | ς) = ½ m log ς − ½ Σ log(ς + d) + ½ Σ p² / (ς + d).
-    Directions beyond the eigenvalues given have d = 0 and cancel, so `size` only counts those given.
+
+    The sites stand for the likelihood only around the q they were made at. Far from it a site of small λ promises
+    endless gain where the real likelihood levels off, and ς → 0 would run away with it. So the grid reaches
+    TRUST to each side of log `near`, the ς of the last sweep; sites and ς move on together.
     """
 
     def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
         s = np.exp(log_scale)[:, None]
-        evidence = 0.5 * (
-            size * log_scale - np.log(s + eigenvalues).sum(1) + (projections**2 / (s + eigenvalues)).sum(1)
-        )
-        return np.asarray(evidence + shape * log_scale - rate * s[:, 0])
+        fit = (projections**2 / (s + eigenvalues)).sum(1) - np.log(s + eigenvalues).sum(1)
+        return np.asarray(0.5 * (size * log_scale + fit) + shape * log_scale - rate * s[:, 0])
 
-    # A coarse look finds the mode whatever the prior; a fine grid around it integrates.
-    centre = np.log(shape / rate)
-    coarse = centre + np.linspace(-14.0, 14.0, 113)
-    values = log_density(coarse)
-    kept = coarse[values > values.max() - 12.0]
-    step = coarse[1] - coarse[0]
-    grid = np.linspace(kept[0] - step, kept[-1] + step, 41)
+    # A coarse look finds where the mass is, a finer grid there integrates: a strong prior may be narrow.
+    grid = np.log(near) + np.linspace(-TRUST, TRUST, NODES)
+    for _ in range(3):
+        values = log_density(grid)
+        kept = np.flatnonzero(values > values.max() - 14.0)
+        if len(kept) > NODES // 2:
+            break
+        grid = np.linspace(grid[max(kept[0] - 1, 0)], grid[min(kept[-1] + 1, NODES - 1)], NODES)
     values = log_density(grid)
     top = values.max()
     mass = np.exp(values - top)
     total = mass.sum() * (grid[1] - grid[0])
     log_normaliser = shape * np.log(rate) - gammaln(shape)
     return ScaleNodes(np.exp(grid), mass / mass.sum()), float(top + np.log(total) + log_normaliser)
+
+
+def expected_sites(d: Array, p: Array, means: Array, shrink: Array, scale: ScaleNodes) -> float:
+    """E_q[ηᵀg − ½ gᵀΛg] in the basis where the sites' Gram matrix is diag(d); means and shrink are [m, nodes]."""
+    per_node = p @ means - 0.5 * (d @ (shrink + means**2))
+    return float(per_node @ scale.weights)
 
 
 class Basis(Protocol):
@@ -209,6 +224,7 @@ class FeatureField:
     energy: float
     log_det: float
     log_evidence: float
+    kl: float
 
     @cached_property
     def folded(self) -> Any:
@@ -256,23 +272,25 @@ class FeatureEngine:
         covariance = sla.cho_solve((root, True), np.eye(self.size), overwrite_b=True, check_finite=False)
         mean = covariance @ b
         log_det = -2.0 * float(np.log(np.diag(root)).sum())
+        energy = float(np.trace(covariance) + mean @ mean)
         return FeatureField(
             basis=self.basis,
             mean=mean,
             covariance=covariance,
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
-            energy=float(np.trace(covariance) + mean @ mean),
+            energy=energy,
             log_det=log_det,
             log_evidence=0.5 * (self.size * np.log(precision) + log_det + float(b @ mean)),
+            kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
         )
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> FeatureField:
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> FeatureField:
         d, V = sla.eigh(self.basis.gram(statistics.quadratic), check_finite=False)
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
         d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
         p = V.T @ statistics.linear
-        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate)
+        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate, near)
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink
         mean = means @ scale.weights
@@ -287,4 +305,5 @@ class FeatureEngine:
             energy=float(((shrink + means**2) @ scale.weights).sum()),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             log_evidence=log_evidence,
+            kl=expected_sites(d, p, means, shrink, scale) - log_evidence,
         )

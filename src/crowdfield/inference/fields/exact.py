@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as sla
 
-from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, integrate_scale
+from crowdfield.errors import NumericalError
+from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, expected_sites, integrate_scale
 from crowdfield.inference.kernels import Kernel
 
 PREDICTION_ENTRIES = 1 << 22  # of k(x, x*), the largest temporary of a prediction
@@ -25,6 +26,7 @@ class ExactField:
     energy: float
     log_det: float
     log_evidence: float
+    kl: float
 
     def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
         means = cross @ self.beta
@@ -55,6 +57,12 @@ class ExactField:
         return mean + rng.standard_normal((size, len(X))) @ root.T
 
 
+def _root(lam: Array) -> Array:
+    if lam.min(initial=0.0) < 0.0:
+        raise NumericalError("a site precision is negative.")
+    return np.sqrt(lam)
+
+
 class ExactEngine:
     """Sites keep their own (η, λ); nothing is projected.
 
@@ -77,7 +85,7 @@ class ExactEngine:
         return Statistics(np.zeros(self.n_sites), np.zeros(self.n_sites))
 
     def posterior(self, statistics: Statistics, precision: float) -> ExactField:
-        eta, root_lam = statistics.linear, np.sqrt(statistics.quadratic)
+        eta, root_lam = statistics.linear, _root(statistics.quadratic)
         scaled = root_lam[:, None] * self.K  # Λ^½ K
         B = scaled * root_lam / precision
         B[np.diag_indices_from(B)] += 1.0
@@ -89,27 +97,30 @@ class ExactEngine:
         mean = self.K @ beta
         variance = np.diag(self.K) / precision - ((self.K @ reduction) ** 2).sum(1)
         log_det_B = 2.0 * float(np.log(np.diag(L)).sum())
+        # ςK⁻¹g = η − Λg and ς tr(K⁻¹Σ) = N − tr(ΛΣ): no inverse of K is needed.
+        energy = float(mean @ beta + (self.size - statistics.quadratic @ variance) / precision)
         return ExactField(
             kernel=self.kernel,
             X=self.X,
             beta=beta[:, None],
             reduction=reduction,
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
-            # ςK⁻¹g = η − Λg and ς tr(K⁻¹Σ) = N − tr(ΛΣ): no inverse of K is needed.
-            energy=float(mean @ beta + (self.size - statistics.quadratic @ variance) / precision),
+            energy=energy,
             log_det=-self.size * np.log(precision) - log_det_B,
             log_evidence=0.5 * (float(eta @ mean) - log_det_B),
+            kl=0.5 * (precision * energy - self.size + log_det_B),
         )
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float) -> ExactField:
-        eta, root_lam = statistics.linear, np.sqrt(statistics.quadratic)
+    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> ExactField:
+        eta, root_lam = statistics.linear, _root(statistics.quadratic)
         # In the basis of M = Λ^½ K Λ^½ = U diag(d) Uᵀ every ς is a division. Sites of λ = 0 carry η = 0 in every
         # linearisation, so (η, λ) is a Gaussian observation η/λ of g with precision λ.
         d, U = sla.eigh(root_lam[:, None] * self.K * root_lam, check_finite=False)
         d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
         safe = np.where(root_lam > 0, root_lam, 1.0)
         whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)  # Uᵀ Λ^{-½} η
-        scale, log_evidence = integrate_scale(d, np.sqrt(d) * whitened, self.size, shape, rate)
+        p = np.sqrt(d) * whitened
+        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate, near)
         shrink = 1.0 / (scale.nodes + d[:, None])  # [N, nodes]
         beta = (root_lam[:, None] * U) @ (whitened[:, None] * shrink)
         reduction = (root_lam[:, None] * U) * np.sqrt((shrink / scale.nodes) @ scale.weights)
@@ -123,6 +134,7 @@ class ExactEngine:
             energy=float(((quadratic + shrink) @ scale.weights).sum()),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             log_evidence=log_evidence,
+            kl=expected_sites(d, p, p[:, None] * shrink, shrink, scale) - log_evidence,
         )
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:

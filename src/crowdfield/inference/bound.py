@@ -1,0 +1,47 @@
+"""L(q), the variational lower bound on the log evidence, as named terms. It rises."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference import confusion, scale
+from crowdfield.inference.fields.base import Field
+from crowdfield.inference.scale import Gamma
+
+Array = NDArray[np.float64]
+
+
+class Bound(NamedTuple):
+    targets: float  # E[log p(c | t, π)] + E[log p(t | ρ)] − E[log q(t)]
+    field: float  # E[log p(f | μ, K/ς)] − E[log q(f)]
+    scale: float  # E[log p(ς)] − E[log q(ς)]
+    confusion: float  # E[log p(π)] − E[log q(π)]
+
+    @property
+    def total(self) -> float:
+        return float(sum(self))
+
+
+def field_term(field: Field, size: int, q: Gamma) -> float:
+    """½ (m E[log ς] − E[ς] E[gᵀK⁻¹g] + log |ΣK⁻¹| + m)"""
+    return 0.5 * (size * q.mean_log - q.mean * field.energy + field.log_det + size)
+
+
+def of(
+    targets: float,
+    fields: list[Field],
+    size: int,
+    q_scale: list[Gamma],
+    p_scale: list[Gamma],
+    alpha: Array,
+    alpha0: Array,
+) -> Bound:
+    return Bound(
+        targets=targets,
+        field=sum(field_term(f, size, q) for f, q in zip(fields, q_scale, strict=True)),
+        scale=-sum(scale.kl(q, p) for q, p in zip(q_scale, p_scale, strict=True)),
+        confusion=-confusion.kl(alpha, alpha0),
+    )

@@ -1,0 +1,124 @@
+"""From what reports say at a site, and q(f) there, to a Gaussian site (η, λ): exp(η f − ½ λ f²).
+
+Each linearisation is a function of the site's latent moments and the log likelihood of its reports given the state.
+It returns q(t) = r, the site, and the site's share of the bound. Shapes: mean, variance, eta, lam [n, F];
+log_likelihood, r [n, J].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
+
+Array = NDArray[np.float64]
+
+OFFSET_STEPS = 50
+SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
+
+
+class Local(NamedTuple):
+    r: Array
+    eta: Array
+    lam: Array
+    bound: float  # Σ_i of the local terms, with r at its optimum
+
+
+def responsibilities(mean: Array, log_likelihood: Array, C: Array) -> tuple[Array, Array]:
+    """q(t) ∝ exp(E[f] Cᵀ + Σ_s E[log π]); the normaliser of ρ cancels (paper, after its Eq. for E[log ρ]).
+
+    Also the log of its sum, which is E[log p(c, t)] + the entropy of q(t), less E[log Σ exp f].
+    """
+    joint = mean @ C.T + log_likelihood
+    return softmax(joint), logsumexp(joint)
+
+
+def polya_gamma(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> Local:
+    """Closed form, and a true bound: −log(1 + e^f) ≥ −f/2 − log 2cosh(c/2) − λ(c)(f² − c²)/2, tight at c² = E[f²].
+
+    More than two states first use Bouchard's log Σ_j e^{f_j} ≤ a + Σ_j log(1 + e^{f_j − a}), which is symmetric in the
+    states; a is at its optimum. Two states are the same expression with a = 0.
+    """
+    r, log_sum = responsibilities(mean, log_likelihood, C)
+    a = _bouchard_offset(mean, variance) if mean.shape[1] > 1 else np.zeros((len(mean), 1))
+    c = np.sqrt(variance + (mean - a) ** 2)
+    lam = _half_tanh(c)
+    eta = r @ C - 0.5 + lam * a
+    functions = mean.shape[1]
+    log_normaliser = a[:, 0] * (1.0 - 0.5 * functions) + (0.5 * mean + _log_2cosh_half(c)).sum(1)
+    return Local(r, eta, lam, float((log_sum - log_normaliser).sum()))
+
+
+def _half_tanh(c: Array) -> Array:
+    """E[ω] of PG(1, c): tanh(c/2) / (2c), which is ¼ at 0."""
+    safe = np.maximum(c, 1e-6)
+    return np.asarray(np.tanh(0.5 * safe) / (2.0 * safe))
+
+
+def _log_2cosh_half(c: Array) -> Array:
+    return np.asarray(0.5 * c + np.log1p(np.exp(-c)))
+
+
+def _bouchard_offset(mean: Array, variance: Array) -> Array:
+    """a = (F/2 − 1 + Σ λ_j m_j) / Σ λ_j, iterated to its fixed point; every step tightens the bound."""
+    functions = mean.shape[1]
+    a = mean.mean(1, keepdims=True)
+    for _ in range(OFFSET_STEPS):
+        lam = _half_tanh(np.sqrt(variance + (mean - a) ** 2))
+        new = (0.5 * functions - 1.0 + (lam * mean).sum(1, keepdims=True)) / lam.sum(1, keepdims=True)
+        step = np.abs(new - a).max(initial=0.0)
+        a = new
+        if step < 1e-12:
+            break
+    return np.asarray(a)
+
+
+def ekf(mean: Array, variance: Array, log_likelihood: Array, C: Array, nu0: tuple[Array, Array]) -> Local:
+    """The paper's: σ linearised at f̂ (Jacobian G), and beta-moment-matched noise Q. Its bound need not rise.
+
+    nu0 is the prior beta of ρ for each function, (ν0_j, Σν0 − ν0_j), each [n, F] or [1, F]. The inner loop for G and f̂
+    is folded into the VB cycle, which has the same fixed points.
+    """
+    r, log_sum = responsibilities(mean, log_likelihood, C)
+    target = r @ C
+    rho = softmax(mean @ C.T) @ C
+    G = rho * (1.0 - rho)
+    nu, nu_not = nu0[0] + target, nu0[1] + 1.0 - target
+    total = nu + nu_not
+    Q = nu * nu_not / (total * (total + 1.0))  # E[ρ] − E[ρ²]
+    lam = G**2 / Q
+    eta = G * (target - rho + G * mean) / Q
+    f, w = latent_nodes(mean, variance)
+    log_normaliser = logsumexp(f @ C.T) @ w
+    return Local(r, eta, lam, float((log_sum - log_normaliser).sum()))
+
+
+def beta_prior(rho: Array, sd: Array) -> tuple[Array, Array]:
+    """ν0 by moment matching with the prior mean and deviation of ρ."""
+    strength = rho * (1.0 - rho) / sd**2 - 1.0
+    return rho * strength, (1.0 - rho) * strength
+
+
+def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> Local:
+    """t summed out given f: the likelihood of f is Σ_j ρ_j(f) e^{ℓ_j}, and r(f) = softmax(f Cᵀ + ℓ).
+
+    Its gradient is r − ρ and its curvature −(ρ(1−ρ) − r(1−r)): complete less missing information, so a report that says
+    nothing about the state says nothing about f. Expectations under q(f) make (η, λ) a natural-gradient step on
+    E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
+    """
+    f, w = latent_nodes(mean, variance)
+    logits = f @ C.T
+    log_prior_sum = logsumexp(logits)
+    rho = np.exp(logits - log_prior_sum[..., None])
+    joint = logits + log_likelihood[:, None, :]
+    log_joint_sum = logsumexp(joint)
+    r_of_f = np.exp(joint - log_joint_sum[..., None])
+    r = np.einsum("nqj,q->nj", r_of_f, w)
+    rho_f, r_f = rho @ C, r_of_f @ C
+    lam = np.einsum("nqf,q->nf", rho_f * (1.0 - rho_f) - r_f * (1.0 - r_f), w)
+    lam = np.maximum(lam, SMALLEST_PRECISION)
+    eta = np.einsum("nqf,q->nf", r_f - rho_f, w) + lam * mean
+    return Local(r, eta, lam, float(((log_joint_sum - log_prior_sum) @ w).sum()))

@@ -1,0 +1,47 @@
+"""From q to what a map shows: latent moments, state probabilities and their deviation, at any place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from crowdfield.inference import quadrature
+from crowdfield.inference.fields.base import Array, Field
+
+BLOCK = 1 << 16  # output points at a time: memory stays flat however large the grid
+
+
+class Predictor(Protocol):
+    """What any inference leaves behind for prediction."""
+
+    def latent(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at places [M, D]: both [M, F]."""
+        ...
+
+    def rate(self, X: Array) -> tuple[Array, Array]:
+        """E[ρ] and its standard deviation: both [M, J]."""
+        ...
+
+
+class FieldPredictor(NamedTuple):
+    """Prediction from Gaussian fields: VB and collapsed inference."""
+
+    fields: tuple[Field, ...]
+    prior_mean: Callable[[Array], Array]  # [M, D] -> [M, F]
+    C: Array
+
+    def latent(self, X: Array) -> tuple[Array, Array]:
+        mean, variance = np.empty((len(X), len(self.fields))), np.empty((len(X), len(self.fields)))
+        for start in range(0, len(X), BLOCK):
+            part = slice(start, start + BLOCK)
+            mu = self.prior_mean(X[part])
+            for j, f in enumerate(self.fields):
+                m, v = f.at(X[part])
+                mean[part, j], variance[part, j] = mu[:, j] + m, v
+        return mean, variance
+
+    def rate(self, X: Array) -> tuple[Array, Array]:
+        mean, variance = self.latent(X)
+        return quadrature.rate_moments(mean, variance, self.C)

@@ -1,0 +1,76 @@
+"""Expectations under Gaussian latent functions, by fixed nodes: deterministic and symmetric in the states."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+Array = NDArray[np.float64]
+
+BLOCK_ENTRIES = 1 << 22
+
+
+def softmax(logits: Array) -> Array:
+    """Over the last axis; −inf is a state that is ruled out."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
+def logsumexp(logits: Array) -> Array:
+    top = logits.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(logits - top[..., None]).sum(axis=-1)))
+
+
+@lru_cache
+def nodes(functions: int, fine: bool = False) -> tuple[Array, Array]:
+    """Nodes [Q, F] and weights [Q] for a standard normal in F dimensions.
+
+    One function: Gauss–Hermite. Up to three: its tensor product. More: a scrambled Sobol sequence with its mirror
+    image, mapped to normals (weights are equal, so nothing can turn negative).
+    """
+    if functions <= 3:
+        order = {1: (20, 48), 2: (9, 21), 3: (5, 11)}[functions][fine]
+        x, w = np.polynomial.hermite_e.hermegauss(order)
+        w = w / w.sum()
+        mesh = np.stack(np.meshgrid(*[x] * functions, indexing="ij"), -1).reshape(-1, functions)
+        weights = np.prod(np.stack(np.meshgrid(*[w] * functions, indexing="ij"), -1), -1).ravel()
+    else:
+        uniform = qmc.Sobol(functions, scramble=True, seed=20170919).random_base2(9 if fine else 6)
+        half = ndtri(uniform)
+        mesh = np.concatenate([half, -half])
+        weights = np.full(len(mesh), 1.0 / len(mesh))
+    mesh.setflags(write=False)
+    weights.setflags(write=False)
+    return mesh, weights
+
+
+def latent_nodes(mean: Array, variance: Array, fine: bool = False) -> tuple[Array, Array]:
+    """Values of f at the nodes [n, Q, F], with weights [Q].
+
+    Beyond three functions the nodes are not symmetric in the states. Giving them out in the order of the means makes
+    them so: permuting the states permutes the answer.
+    """
+    mesh, weights = nodes(mean.shape[1], fine)
+    sd = np.sqrt(variance)
+    if mean.shape[1] <= 3:
+        return mean[:, None, :] + sd[:, None, :] * mesh, weights
+    rank = np.argsort(np.argsort(mean, axis=1, kind="stable"), axis=1)
+    return mean[:, None, :] + sd[:, None, :] * mesh.T[rank].transpose(0, 2, 1), weights
+
+
+def rate_moments(mean: Array, variance: Array, C: Array) -> tuple[Array, Array]:
+    """E[ρ] and its standard deviation, ρ = softmax(f Cᵀ).   [M, F] -> [M, J], [M, J]"""
+    expected, sd = np.empty((len(mean), len(C))), np.empty((len(mean), len(C)))
+    rows = max(1, BLOCK_ENTRIES // (len(nodes(mean.shape[1], True)[1]) * len(C)))
+    for start in range(0, len(mean), rows):
+        part = slice(start, start + rows)
+        f, w = latent_nodes(mean[part], variance[part], fine=True)
+        rho = softmax(f @ C.T)
+        expected[part] = np.einsum("nqj,q->nj", rho, w)
+        # Around the mean rather than E[ρ²] − E[ρ]²: no cancellation where ρ is nearly certain.
+        sd[part] = np.sqrt(np.einsum("nqj,q->nj", (rho - expected[part][:, None]) ** 2, w))
+    return expected, sd

@@ -1,0 +1,37 @@
+"""q(ς): a gamma distribution for the inverse scale of each latent function."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+
+class Gamma(NamedTuple):
+    shape: float
+    rate: float
+
+    @property
+    def mean(self) -> float:
+        return self.shape / self.rate
+
+    @property
+    def mean_log(self) -> float:
+        return float(digamma(self.shape) - np.log(self.rate))
+
+
+def update(prior: Gamma, size: int, energy: float) -> Gamma:
+    """a = a0 + m/2, b = b0 + ½ E[(f − μ)ᵀ K⁻¹ (f − μ)]; the sign of μμᵀ is corrected (docs/errata.md)."""
+    return Gamma(prior.shape + 0.5 * size, prior.rate + 0.5 * energy)
+
+
+def kl(q: Gamma, p: Gamma) -> float:
+    """KL(q ‖ p)."""
+    return float(
+        (q.shape - p.shape) * digamma(q.shape)
+        - gammaln(q.shape)
+        + gammaln(p.shape)
+        + p.shape * (np.log(q.rate) - np.log(p.rate))
+        + q.shape * (p.rate - q.rate) / q.rate
+    )

@@ -1,0 +1,350 @@
+"""Algorithm 1: what is learned, one sweep over the sites, and the iteration to convergence.
+
+The state of the iteration is global only: pseudo-counts of every source, the field's additive statistics, and E[ς].
+A sweep assembles q from it and passes over the sites in blocks; each block computes q(t) and its Gaussian sites and
+adds up new counts and statistics. Nothing else crosses from one iteration to the next, so the same code runs over
+blocks of one array, over files, and over machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.errors import NumericalError
+from crowdfield.inference import bound as bound_
+from crowdfield.inference import confusion, linearise, quadrature, scale
+from crowdfield.inference.anderson import Anderson
+from crowdfield.inference.bound import Bound
+from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
+from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
+from crowdfield.inference.scale import Gamma
+
+PROBES = 2048  # sites at which convergence is watched
+ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
+PATIENCE = 2  # sweeps in a row that must move less than tol
+
+
+class State(NamedTuple):
+    """What the iteration carries: small, and additive over sites (but for E[ς])."""
+
+    counts: Array  # [S, J, L]
+    statistics: tuple[Statistics, ...]  # F
+    precision: Array  # [F] E[ς]; where ς is integrated, the centre of its grid
+
+    def pack(self) -> Array:
+        parts = [self.counts.ravel(), np.log(self.precision)]
+        for s in self.statistics:
+            parts += [s.linear.ravel(), s.quadratic.ravel()]
+        return np.concatenate([p.view(np.float64) if np.iscomplexobj(p) else p for p in parts])
+
+    def unpack(self, z: Array) -> State:
+        """The state that a vector of this state's layout describes."""
+        at = 0
+
+        def take(like: Array) -> Array:
+            nonlocal at
+            count = like.size * (2 if np.iscomplexobj(like) else 1)
+            part = z[at : at + count].copy()
+            at += count
+            return part.view(like.dtype).reshape(like.shape)
+
+        counts, log_precision = take(self.counts), take(self.precision)
+        statistics = tuple(Statistics(take(s.linear), take(s.quadratic)) for s in self.statistics)
+        return State(counts, statistics, np.exp(log_precision))
+
+
+class Posterior(NamedTuple):
+    """q, assembled from a state."""
+
+    alpha: Array  # [S, J, L] of q(π)
+    alpha0: Array  # [S, J, L] of p(π)
+    fields: tuple[Field, ...]  # F
+    scale: tuple[Gamma, ...]  # F, of q(ς); where ς is integrated, its geometric mean as a gamma of shape 1
+
+
+class Summary(NamedTuple):
+    """What one pass over some sites adds up to."""
+
+    counts: Array
+    statistics: tuple[Statistics, ...]
+    targets: float  # the sites' share of the bound
+    probe: Array  # [P, F] latent means at the watched sites
+
+    def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
+        return Summary(
+            self.counts + other.counts,
+            tuple(a + b for a, b in zip(self.statistics, other.statistics, strict=True)),
+            self.targets + other.targets,
+            np.concatenate([self.probe, other.probe]),
+        )
+
+
+@dataclass
+class Sites:
+    """Some of the sites: their engine, their reports in blocks, and q(t) of the last sweep."""
+
+    data: Data
+    prior: Prior
+    engine: Engine
+    blocks: list[Block] = field(init=False)
+    r: list[Array | None] = field(init=False)  # [n, J] block by block; None before the first sweep
+
+    def __post_init__(self) -> None:
+        self.blocks = blocks(self.data, self.prior.mean, self.engine.blocks)
+        self.r = [None] * len(self.blocks)
+
+    @property
+    def C(self) -> Array:
+        return contrast(self.data.n_states)
+
+    @property
+    def targets(self) -> Array:
+        """q(t) at all sites, [N, J]."""
+        return np.concatenate([r for r in self.r if r is not None])
+
+
+class Scheme(NamedTuple):
+    """Which inference: how a block of sites is summed up, and how q follows from a state."""
+
+    local: Callable[[Sites, Posterior, int, Array, Array], linearise.Local]
+    integrates_scale: bool
+    mixing: float
+    guarded: bool  # does the objective rise, so that a jump can be judged by it?
+
+
+def _rule_out(log_likelihood: Array, known: NDArray[np.int32]) -> Array:
+    """Where the state is known, every other state has no likelihood."""
+    rows = np.flatnonzero(known >= 0)
+    if len(rows):
+        kept = log_likelihood[rows, known[rows]]
+        log_likelihood[rows] = -np.inf
+        log_likelihood[rows, known[rows]] = kept
+    return log_likelihood
+
+
+def _mean_field_likelihood(q: Posterior, block: Block) -> Array:
+    """Σ_s E[log π_{j, c}] at each site, [n, J]."""
+    table = confusion.by_report(confusion.expected_log_pi(q.alpha))
+    return _rule_out(confusion.sum_by_site(block, table[block.key]), block.known)
+
+
+def _local_polya_gamma(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
+    return linearise.polya_gamma(mean, variance, _mean_field_likelihood(q, sites.blocks[b]), sites.C)
+
+
+def _local_ekf(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
+    block = sites.blocks[b]
+    mu = block.mean[:1] if block.mean.strides[0] == 0 else block.mean
+    prior_variance = np.broadcast_to(sites.prior.rate / sites.prior.shape, mu.shape)
+    rho, sd = quadrature.rate_moments(mu, prior_variance, sites.C)
+    nu0 = linearise.beta_prior(rho @ sites.C, sd @ sites.C)
+    return linearise.ekf(mean, variance, _mean_field_likelihood(q, block), sites.C, nu0)
+
+
+def left_out_likelihood(q: Posterior, block: Block, r: Array | None, n_labels: int) -> Array:
+    """Σ_s log E[π_{j, c}] at each site, with the site's own reports left out of their sources' counts; [n, J]."""
+    numerator = confusion.by_report(q.alpha)[block.key]
+    source = block.key // n_labels
+    denominator = q.alpha.sum(-1)[source]
+    if r is not None:
+        own = r[block.site]
+        same, all_ = (1, 1) if block.repeats is None else (block.repeats[:, :1], block.repeats[:, 1:])
+        # Counts and r come from neighbouring sweeps; what is left out cannot leave less than the prior.
+        numerator = np.maximum(numerator - same * own, confusion.by_report(q.alpha0)[block.key])
+        denominator = np.maximum(denominator - all_ * own, q.alpha0.sum(-1)[source])
+    return _rule_out(confusion.sum_by_site(block, np.log(numerator / denominator)), block.known)
+
+
+def _local_collapsed(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
+    likelihood = left_out_likelihood(q, sites.blocks[b], sites.r[b], sites.data.n_labels)
+    return linearise.collapsed(mean, variance, likelihood, sites.C)
+
+
+SCHEMES = {
+    "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=1.0, guarded=True),
+    "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=0.7, guarded=False),
+    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=0.6, guarded=False),
+}
+
+
+def sweep(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool = False) -> Summary:
+    """One pass over the sites: q(t), Gaussian sites, and what they add up to.
+
+    `foreign` says that q was learned by another engine (a warm start): its fields are asked for these places anew.
+    """
+    data, engine = sites.data, sites.engine
+    functions = sites.C.shape[1]
+    counts = np.zeros((data.n_sources, data.n_states, data.n_labels))
+    statistics = [engine.empty() for _ in range(functions)]
+    targets, probe = 0.0, []
+    stride = max(1, engine.n_sites // PROBES)
+    for b, block in enumerate(sites.blocks):
+        if foreign:
+            moments = [f.at(data.X[block.sites]) for f in q.fields]
+        else:
+            moments = [engine.at_sites(f, block.sites) for f in q.fields]
+        mean = block.mean + np.stack([m for m, _ in moments], 1)
+        variance = np.stack([v for _, v in moments], 1)
+        local = scheme.local(sites, q, b, mean, variance)
+        sites.r[b] = local.r
+        counts += confusion.counts(block, local.r, data.n_sources, data.n_labels)
+        for j in range(functions):
+            # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
+            eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
+            statistics[j] = statistics[j] + engine.summarise(block.sites, eta, local.lam[:, j])
+        targets += local.bound
+        probe.append(mean[::stride])
+    return Summary(counts, tuple(statistics), targets, np.concatenate(probe))
+
+
+class Fit(NamedTuple):
+    state: State
+    q: Posterior
+    bound: Bound
+    history: list[float]
+    n_iter: int
+    converged: bool
+    change: float
+
+
+class Evaluated(NamedTuple):
+    state: State
+    q: Posterior
+    summary: Summary
+    bound: Bound
+    image: State  # the state after one plain update
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The fixed-point map state → state, over sites that may be anywhere."""
+
+    engine: Engine  # turns statistics into fields; need not hold any sites itself
+    scheme: Scheme
+    alpha0: Array  # [S, J, L]
+    scale_prior: Sequence[Gamma]  # F
+    sweep: Callable[[Posterior, bool], Summary]
+
+    @classmethod
+    def over(cls, sites: Sites, scheme: Scheme) -> Iteration:
+        """All sites in this process."""
+        prior = sites.prior
+        return cls(
+            engine=sites.engine,
+            scheme=scheme,
+            alpha0=prior.alpha0,
+            scale_prior=[Gamma(float(a), float(b)) for a, b in zip(prior.shape, prior.rate, strict=True)],
+            sweep=lambda q, foreign: sweep(sites, q, scheme, foreign),
+        )
+
+    def assemble(self, state: State) -> Posterior:
+        if np.any(state.counts < -1e-9 * (1.0 + np.abs(state.counts).max(initial=0.0))):
+            raise NumericalError("a pseudo-count is negative.")
+        alpha = self.alpha0 + np.maximum(state.counts, 0.0)
+        fields: list[Field] = []
+        scales: list[Gamma] = []
+        for j, statistics in enumerate(state.statistics):
+            prior = self.scale_prior[j]
+            if self.scheme.integrates_scale:
+                f = self.engine.posterior_integrated(statistics, prior.shape, prior.rate, float(state.precision[j]))
+                scales.append(Gamma(1.0, 1.0 / f.scale.geometric_mean))
+            else:
+                f = self.engine.posterior(statistics, float(state.precision[j]))
+                scales.append(scale.update(prior, self.engine.size, f.energy))
+            fields.append(f)
+        return Posterior(alpha, self.alpha0, tuple(fields), tuple(scales))
+
+    def start(self) -> State:
+        """No reports yet: the prior."""
+        precision = np.array([p.mean for p in self.scale_prior])
+        return State(np.zeros_like(self.alpha0), tuple(self.engine.empty() for _ in self.scale_prior), precision)
+
+    def evaluate(self, state: State) -> Evaluated:
+        q = self.assemble(state)
+        summary = self.sweep(q, False)
+        image = State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]))
+        return Evaluated(state, q, summary, self.objective(q, summary), image)
+
+    def warm_start(self, q: Posterior) -> State:
+        """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
+        summary = self.sweep(q, True)
+        return State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]))
+
+    def objective(self, q: Posterior, summary: Summary) -> Bound:
+        if self.scheme.integrates_scale:
+            # t is summed out and ς integrated: their terms are inside the others (docs/inference.md).
+            return Bound(summary.targets, -sum(f.kl for f in q.fields), 0.0, 0.0)
+        return bound_.of(
+            summary.targets, list(q.fields), self.engine.size, list(q.scale), list(self.scale_prior), q.alpha, q.alpha0
+        )
+
+
+def _change(old: Evaluated, new: Evaluated) -> float:
+    """How far one step moved anything a user sees: log odds, scale, confusion matrices."""
+    latent = np.abs(new.summary.probe - old.summary.probe).max(initial=0.0)
+    log_scale = max(abs(np.log(a.mean / b.mean)) for a, b in zip(new.q.scale, old.q.scale, strict=True))
+    pi = np.abs(confusion.expected_pi(new.q.alpha) - confusion.expected_pi(old.q.alpha)).max(initial=0.0)
+    return float(max(latent, log_scale, pi))
+
+
+def run(
+    iteration: Iteration,
+    *,
+    start: State | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    progress: Callable[[int, float, float], None] | None = None,
+) -> Fit:
+    """Iterate to convergence, from the prior or from an earlier state."""
+    current = iteration.evaluate(iteration.start() if start is None else start)
+    accelerator = Anderson(mixing=iteration.scheme.mixing)
+    history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
+    residual, weights = np.inf, _weights(current.image)
+    while n_iter < max_iter and quiet < PATIENCE:
+        z, image = current.state.pack(), current.image.pack()
+        size = float(np.linalg.norm((image - z) * weights))
+        if not iteration.scheme.guarded and size > 2.0 * residual:
+            accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
+        residual = min(residual, size) if np.isfinite(residual) else size
+        step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
+        n_iter += 1
+        if step is None:
+            accelerator.forget()
+            step = iteration.evaluate(current.state.unpack(z + iteration.scheme.mixing * (image - z)))
+            n_iter += 1
+        change = _change(current, step)
+        current = step
+        history.append(current.bound.total)
+        quiet = quiet + 1 if change < tol else 0
+        if progress is not None:
+            progress(n_iter, current.bound.total, change)
+    return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
+
+
+def _weights(state: State) -> Array:
+    """Bring counts, statistics and log ς to one size, so that none drowns the others in the least squares."""
+    parts = [np.full(state.counts.size, 1.0 / (1.0 + np.linalg.norm(state.counts))), np.ones(len(state.precision))]
+    for s in state.statistics:
+        for a in (s.linear, s.quadratic):
+            entries = a.size * (2 if np.iscomplexobj(a) else 1)
+            parts.append(np.full(entries, 1.0 / (1e-12 + np.linalg.norm(a))))
+    return np.concatenate(parts)
+
+
+def _jump(iteration: Iteration, current: Evaluated, z: Array) -> Evaluated | None:
+    """Evaluate an accelerated state; None where it is not a state at all or, if the bound can tell, a worse one."""
+    try:
+        new = iteration.evaluate(current.state.unpack(z))
+    except NumericalError:
+        return None
+    if not np.isfinite(new.bound.total):
+        return None
+    slack = ROUNDING * abs(current.bound.total)
+    if iteration.scheme.guarded and new.bound.total < current.bound.total - slack:
+        return None
+    return new

@@ -1,0 +1,58 @@
+"""Who can be trusted: a table of the sources, from q(π)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from crowdfield.data import Reports
+
+Array = NDArray[np.float64]
+
+
+def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) -> pd.DataFrame:
+    """One row a source, the most informative first.   alpha [S, J, L]"""
+    pi = alpha / alpha.sum(-1, keepdims=True)
+    accuracy, low, high = _accuracy(reports.labels, list(states), alpha, level)
+    lean = pi.mean(1) - 1.0 / alpha.shape[2]  # how often each label, were all states equally common
+    favourite = lean.argmax(1)
+    frame = pd.DataFrame(
+        {
+            "source": pd.Series(list(reports.sources), dtype=object),
+            "reports": np.bincount(reports.source, minlength=len(reports.sources)),
+            "accuracy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "leans_to": pd.Series([reports.labels[i] for i in favourite], dtype=object),
+            "bias": lean.max(1),
+            "informativeness": informativeness(pi),
+        }
+    )
+    return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
+
+
+def informativeness(pi: Array) -> Array:
+    """Bits that one report tells about a state that could be any: the mutual information under equal states. [S]"""
+    marginal = pi.mean(1, keepdims=True)
+    return np.asarray((pi * np.log2(pi / marginal)).sum(-1).mean(1))
+
+
+def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: float) -> tuple[Array, Array, Array]:
+    """The chance that a report names the state, were all states equally common; NaN where no label is a state."""
+    said = [(j, labels.index(state)) for j, state in enumerate(states) if state in labels]
+    if not said:
+        nothing = np.full(len(alpha), np.nan)
+        return nothing, nothing.copy(), nothing.copy()
+    rows, columns = map(list, zip(*said, strict=True))
+    right, total = alpha[:, rows, columns], alpha.sum(-1)[:, rows]
+    mean = (right / total).mean(1)
+    variance = (right * (total - right) / (total**2 * (total + 1))).sum(1) / len(said) ** 2
+    # The mean of a few independent betas is close to the beta of its mean and variance.
+    strength = mean * (1 - mean) / variance - 1
+    tail = (1 - level) / 2
+    low, high = beta.ppf([[tail], [1 - tail]], mean * strength, (1 - mean) * strength)
+    return mean, low, high
