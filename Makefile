@@ -22,6 +22,7 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet --requirement requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m crowdfield.service.basemap
 	@touch $(READY)
 
 # The tests open pages in Chromium and start their own PostgreSQL. Without them, those tests are skipped and say so.

@@ -98,7 +98,7 @@ def sources(service: "Service", situation: Situation, principal: Principal, vers
     trust = service.store.trust(situation.id)
     for row in table:
         name = row["source"]
-        row["trust"] = trust.get(name, "high" if name.startswith(fit.TRUSTED) else "normal")
+        row["trust"] = trust.get(name, "certain" if name.startswith(fit.TRUSTED) else None)
         row["source"] = service.names.shown(name, principal)
     return {"version": info.number, "states": situation.states, "labels": situation.labels, "sources": table}
 

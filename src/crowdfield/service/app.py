@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from crowdfield import __version__
-from crowdfield.service import problems
+from crowdfield.service import basemap, problems
 from crowdfield.service.auth import Keys, Names
 from crowdfield.service.database import open_database
 from crowdfield.service.events import Broadcast
@@ -51,6 +51,8 @@ class Service:
 
     async def start(self) -> None:
         await self.broadcast.start()
+        # Read ahead, so that the first page has its ground at once.
+        self._reading = asyncio.create_task(asyncio.to_thread(basemap.countries), name="basemap")
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 

@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import crowdfield as cf
+from crowdfield.data import Heatmap
+from crowdfield.pipeline.fusing import make_map
+from crowdfield.pipeline.looks import looks_of
+from crowdfield.pipeline.settings import trusted
 from crowdfield.plot import NO_IDEA
 from crowdfield.service import places
 from crowdfield.service.intake import TRUSTED
@@ -20,12 +24,7 @@ from crowdfield.service.schemas import finite
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Published, Situation
 
-# Counts that a source starts from: right answers on the diagonal, wrong ones beside it.
-# "high" is the paper's first responder; "none" says that nothing is expected of a source.
-LEVELS = {"none": (1.0, 1.0), "low": (1.2, 1.0), "normal": (2.0, 1.0), "high": (450.0, 1.0)}
 SUGGESTIONS = 8
-# Where to look next is chosen among at most this many cells, spread evenly.
-CANDIDATES = 1024
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,18 @@ def fit_map(
     if reports:
         cells = grid.counts(metres).astype(np.int32)
         model = _fitted(situation, ledger, reports, metres, previous, settings)
-    probability, sd = _rate(model, situation)
+    heatmap = _heatmap(model, situation, cells)
     published = Published(
         head=ledger.head,
         reports=len(reports),
         seconds=time.perf_counter() - began,
-        arrays=pack(probability=probability, sd=sd, reports=cells),
-        sources=_sources(model, situation, ledger) if model is not None else [],
-        suggestions=_suggestions(model, situation) if model is not None else [],
-        info=_about(model, situation),
-        model=_saved(model) if model is not None else b"",
+        arrays=pack(
+            probability=heatmap.probability.astype(np.float32), sd=heatmap.sd.astype(np.float32), reports=cells
+        ),
+        sources=_sources(model),
+        suggestions=_suggestions(model, heatmap),
+        info=_about(model) | {name: finite(value) for name, value in heatmap.metadata.items()},
+        model=_saved(model),
     )
     return published, model
 
@@ -73,29 +74,14 @@ def load_model(data: bytes) -> Any:
         return cf.HeatmapBCC.load(path)
 
 
-def prior_of(value: Any, situation: Situation) -> list[list[float]]:
-    """The confusion counts that a trust entry stands for: its own matrix, or its level's.   [J][L]"""
-    if isinstance(value, list):
-        return value
-    right, wrong = LEVELS[value]
-    labels = situation.labels
-    # A label that is no state (such as "unsure") tells nothing: it is as likely in every state.
-    return [
-        [right if label == state else wrong for label in labels]
-        if set(situation.states) <= set(labels)
-        else [right if column == row else wrong for column in range(len(labels))]
-        for row, state in enumerate(situation.states)
-    ]
-
-
 def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]) -> Any:
     """None, a matrix for all, or a matrix for each source that an admin or a trusted key gave one."""
-    own = {name: prior_of(value, situation) for name, value in ledger.trust.items()}
-    own |= {name: prior_of("high", situation) for name in sources if name.startswith(TRUSTED)} | own
+    said = dict.fromkeys((name for name in sources if name.startswith(TRUSTED)), "certain") | ledger.trust
+    own = {name: trusted(value, situation.states, situation.labels) for name, value in said.items()}
     everybody = situation.model.get("confusion_prior")
-    if not own:
-        return everybody
-    return {name: own.get(name, everybody or prior_of("normal", situation)) for name in sorted({*sources, *own})}
+    if everybody is None or not own:
+        return own or everybody
+    return {name: own.get(name, everybody) for name in sorted({*sources, *own})}
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
@@ -134,38 +120,43 @@ def _fitted(
     return model.fit(metres, label, source)
 
 
-def _rate(model: Any, situation: Situation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Probability and its standard deviation in every cell, [rows, columns, J] each."""
+def _heatmap(model: Any, situation: Situation, counts: NDArray[np.int32]) -> Heatmap:
+    if model is not None:
+        return make_map(model, situation.grid, counts)
+    # No reports: every state is as probable as the others, and nothing is known.
     shape = (*situation.grid.shape, len(situation.states))
+    return Heatmap(situation.grid, situation.states, np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA), counts)
+
+
+def _sources(model: Any) -> list[dict[str, Any]]:
+    """How reliable each source turned out to be, those with most reports first; numbers that JSON can hold."""
     if model is None:
-        # No reports: every state is as probable as the others, and nothing is known.
-        nobody_knows = np.full(shape, NO_IDEA, dtype=np.float32)
-        return np.full(shape, 1.0 / shape[-1], dtype=np.float32), nobody_knows
-    mean, sd = model.predict_rate(situation.grid.centres())
-    return np.asarray(mean, dtype=np.float32).reshape(shape), np.asarray(sd, dtype=np.float32).reshape(shape)
-
-
-def _sources(model: Any, situation: Situation, ledger: Ledger) -> list[dict[str, Any]]:
-    """How reliable each source turned out to be; numbers that JSON can hold."""
-    return []
-
-
-def _suggestions(model: Any, situation: Situation) -> list[dict[str, Any]]:
-    """Where a report would tell most about the map, best first."""
-    centres = situation.grid.centres()
-    step = max(1, int(np.ceil(np.sqrt(len(centres) / CANDIDATES))))
-    rows, columns = situation.grid.shape
-    spread = np.arange(rows * columns).reshape(rows, columns)[step // 2 :: step, step // 2 :: step].ravel()
-    where, scores = model.suggest(centres[spread], n=SUGGESTIONS)
+        return []
+    table = model.source_table().sort_values(["reports", "source"], ascending=[False, True])
+    confusion = dict(zip(model.sources_seen_, model.confusion_, strict=True))
     return [
-        {"easting": float(place[0]), "northing": float(place[1]), "score": float(score)}
-        for place, score in zip(where, scores, strict=True)
+        finite({**_plain(row), "confusion": np.asarray(confusion[row["source"]]).tolist()})
+        for row in table.to_dict("records")
     ]
 
 
-def _about(model: Any, situation: Situation) -> dict[str, Any]:
-    about: dict[str, Any] = {"software": f"crowdfield {cf.__version__}"}
-    for name in ("engine_", "n_iter_", "lengthscale_", "inference_"):
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: np.asarray(value).tolist() if isinstance(value, np.generic | np.ndarray) else value
+        for name, value in row.items()
+    }
+
+
+def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
+    """Where a report would tell most about the map, best first."""
+    if model is None:
+        return []
+    return [finite(look.plain()) for look in looks_of(model, heatmap, SUGGESTIONS)]
+
+
+def _about(model: Any) -> dict[str, Any]:
+    about: dict[str, Any] = {}
+    for name in ("engine_", "inference_", "n_iter_", "lengthscale_"):
         value = getattr(model, name, None)
         if value is not None:
             about[name.rstrip("_")] = finite(np.asarray(value).tolist())
@@ -173,6 +164,8 @@ def _about(model: Any, situation: Situation) -> dict[str, Any]:
 
 
 def _saved(model: Any) -> bytes:
+    if model is None:
+        return b""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.cf"
         model.save(path)

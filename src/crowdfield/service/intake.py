@@ -18,7 +18,7 @@ from crowdfield.service.store import Situation
 
 # Sources of this form are the word of a trusted key; nobody else may write under such a name.
 TRUSTED = "trusted: "
-TRUSTED_LEVELS = frozenset({"high"})
+TRUSTED_LEVELS = frozenset({"certain", "high"})
 _REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 
 
@@ -122,6 +122,7 @@ def admit(
     *,
     key: str | None = None,
     single: bool = False,
+    by_content: bool = False,
 ) -> Intake:
     """Check every row against the schema, the situation and the sender's role. A single bad report is an error; among
     many it is set aside with its reason."""
@@ -146,7 +147,7 @@ def admit(
         intake.entries.append(
             Entry(
                 "report",
-                identify(report, source, principal, key, number),
+                identify(report, source, principal, key, number, by_content),
                 report.longitude,
                 report.latitude,
                 report.label,
@@ -187,13 +188,18 @@ def carries_trust(value: Any) -> bool:
     return isinstance(value, list) or value in TRUSTED_LEVELS
 
 
-def identify(report: ReportIn, source: str, principal: Principal, key: str | None, number: int) -> str:
-    """What makes the same report sent twice one: its id, the request's idempotency key, or what it says and when."""
+def identify(
+    report: ReportIn, source: str, principal: Principal, key: str | None, number: int, by_content: bool
+) -> str:
+    """What makes the same report sent twice one: its id, the request's idempotency key, or what it says and when.
+
+    Rows of files are told apart by what they say even without a time: a file may be imported again.
+    """
     if report.id is not None:
         return report.id
     if key is not None:
         return "k" + _short(principal.id, key, number)
-    if report.time is not None:
+    if report.time is not None or by_content:
         return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text)
     return "r" + uuid4().hex
 

@@ -148,6 +148,7 @@ class SituationOut(BaseModel):
     waiting: bool = Field(False, description="whether the log holds more than the newest map has seen")
     failure: str | None = None
     failed: float | None = None
+    minimum_count: int = Field(3, description="readers see reports only in cells that hold at least this many")
 
 
 class VersionOut(BaseModel):
@@ -159,7 +160,7 @@ class VersionOut(BaseModel):
 
 
 class Trust(Strict):
-    level: Literal["none", "low", "normal", "high"] | None = None
+    level: Literal["low", "medium", "high", "certain"] | None = None
     matrix: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
         None, description="counts [states][labels] to start from, instead of a level"
     )

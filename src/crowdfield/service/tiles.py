@@ -70,6 +70,20 @@ def faded(p: NDArray[np.float32], known: NDArray[np.float32]) -> tuple[NDArray[n
     return rgb, alpha
 
 
+def legend(layer: Layer, width: int = 192, height: int = 72) -> bytes:
+    """The colours of a layer: across, its value; of a probability also upwards, how much is known."""
+    across = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (height, width))
+    if layer == "probability":
+        upwards = np.broadcast_to(np.linspace(KNOWN_FROM, 0, height, dtype=np.float32)[:, None], (height, width))
+        rgb, _ = faded(across, upwards)
+        alpha = np.ones_like(across)
+    elif layer == "uncertainty":
+        rgb, alpha = _U[_index(across)], np.ones_like(across)
+    else:
+        rgb, alpha = _D[_index(across)], np.clip(np.abs(2 * across - 1) / CHANGE, 0.0, 1.0)
+    return _png(np.dstack([rgb * 255 + 0.5, alpha * 255]).astype(np.uint8))
+
+
 def prior_sd(now: MapArrays, state: int) -> float:
     """The standard deviation of a place without any report: what "unknown" is measured by."""
     told = now.info.info.get("prior_sd")

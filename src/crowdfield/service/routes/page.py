@@ -1,6 +1,6 @@
 """The page: our own files, MapLibre GL JS from the Python package that carries it, and a basemap."""
 
-import json
+import asyncio
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,8 +8,10 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
+from crowdfield.service import basemap, tiles
 from crowdfield.service.deps import service_of
 from crowdfield.service.problems import Problem
+from crowdfield.service.schemas import Latitude, Longitude
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {
@@ -62,10 +64,21 @@ def install(app: FastAPI) -> None:
             raise Problem(404, "MapLibre GL JS is not installed; pip install 'crowdfield[serve]' brings it")
         return send(path)
 
+    @app.get("/legend/{layer}.png", include_in_schema=False)
+    async def legend(layer: tiles.Layer) -> Response:
+        return Response(tiles.legend(layer), media_type="image/png", headers={"Cache-Control": "max-age=3600"})
+
     @app.get("/basemap.json", include_in_schema=False)
-    async def basemap(request: Request) -> Response:
+    async def ground(
+        request: Request,
+        west: Longitude = -180.0,
+        east: Longitude = 180.0,
+        south: Latitude = -90.0,
+        north: Latitude = 90.0,
+    ) -> Response:
         """What lies under the map: the operator's own GeoJSON, else the outlines of the world, else nothing."""
         given = service_of(request).settings.basemap
         if given is not None:
             return FileResponse(given, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})
-        return JSONResponse(json.loads('{"type": "FeatureCollection", "features": []}'))
+        outlines = await asyncio.to_thread(basemap.around, west, east, south, north)
+        return JSONResponse(outlines, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})

@@ -1,6 +1,7 @@
 """Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
 
 import asyncio
+import itertools
 import tempfile
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from crowdfield.service.deps import Admin, Reporter, TrustedOne, service_of, sit
 from crowdfield.service.problems import Problem
 from crowdfield.service.routes.situations import build, shown
 from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, SituationOut
-from crowdfield.service.store import Situation
+from crowdfield.service.store import Situation, Store
 
 router = APIRouter(tags=["reports"])
 Situated = Annotated[Situation, Depends(situation_of)]
@@ -61,8 +62,8 @@ async def send_reports(
         else:
             taken = intake.admit(rows, situation, principal, trust, key=idempotency_key, single=single)
     elif media == "text/csv":
-        read = await asyncio.to_thread(uploads.read_bytes, body, "reports.csv", situation, service.settings.row_limit)
-        taken = intake.admit(read.rows, situation, principal, trust, key=idempotency_key)
+        read = await asyncio.to_thread(uploads.read_bytes, body, service.settings.row_limit)
+        taken = intake.admit(read.rows, situation, principal, trust, key=idempotency_key, by_content=True)
         taken.rejects[:0] = read.rejects
         taken.note = read.note
     else:
@@ -143,8 +144,11 @@ async def import_file(
     service = service_of(request)
     with tempfile.TemporaryDirectory() as folder:
         path = await _saved(file, FilePath(folder))
-        read = await asyncio.to_thread(uploads.read_file, path, situation, service.settings.row_limit, positive)
-    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, await service.trust(situation.id))
+        read = await asyncio.to_thread(
+            uploads.read_file, path, service.settings.row_limit, service.settings.import_limit, positive
+        )
+    trust = await service.trust(situation.id)
+    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, trust, by_content=True)
     taken.rejects[:0] = read.rejects
     taken.note = read.note
     return await store(request, situation, taken)
@@ -164,15 +168,24 @@ async def start_from_file(
     name = title or uploads.title_of(file.filename)
     with tempfile.TemporaryDirectory() as folder:
         path = await _saved(file, FilePath(folder))
-        read = await asyncio.to_thread(uploads.read_file, path, None, service.settings.row_limit, None)
+        read = await asyncio.to_thread(
+            uploads.read_file, path, service.settings.row_limit, service.settings.import_limit
+        )
     region, states = uploads.describe(read)
-    new = NewSituation(id=id or uploads.slug_of(name), title=name, states=states, region=region, columns=columns)
+    slug = id or await asyncio.to_thread(free_slug, service.store, uploads.slug_of(name))
+    new = NewSituation(id=slug, title=name, states=states, region=region, columns=columns)
     situation = await asyncio.to_thread(build, new)
     await asyncio.to_thread(service.store.create, situation)
     service.forget()
-    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, {})
+    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, {}, by_content=True)
     await store(request, situation, taken)
     return shown(situation, None).model_copy(update={"reports": len(taken.entries), "waiting": True})
+
+
+def free_slug(store: Store, slug: str) -> str:
+    """The slug itself, or with a number behind it where it is taken."""
+    taken = {situation.id for situation in store.situations()}
+    return next(name for n in itertools.count(1) if (name := slug if n == 1 else f"{slug}-{n}") not in taken)
 
 
 async def _saved(file: UploadFile, folder: FilePath) -> FilePath:

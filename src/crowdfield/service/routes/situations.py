@@ -16,12 +16,13 @@ from crowdfield.service.store import Situation, VersionInfo
 router = APIRouter(tags=["situations"])
 
 
-def shown(situation: Situation, newest: VersionInfo | None) -> SituationOut:
+def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3) -> SituationOut:
     return SituationOut(
         **{name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)},
         version=newest.number if newest else None,
         reports=newest.reports if newest else 0,
         waiting=situation.head > (newest.head if newest else 0),
+        minimum_count=minimum,
     )
 
 
@@ -70,7 +71,8 @@ async def one_situation(
     store = service_of(request).store
 
     def read() -> SituationOut:
-        return shown(store.situation(situation.id), store.version(situation.id))
+        least = service_of(request).settings.minimum_count
+        return shown(store.situation(situation.id), store.version(situation.id), least)
 
     return await asyncio.to_thread(read)
 

@@ -1,0 +1,94 @@
+// Talking to the service: requests with the key, and the stream of new versions.
+
+let key = sessionStorage.getItem("crowdfield-key") || "";
+
+export function useKey(value) {
+  key = value.trim();
+  if (key) sessionStorage.setItem("crowdfield-key", key);
+  else sessionStorage.removeItem("crowdfield-key");
+}
+
+// The service prints an address that ends in #key=…; it is taken over and at once removed from the address bar.
+export function keyFromAddress() {
+  const found = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (!found) return;
+  useKey(found);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export const headers = () => (key ? { Authorization: `Bearer ${key}` } : {});
+export const signedIn = () => Boolean(key);
+
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || String(status));
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+export async function call(path, options = {}) {
+  const response = await fetch(path, { ...options, headers: { ...headers(), ...options.headers } });
+  if (!response.ok) {
+    const problem = await response.json().catch(() => ({ detail: response.statusText }));
+    throw new Refused(response.status, problem);
+  }
+  return response;
+}
+
+export const get = async (path) => (await call(path)).json();
+
+export const post = async (path, body) =>
+  (await call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
+
+// Server-sent events over fetch, because the browser's own EventSource cannot send a key.
+export function listen(path, { onEvent, onState }) {
+  const stop = new AbortController();
+  let last = "";
+  let pause = 1000;
+  (async () => {
+    while (!stop.signal.aborted) {
+      try {
+        const response = await call(path, { signal: stop.signal, headers: last ? { "Last-Event-ID": last } : {} });
+        onState(true);
+        pause = 1000;
+        for await (const event of frames(response.body)) {
+          if (event.id) last = event.id;
+          if (event.data) onEvent(event.kind, JSON.parse(event.data));
+        }
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        if (error instanceof Refused && error.status < 500 && error.status !== 429) return onState(false, error);
+      }
+      if (stop.signal.aborted) return;
+      onState(false);
+      await new Promise((resume) => setTimeout(resume, pause));
+      pause = Math.min(pause * 2, 15000);
+    }
+  })();
+  return () => stop.abort();
+}
+
+async function* frames(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    const blocks = rest.split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const event = { kind: "message", data: "", id: "" };
+      for (const line of block.split("\n")) {
+        const at = line.indexOf(": ");
+        const name = line.slice(0, at);
+        const text = line.slice(at + 2);
+        if (name === "event") event.kind = text;
+        else if (name === "data") event.data += text;
+        else if (name === "id") event.id = text;
+      }
+      yield event;
+    }
+  }
+}

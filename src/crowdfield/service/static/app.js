@@ -1,0 +1,361 @@
+// The page: what is chosen, and keeping everything on it in step with the newest map.
+
+import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
+import { $, fill, make, options, tabs } from "./dom.js";
+import { COLOURS, drawable, MapView, OTHER } from "./map.js";
+import * as panels from "./panels.js";
+import { locale, T } from "./text.en.js";
+
+const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
+const chosen = { situation: null, version: null, layer: "probability", state: null, base: null, place: null };
+let me = { role: "nobody", name: "" };
+let situations = [];
+let versions = [];
+let view = null;
+let stopListening = null;
+let online = false;
+let points = { features: [], exact: false };
+let looks = [];
+let pending = null; // the state of the asked place before a report was sent
+let showTab = null;
+
+const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
+const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
+const newest = () => versions[0]?.number ?? null;
+const shown = () => chosen.version ?? newest();
+
+function say(message) {
+  $("alert").hidden = !message;
+  $("alert").textContent = message || "";
+}
+
+// Whatever fails is said on the page; nothing fails in silence.
+const guarded = (act) => async (...given) => {
+  try {
+    return await act(...given);
+  } catch (error) {
+    say(error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error(error.message));
+    return undefined;
+  }
+};
+
+async function start() {
+  document.documentElement.lang = locale;
+  document.querySelectorAll("[data-text]").forEach((element) => { element.textContent = T[element.dataset.text]; });
+  document.querySelectorAll("[data-label]").forEach((element) => element.setAttribute("aria-label", T[element.dataset.label]));
+  keyFromAddress();
+  showTab = tabs(document.querySelector("[role=tablist]"));
+  const obstacle = drawable();
+  if (obstacle) {
+    $("cover").hidden = false;
+    $("cover").textContent = T[obstacle];
+  } else {
+    view = new MapView("map", T.map, guarded(ask));
+    window.crowdfieldMap = view.map; // for scripts and tests
+  }
+  fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
+  listenToForms();
+  panels.why(null);
+  await signIn();
+}
+
+const signIn = guarded(async () => {
+  say("");
+  me = await get("/me");
+  $("key").textContent = signedIn() ? T.signedIn(me.name, me.role) : T.signIn;
+  situations = may("reader") ? await get("/situations") : [];
+  if (!may("reader")) say(T.needKey);
+  const wanted = new URLSearchParams(location.search).get("situation");
+  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations[0] ?? null);
+});
+
+async function open(situation) {
+  chosen.situation = situation;
+  chosen.version = chosen.base = chosen.place = pending = null;
+  stopListening?.();
+  options($("situation"), situations.map((s) => [s.id, s.title]), situation?.id);
+  $("situation").disabled = !situations.length;
+  panels.why(null);
+  $("report").hidden = true;
+  $("import-hint").textContent = may("reporter") ? T.importHint : T.importNeedsKey;
+  $("file").disabled = !may("reporter");
+  $("import-new").checked = !situation;
+  $("import-new").disabled = !situation || !may("admin");
+  $("legend").hidden = !situation;
+  if (!situation) {
+    versions = [];
+    $("time").hidden = true;
+    panels.welcome(may("admin") ? "none" : "key");
+    panels.sources(null, {});
+    panels.looks([], {});
+    return status();
+  }
+  document.title = `${situation.title} · crowdfield`;
+  chosen.state = situation.states.at(-1);
+  options($("state"), situation.states.map((s) => [s, s]), chosen.state);
+  options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.at(-1));
+  $("report-trusted-row").hidden = !may("trusted");
+  await view?.show(situation.region);
+  await refresh();
+  stopListening = listen(path("/events"), {
+    onState: (on) => {
+      // After a break there may be versions that no event told of.
+      if (on && !online) refresh();
+      online = on;
+      status();
+    },
+    onEvent: () => refresh(),
+  });
+  return undefined;
+}
+
+// Brings everything in step with the newest version; bursts of events share one refresh.
+let refreshing = null;
+let again = false;
+function refresh() {
+  again = true;
+  refreshing ??= guarded(async () => {
+    while (again) {
+      again = false;
+      const [situation, list] = await Promise.all([get(path()), get(path("/versions"))]);
+      if (situation.id !== chosen.situation.id) continue;
+      chosen.situation = situation;
+      versions = list;
+      say(situation.failure ? T.failure(situation.failure) : "");
+      await redraw();
+    }
+  })().finally(() => { refreshing = null; });
+  return refreshing;
+}
+
+async function redraw() {
+  const situation = chosen.situation;
+  const number = shown();
+  panels.welcome(!versions.length && !situation.waiting ? "empty" : null, `${location.origin}${path("/reports")}`);
+  status();
+  slider();
+  layer();
+  if (!number) {
+    await view?.clear();
+    points = { features: [], exact: may("trusted") };
+    looks = [];
+    marks();
+    return;
+  }
+  const at = `?version=${number}`;
+  const [table, next, found] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/points${at}`))]);
+  points = found;
+  looks = next.features;
+  const colour = palette();
+  panels.sources(table, { colour, hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
+  panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
+  marks();
+  if (chosen.place) await ask(...chosen.place, { quiet: true });
+  document.body.dataset.version = number; // for scripts and tests
+}
+
+function status() {
+  const element = $("status");
+  const version = newest();
+  const waiting = chosen.situation?.waiting && !chosen.situation?.failure;
+  const words = version ? T.status(version, panels.count(versions[0].reports)) : T.statusNone;
+  element.textContent = [words, waiting ? T.statusWaiting : null, chosen.situation && !online ? T.statusOffline : null].filter(Boolean).join(" · ");
+  element.className = !online ? "" : waiting ? "busy" : "on";
+}
+
+function slider() {
+  $("time").hidden = !versions.length;
+  if (!versions.length) return;
+  const input = $("slider");
+  input.min = versions.at(-1).number;
+  input.max = newest();
+  input.disabled = versions.length < 2;
+  input.value = shown();
+  const version = versions.find((v) => v.number === shown());
+  const words = version ? `${T.status(version.number, panels.count(version.reports))} · ${panels.moment(version.created)}` : "";
+  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status(version.number, panels.count(version.reports))} · ` }) : null, version ? panels.moment(version.created) : null);
+  input.setAttribute("aria-valuetext", words);
+  $("live").setAttribute("aria-pressed", chosen.version === null);
+  const earlier = versions.filter((v) => v.number < shown());
+  if (chosen.base && !earlier.some((v) => v.number === chosen.base)) chosen.base = null;
+  options($("base"), earlier.map((v) => [v.number, `${T.version} ${v.number} · ${panels.moment(v.created)}`]), chosen.base);
+}
+
+function layer() {
+  const number = shown();
+  const base = chosen.base ?? (number > 1 ? number - 1 : null);
+  $("base-row").hidden = chosen.layer !== "difference";
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number });
+  if (!number) return;
+  const extra = chosen.layer === "difference" && base ? `&base=${base}` : "";
+  view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
+}
+
+// The sources with most reports get colours of their own; all others share one.
+function palette() {
+  const counts = new Map();
+  for (const { properties } of points.features) if (properties.source) counts.set(properties.source, (counts.get(properties.source) ?? 0) + 1);
+  const first = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, COLOURS.length).map(([name]) => name);
+  const colour = (name) => COLOURS[first.indexOf(name)] ?? OTHER;
+  const entries = first.map((name) => [name, colour(name)]);
+  if (counts.size > first.length) entries.push([T.others, OTHER]);
+  panels.sourceLegend(points.exact && $("show-reports").checked ? entries : []);
+  return colour;
+}
+
+function marks() {
+  const colour = palette();
+  const features = points.features.map((feature) => {
+    const { source, label, count } = feature.properties;
+    return { ...feature, properties: { colour: source ? colour(source) : "#33363d", filled: label === chosen.state, radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
+  });
+  view?.reports($("show-reports").checked ? features : []);
+  view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
+  $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells(chosen.situation?.minimum_count ?? 3);
+}
+
+async function ask(longitude, latitude, { quiet = false } = {}) {
+  if (!chosen.situation) return;
+  chosen.place = [longitude, latitude];
+  const wrapped = ((((longitude + 180) % 360) + 360) % 360) - 180;
+  view?.place(longitude, latitude);
+  if (!quiet) {
+    pending = null;
+    $("report-outcome").textContent = "";
+    showTab("tab-why");
+  }
+  $("report").hidden = !may("reporter");
+  if (!shown()) return;
+  try {
+    const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}`));
+    panels.why({ ...answer, newest: shown() === newest() });
+    outcome(answer);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    $("report").hidden = true;
+    fill($("why"), make("p", { class: "hint", textContent: T.outside }));
+  }
+}
+
+// After a report was sent: what the place was before, and what it is now.
+function outcome(answer) {
+  if (!pending || answer.version <= pending.version) return;
+  const before = pending.probability === null ? "–" : panels.percent(pending.probability);
+  const text = T.addResult(answer.state, before, panels.percent(answer.probability[answer.state]));
+  const base = pending.version;
+  fill($("report-outcome"), make("b", { textContent: text }), " ", base ? make("button", {
+    type: "button", class: "quiet", textContent: T.addShowChange,
+    on: { click: () => { chosen.base = base; choose("difference"); } },
+  }) : null);
+  pending = null;
+}
+
+function choose(name) {
+  chosen.layer = name;
+  document.querySelector(`input[name=layer][value=${name}]`).checked = true;
+  slider();
+  layer();
+}
+
+async function send() {
+  const [longitude, latitude] = chosen.place;
+  const before = await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)).catch(() => null);
+  pending = { version: newest() ?? 0, probability: before?.probability[chosen.state] ?? null };
+  chosen.version = null;
+  $("report-outcome").textContent = "";
+  await post(path("/reports"), {
+    longitude, latitude, label: $("report-label").value, text: $("report-text").value || null,
+    trusted: may("trusted") && $("report-trusted").checked, time: Date.now() / 1000, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random()}`,
+  });
+  $("report-outcome").textContent = T.addSent;
+  $("report-text").value = "";
+  await refresh();
+}
+
+async function trust(source, level) {
+  await call(path(`/sources/${encodeURIComponent(source)}/trust`), { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ level }) });
+  await refresh();
+}
+
+// A plain link could not send the key; so the file is fetched and handed over.
+async function save(rest, name) {
+  const response = await call(path(rest));
+  const given = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1];
+  const link = make("a", { href: URL.createObjectURL(await response.blob()), download: name ?? given ?? "map" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+async function upload(file) {
+  if (!file) return;
+  const fresh = $("import-new").checked;
+  showTab("tab-files");
+  const body = new FormData();
+  body.append("file", file);
+  $("import-outcome").textContent = T.importBusy;
+  try {
+    const answer = await (await call(fresh ? "/import" : path("/import"), { method: "POST", body })).json();
+    if (fresh) {
+      situations = await get("/situations");
+      await open(situations.find((s) => s.id === answer.id));
+      $("import-outcome").textContent = T.importStarted(answer.title);
+    } else {
+      fill($("import-outcome"), T.importDone(answer), ...answer.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r.row, r.reason)}` })));
+      await refresh();
+    }
+  } catch (error) {
+    $("import-outcome").textContent = T.error(error.message);
+  } finally {
+    $("file").value = "";
+  }
+}
+
+function listenToForms() {
+  $("situation").addEventListener("change", guarded((event) => open(situations.find((s) => s.id === event.target.value))));
+  document.querySelectorAll("input[name=layer]").forEach((input) => input.addEventListener("change", () => choose(input.value)));
+  $("base").addEventListener("change", () => { chosen.base = Number($("base").value); layer(); });
+  $("state").addEventListener("change", guarded(async () => {
+    chosen.state = $("state").value;
+    layer();
+    marks();
+    if (chosen.place) await ask(...chosen.place, { quiet: true });
+  }));
+  $("show-reports").addEventListener("change", marks);
+  $("show-next").addEventListener("change", marks);
+  let sliding = null;
+  $("slider").addEventListener("input", () => {
+    // The number nearest to the slider among those that are kept.
+    const wanted = Number($("slider").value);
+    const found = versions.reduce((best, v) => (Math.abs(v.number - wanted) < Math.abs(best.number - wanted) ? v : best));
+    chosen.version = found.number === newest() ? null : found.number;
+    slider();
+    layer();
+    clearTimeout(sliding);
+    sliding = setTimeout(guarded(redraw), 150);
+  });
+  $("live").addEventListener("click", guarded(async () => { chosen.version = null; await redraw(); }));
+  $("time").addEventListener("submit", (event) => event.preventDefault());
+  $("import").addEventListener("submit", (event) => event.preventDefault());
+  $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });
+  $("file").addEventListener("change", () => upload($("file").files[0]));
+  $("key").addEventListener("click", () => $("key-dialog").showModal());
+  $("key-dialog").addEventListener("close", () => {
+    const act = $("key-dialog").returnValue;
+    if (act === "use" && $("key-value").value) useKey($("key-value").value);
+    else if (act === "forget") useKey("");
+    else return;
+    $("key-value").value = "";
+    signIn();
+  });
+  addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    document.body.classList.remove("dropping");
+    if (may("reporter")) upload(event.dataTransfer.files[0]);
+  });
+}
+
+start();

@@ -1,0 +1,50 @@
+// Small things about elements. Text is always set as text, never as markup: reports may say anything.
+
+export const $ = (id) => document.getElementById(id);
+
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "class") element.className = value;
+    else if (name === "on") Object.entries(value).forEach(([event, act]) => element.addEventListener(event, act));
+    else if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const fill = (element, ...children) => element.replaceChildren(...children.filter(Boolean));
+
+export function options(select, entries, chosen) {
+  fill(select, ...entries.map(([value, text]) => make("option", { value, textContent: text, selected: String(value) === String(chosen) })));
+}
+
+export function meter(share) {
+  const bar = make("i");
+  bar.style.width = `${Math.round(1000 * Math.min(Math.max(share, 0), 1)) / 10}%`;
+  return make("div", { class: "meter" }, bar);
+}
+
+// Arrow keys move between tabs, as the ARIA practices say.
+export function tabs(list, onChange) {
+  const all = [...list.querySelectorAll("[role=tab]")];
+  const choose = (tab, focus = false) => {
+    for (const other of all) {
+      const on = other === tab;
+      other.setAttribute("aria-selected", on);
+      other.tabIndex = on ? 0 : -1;
+      $(other.getAttribute("aria-controls")).hidden = !on;
+    }
+    if (focus) tab.focus();
+    onChange?.(tab.id);
+  };
+  all.forEach((tab, at) => {
+    tab.addEventListener("click", () => choose(tab));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step) choose(all[(at + step + all.length) % all.length], true);
+    });
+  });
+  return (id) => choose($(id));
+}

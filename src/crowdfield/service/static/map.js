@@ -1,0 +1,162 @@
+// The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
+
+import { headers } from "./api.js";
+
+// Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
+export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
+export const OTHER = "#8a8d94";
+const NOTHING = { type: "FeatureCollection", features: [] };
+
+export function drawable() {
+  if (!window.maplibregl) return "noLibrary";
+  const canvas = document.createElement("canvas");
+  return canvas.getContext("webgl2") || canvas.getContext("webgl") ? null : "noGraphics";
+}
+
+export class MapView {
+  constructor(container, label, onAsk) {
+    this.marks = [];
+    this.overlay = 0;
+    this.map = new maplibregl.Map({
+      container,
+      attributionControl: false,
+      dragRotate: false,
+      pitchWithRotate: false,
+      maxZoom: 18,
+      // Tiles need the key where reading is not open to everybody.
+      transformRequest: (url) => (url.startsWith(location.origin) ? { url, headers: headers() } : { url }),
+      style: {
+        version: 8,
+        sources: {
+          ground: { type: "geojson", data: NOTHING },
+          lattice: { type: "geojson", data: lattice() },
+          region: { type: "geojson", data: NOTHING },
+          reports: { type: "geojson", data: NOTHING },
+        },
+        layers: [
+          { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
+          { id: "land", type: "fill", source: "ground", filter: ["==", ["geometry-type"], "Polygon"], paint: { "fill-color": "#f6f5f1" } },
+          { id: "lattice", type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
+          { id: "borders", type: "line", source: "ground", paint: { "line-color": "#7d8793", "line-width": 0.9 } },
+          { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
+          {
+            id: "reports", type: "circle", source: "reports",
+            paint: {
+              "circle-radius": ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, ["get", "radius"]], 13, ["get", "radius"], 17, ["*", 1.6, ["get", "radius"]]],
+              "circle-color": ["case", ["get", "filled"], ["get", "colour"], "rgba(255,255,255,0.75)"],
+              "circle-stroke-color": ["case", ["get", "filled"], "#ffffff", ["get", "colour"]],
+              "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 6, ["case", ["get", "filled"], 0.5, 1], 13, ["case", ["get", "filled"], 1.2, 2.2]],
+            },
+          },
+        ],
+      },
+    });
+    this.ready = new Promise((resolve) => this.map.once("load", resolve));
+    this.map.touchZoomRotate.disableRotation();
+    this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
+    this.map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
+    const canvas = this.map.getCanvas();
+    canvas.setAttribute("aria-label", label);
+    this.map.on("click", (event) => onAsk(event.lngLat.lng, event.lngLat.lat));
+    canvas.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      const middle = this.map.getCenter();
+      onAsk(middle.lng, middle.lat);
+    });
+  }
+
+  async show(region) {
+    await this.ready;
+    const [west, east0, south, north] = region;
+    const east = east0 > west ? east0 : east0 + 360;
+    this.map.getSource("region").setData({
+      type: "Feature", properties: {},
+      geometry: { type: "LineString", coordinates: [[west, south], [east, south], [east, north], [west, north], [west, south]] },
+    });
+    // A good deal more than the region, so that there is ground to move on.
+    const [wide, high] = [Math.max(3, 2 * (east - west)), Math.max(3, 2 * (north - south))];
+    const whole = east - west + 2 * wide >= 360;
+    const box = { west: whole ? -180 : turned(west - wide), east: whole ? 180 : turned(east + wide), south: Math.max(-90, south - high), north: Math.min(90, north + high) };
+    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams(box)}`);
+    const narrow = window.matchMedia("(max-width: 760px)").matches;
+    this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
+  }
+
+  // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
+  async tiles(url, region) {
+    await this.ready;
+    const before = this.overlay ? `overlay-${this.overlay}` : null;
+    if (url === this.url) return;
+    this.url = url;
+    this.overlay += 1;
+    const name = `overlay-${this.overlay}`;
+    const [west, east, south, north] = region;
+    const bounds = west < east ? { bounds: [west, south, east, north] } : {};
+    this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
+    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, "borders");
+    if (!before) return;
+    const clear = () => {
+      if (!this.map.getLayer(before)) return;
+      this.map.removeLayer(before);
+      this.map.removeSource(before);
+    };
+    const wait = (event) => {
+      if (event.sourceId !== name || !this.map.isSourceLoaded(name)) return;
+      this.map.off("sourcedata", wait);
+      setTimeout(clear, 200);
+    };
+    this.map.on("sourcedata", wait);
+  }
+
+  async clear() {
+    await this.ready;
+    if (!this.overlay || !this.map.getLayer(`overlay-${this.overlay}`)) return;
+    this.map.removeLayer(`overlay-${this.overlay}`);
+    this.map.removeSource(`overlay-${this.overlay}`);
+    this.url = null;
+  }
+
+  async reports(features) {
+    await this.ready;
+    this.map.getSource("reports").setData({ type: "FeatureCollection", features });
+  }
+
+  async looks(features, label, onPick) {
+    await this.ready;
+    this.marks.forEach((mark) => mark.remove());
+    this.marks = features.map((feature) => {
+      const { rank, longitude, latitude } = feature.properties;
+      const element = document.createElement("button");
+      element.type = "button";
+      element.className = "look";
+      element.textContent = rank;
+      element.setAttribute("aria-label", label(rank));
+      element.addEventListener("click", (event) => {
+        event.stopPropagation();
+        onPick(longitude, latitude);
+      });
+      return new maplibregl.Marker({ element }).setLngLat([longitude, latitude]).addTo(this.map);
+    });
+  }
+
+  async place(longitude, latitude, { fly = false } = {}) {
+    await this.ready;
+    if (!this.here) {
+      const element = document.createElement("div");
+      element.className = "here";
+      this.here = new maplibregl.Marker({ element });
+    }
+    this.here.setLngLat([longitude, latitude]).addTo(this.map);
+    if (fly) this.map.easeTo({ center: [longitude, latitude] });
+  }
+}
+
+const turned = (longitude) => ((((longitude + 180) % 360) + 360) % 360) - 180;
+
+// Meridians and parallels every ten degrees and every degree: without a basemap they are what gives a sense of place.
+function lattice() {
+  const lines = [];
+  for (let degree = -180; degree <= 180; degree += 1) lines.push([[degree, -85], [degree, 85]]);
+  for (let degree = -85; degree <= 85; degree += 1) lines.push([[-180, degree], [180, degree]]);
+  return { type: "Feature", properties: {}, geometry: { type: "MultiLineString", coordinates: lines } };
+}

@@ -1,0 +1,160 @@
+// What the panel shows: reasons, sources, places to look at next, legend.
+
+import { $, fill, make, meter } from "./dom.js";
+import { locale, T } from "./text.en.js";
+
+const percentage = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 0 });
+const decimal = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const signed = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2, signDisplay: "exceptZero" });
+export const count = (n) => new Intl.NumberFormat(locale).format(n);
+export const moment = (seconds) => new Date(1000 * seconds).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
+export function percent(p) {
+  if (p > 0 && p < 0.01) return "< 1 %";
+  if (p > 0.99 && p < 1) return "> 99 %";
+  return percentage.format(p).replace("%", " %");
+}
+
+// Why
+
+export function why(answer) {
+  if (!answer) return fill($("why"), make("h2", { textContent: T.whyTitle }), make("p", { class: "hint", textContent: T.whyHint }));
+  const known = answer.unknown ? T.whyUnknown : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
+  const states = make("dl", { class: "states" });
+  for (const [state, p] of Object.entries(answer.probability)) {
+    states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: `${percent(p)} ± ${percent(answer.sd[state])}` }));
+  }
+  fill(
+    $("why"),
+    make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state })),
+    make("p", { class: answer.unknown ? "unknown" : "hint", textContent: known }),
+    states,
+    make("p", { class: "hint", textContent: [place(answer), answer.reports_in_cell === null ? null : T.whyCell(answer.reports_in_cell)].filter(Boolean).join(" · ") }),
+    ...reasons(answer),
+  );
+}
+
+const place = ({ latitude, longitude }) =>
+  `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
+
+function reasons(answer) {
+  if (!answer.why) return [make("p", { class: "hint", textContent: answer.newest ? T.whyNone : T.whyOld })];
+  const forces = [...answer.why.sources].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
+  const shown = forces.slice(0, 7);
+  const rest = forces.slice(7);
+  const rows = [{ name: T.whyPrior, value: answer.why.prior }, ...shown.map((s) => ({ name: s.source, value: s.log_odds }))];
+  if (rest.length) rows.push({ name: T.whyOthers(rest.length), value: rest.reduce((sum, s) => sum + s.log_odds, 0) });
+  const most = Math.max(...rows.map((row) => Math.abs(row.value)), Math.abs(answer.why.total), 0.5);
+  const list = make("ol", { class: "forces" }, ...rows.map((row) => force(row, most)), force({ name: T.whyTotal, value: answer.why.total, sum: true }, most));
+  const parts = [make("h2", { textContent: T.whySources }), make("p", { class: "hint", textContent: T.whySourcesHint }), list];
+  if (answer.why.reports?.length) {
+    parts.push(
+      make("h2", { textContent: T.whyReports }),
+      make("ul", { class: "said" }, ...answer.why.reports.map((r) => make("li", {}, make("b", { textContent: r.label }), ` ${r.source} (${signed.format(r.log_odds)}) `, r.text ? make("q", { textContent: r.text }) : null))),
+    );
+  }
+  return parts;
+}
+
+function force({ name, value, sum }, most) {
+  const bar = make("i", { class: value >= 0 ? "for" : "against" });
+  bar.style.width = `${(50 * Math.abs(value)) / most}%`;
+  return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
+}
+
+// Sources
+
+export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
+  const table = answer?.sources ?? [];
+  if (!table.length) return fill($("sources"), make("p", { class: "hint", textContent: T.sourcesEmpty }));
+  const open = new Set([...document.querySelectorAll("details.source[open]")].map((d) => d.dataset.source));
+  fill(
+    $("sources"),
+    make("p", { class: "hint", textContent: T.sourcesHint }),
+    hidden ? make("p", { class: "hint", textContent: T.sourcesHidden }) : null,
+    ...table.map((s) => source(s, answer, { colour, mayTrust, onTrust, open: open.has(s.source) })),
+  );
+}
+
+function source(s, answer, { colour, mayTrust, onTrust, open }) {
+  const dot = make("i", { class: "dot" });
+  dot.style.background = colour(s.source);
+  const range = make("i", { class: "range" });
+  range.style.left = `${100 * s.accuracy_low}%`;
+  range.style.width = `${100 * (s.accuracy_high - s.accuracy_low)}%`;
+  const at = make("i", { class: "at" });
+  at.style.left = `${100 * s.accuracy}%`;
+  const facts = [T.sourceReports(count(s.reports)), s.informativeness === undefined || s.informativeness === null ? null : T.sourceInformative(decimal.format(s.informativeness))];
+  const details = make(
+    "details",
+    { class: "source", open },
+    make("summary", {}, dot, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
+      make("small", { textContent: `${facts.filter(Boolean).join(" · ")} · ${T.sourceAccuracy} ${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}` }), make("div", { class: "meter" }, range, at)),
+    matrix(s, answer),
+  );
+  details.dataset.source = s.source;
+  if (mayTrust) {
+    const choose = make("select", { on: { change: () => onTrust(s.source, choose.value) } }, ...(s.trust ? [] : [make("option", { value: "", textContent: T.trustLearned, selected: true })]), ...Object.entries(T.trust).map(([value, text]) => make("option", { value, textContent: text, selected: s.trust === value })));
+    details.append(make("label", { class: "row" }, make("span", { textContent: T.sourceTrust }), choose));
+  }
+  return details;
+}
+
+function matrix(s, { states, labels }) {
+  const rows = s.confusion.map((row, j) =>
+    make("tr", {}, make("th", { scope: "row", textContent: states[j] }), ...row.map((p, l) => {
+      const cell = make("td", { textContent: percent(p) });
+      cell.style.background = `rgb(0 48 111 / ${0.06 + 0.84 * p})`;
+      cell.style.color = p > 0.5 ? "#fff" : "#1d1d1f";
+      if (s.confusion_low) cell.append(make("small", { textContent: `${percent(s.confusion_low[j][l])} – ${percent(s.confusion_high[j][l])}` }));
+      return cell;
+    })));
+  return make("table", { class: "matrix" }, make("caption", { textContent: T.sourceMatrix }),
+    make("thead", {}, make("tr", {}, make("td", {}), ...labels.map((label) => make("th", { scope: "col", textContent: label })))), make("tbody", {}, ...rows));
+}
+
+// Look next
+
+export function looks(features, { onPick, onDownload }) {
+  if (!features.length) return fill($("next"), make("p", { class: "hint", textContent: T.nextEmpty }));
+  const rows = features.map(({ properties: { rank, score, longitude, latitude } }) =>
+    make("li", {}, make("button", { type: "button", class: "quiet", on: { click: () => onPick(longitude, latitude) } },
+      make("span", { class: "rank", textContent: rank }), make("span", {}, make("b", { textContent: T.nextPlace(rank) }), make("br"), make("small", { textContent: `${place({ longitude, latitude })} · ${T.nextScore(significant(score))}` })))));
+  fill($("next"), make("p", { class: "hint", textContent: T.nextHint }), make("ol", { class: "looks" }, ...rows),
+    make("button", { type: "button", class: "quiet", textContent: T.nextDownload, on: { click: onDownload } }));
+}
+
+const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificantDigits: 3 });
+
+// Legend
+
+export function legend(layer, state, { from, to }) {
+  const flat = layer !== "probability";
+  $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer](state);
+  $("legend-image").src = `/legend/${layer}.png`;
+  $("legend-image").alt = $("legend-title").textContent;
+  $("legend-image").classList.toggle("flat", flat);
+  $("legend-side").classList.toggle("flat", flat);
+  fill($("legend-side"), make("span", { textContent: T.legendKnown }), make("span", { textContent: T.legendUnknown }));
+  const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
+  $("legend-low").textContent = low;
+  $("legend-high").textContent = high;
+  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: from ? T.legendChange(from, to) : "" }[layer];
+}
+
+export function sourceLegend(entries) {
+  $("source-colours").hidden = !entries.length;
+  fill($("source-colours"), ...entries.map(([name, colour]) => {
+    const dot = make("i", { class: "dot" });
+    dot.style.background = colour;
+    return make("li", {}, dot, name);
+  }));
+}
+
+// An empty map explains what to do.
+export function welcome(kind, path) {
+  $("welcome").hidden = !kind;
+  if (kind === "none") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeNoneHow }));
+  if (kind === "key") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeKey }));
+  if (kind === "empty") fill($("welcome"), make("h2", { textContent: T.welcomeEmpty }), make("p", { textContent: T.welcomeEmptyHow }), make("code", { textContent: T.welcomeAddress(path) }));
+}
