@@ -108,7 +108,7 @@ def estimated_size(kernel: Kernel, X: Array, tolerance: float = TOLERANCE) -> fl
     period = extent + MARGIN * kernel.lengthscales(dimension) + pad
     reference = 2.0 * pad
     try:
-        count = len(frequencies(kernel, reference, tolerance, MAX_SIZE)[0])
+        count = len(frequencies(kernel, reference, tolerance, MAX_SIZE // 10)[0])
     except InputError:
         return float("inf")
     return float(count * np.prod(period / reference))

@@ -1,0 +1,103 @@
+"""Which engine: by the number of sites, the number of input columns, and how many features the places need."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.errors import DataWarning, InputError
+from crowdfield.inference.fields.base import Array, Engine, FeatureEngine
+from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.inducing import SIZE, InducingBasis
+from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
+from crowdfield.inference.kernels import Kernel
+
+ENGINES = ("auto", "exact", "inducing", "spectral")
+
+EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting anything else up
+EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
+SPECTRAL_AT_MOST = 4_000  # features: the largest m for which an m × m Cholesky every update is reasonable
+AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
+# Tolerances on the kernel, from finest to coarsest. Truncated variance acts at every site, so that what it does to
+# E[ς] grows with their number: the finest tolerance that costs nothing is the right default.
+TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2)
+
+
+def default_tolerance(kernel: Kernel, X: Array, affordable: int = AFFORDABLE) -> tuple[float, float]:
+    """The finest tolerance that affordably few features meet, or the coarsest; and about how many it needs."""
+    for tolerance in reversed(TOLERANCES):
+        needed = estimated_size(kernel, X, tolerance)
+        if tolerance == TOLERANCES[-1]:
+            best = tolerance, needed
+        if needed > affordable:
+            break
+        best = tolerance, needed
+    return best
+
+
+def bulk(kernel: Kernel, X: Array, left_out: float = 1e-3) -> NDArray[np.bool_]:
+    """Which places form the map, when a few lie so far off that a lattice over all of them would be mostly empty.
+
+    Off means: beyond the central box that leaves out at most the given fraction of the places along any column, by
+    more than ten length-scales.
+    """
+    low, high = np.quantile(X, [left_out / 2, 1.0 - left_out / 2], axis=0)
+    reach = 10.0 * kernel.lengthscales(X.shape[1])
+    return np.asarray((np.abs(X - (low + high) / 2.0) <= (high - low) / 2.0 + reach).all(1))
+
+
+def choose(
+    name: str,
+    kernel: Kernel,
+    X: Array,
+    *,
+    tolerance: float | None = None,
+    size: int = SIZE,
+    rng: np.random.Generator | None = None,
+) -> Engine:
+    """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
+
+    `tolerance` is on the kernel, for the spectral engine; `size` is the most inducing points; `rng` draws the
+    candidates for these among many places.
+    """
+    if name not in ENGINES:
+        raise InputError(f"unknown engine {name!r}: choose one of {', '.join(ENGINES)}.")
+    X = np.asarray(X, float)
+    n, dimension = X.shape
+    if name == "exact" or (name == "auto" and n <= EXACT_ALWAYS):
+        return ExactEngine(kernel, X)
+    if name == "inducing":
+        return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
+    if dimension > 3:
+        if name == "spectral":
+            raise InputError(
+                f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
+            )
+        return ExactEngine(kernel, X) if n <= EXACT_AT_MOST else choose("inducing", kernel, X, size=size, rng=rng)
+
+    def features_for(places: Array) -> tuple[float, float]:
+        if tolerance is not None:
+            return tolerance, estimated_size(kernel, places, tolerance)
+        return default_tolerance(kernel, places)
+
+    finest, needed = features_for(X)
+    if name == "auto" and n <= EXACT_AT_MOST and needed >= n:
+        return ExactEngine(kernel, X)
+    if needed <= SPECTRAL_AT_MOST:
+        return FeatureEngine(SpectralBasis(kernel, X, finest), X)
+    near = bulk(kernel, X)
+    if not near.all() and n > EXACT_AT_MOST:
+        finest, needed = features_for(X[near])
+        if needed <= SPECTRAL_AT_MOST:
+            warnings.warn(
+                f"{int((~near).sum())} of {n} places lie far from all others and are treated as unrelated to the map. "
+                "Are their coordinates right?",
+                DataWarning,
+                stacklevel=2,
+            )
+            return FeatureEngine(SpectralBasis(kernel, X[near], finest), X)
+    if name == "spectral":
+        return FeatureEngine(SpectralBasis(kernel, X, finest), X)
+    return choose("exact" if n <= EXACT_AT_MOST else "inducing", kernel, X, size=size, rng=rng)
