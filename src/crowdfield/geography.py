@@ -73,7 +73,9 @@ def parse_region(region: str | Sequence[float]) -> Region:
 
 def wrap(longitude: Any) -> Any:
     """Longitudes brought into [−180, 180)."""
-    wrapped = (np.asarray(longitude, dtype=np.float64) + 180.0) % 360.0 - 180.0
+    given = np.asarray(longitude, dtype=np.float64)
+    # What is already there stays as it was written, to the last digit.
+    wrapped = np.where((given >= -180.0) & (given < 180.0), given, (given + 180.0) % 360.0 - 180.0)
     return float(wrapped) if np.ndim(longitude) == 0 else wrapped
 
 
