@@ -1,0 +1,451 @@
+"""The exact posterior of the same model, by Gibbs sampling in the weights of a basis: f = μ + Φ w, w ~ N(0, I/ς).
+
+One sweep, with q(·) nowhere in sight:
+
+1. z | w, π   how much a site says about f. With t summed out, its likelihood of f is Σ_j ρ_j e^{ℓ_j} ∝ 1 + Σ_j ρ_j
+              (e^{ℓ_j − min ℓ} − 1): a mixture of "says nothing" and "says state j". A coin-flipper's report nearly always
+              says nothing. Drawing t instead and treating it as seen mixes slowly, for each t then pins f down.
+2. ω | w, z   Pólya-Gamma, at the sites that say something. Function j given the others is a logistic with offset
+              log Σ_{k≠j} e^{f_k} (Holmes and Held 2006), so one code serves two states (offset 0) and more.
+3. ς | z, ω   with w integrated out (a Metropolis step), then w | ς, z, ω: Gaussian. They are drawn together because
+              w pins ς down to ±13 % at a hundred features.
+4. ς | Φw√ς   once more with the shape of the field held instead of w, and z, ω, t summed out (interweaving).
+5. t | w, π   categorical;   π | t   Dirichlet.
+
+Chains run side by side: arrays begin with their axis, K. Places go last, so that every sum over states is a sum of
+long rows: f [K, F, N], logits and ℓ [K, J, N]; confusion tables are [K, S, L, J], the order of a report's key.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from polyagamma import random_polyagamma
+from scipy.linalg import lapack
+from scipy.special import ndtri
+
+from crowdfield.errors import ConvergenceWarning, NumericalError
+from crowdfield.inference.data import Data, Prior
+from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
+from crowdfield.inference.fields.base import Basis
+
+Array = NDArray[np.float64]
+
+DENSE_ENTRIES = 1 << 24  # of Φ; larger problems use the basis' own products
+BLOCK_ENTRIES = 1 << 22  # of a block of predictions
+TRACED_SOURCES = 32  # those with the most reports; their confusion diagonals are watched
+POOR_RHAT, POOR_ESS = 1.1, 100.0
+TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
+
+
+class ConfusionPrior(Protocol):
+    """Where α0 comes from: fixed, or drawn anew every sweep (communities). `state` is the prior's own."""
+
+    def init(self, chains: int, rng: np.random.Generator) -> Any: ...
+
+    def alpha0(self, state: Any) -> Array:
+        """[K or 1, S, L, J]."""
+        ...
+
+    def step(self, state: Any, log_pi: Array, rng: np.random.Generator) -> Any:
+        """Draw the prior's own variables given log π [K, S, L, J]."""
+        ...
+
+
+class FixedPrior(NamedTuple):
+    """α0 as given.   [S, J, L]"""
+
+    alpha: Array
+
+    def init(self, chains: int, rng: np.random.Generator) -> None:
+        return None
+
+    def alpha0(self, state: None) -> Array:
+        return np.ascontiguousarray(self.alpha.transpose(0, 2, 1))[None]
+
+    def step(self, state: None, log_pi: Array, rng: np.random.Generator) -> None:
+        return None
+
+
+class State(NamedTuple):
+    weights: Array  # w [K, F, m]
+    scale: Array  # ς [K, F]
+    log_pi: Array  # [K, S, L, J]
+    confusion: Any  # the confusion prior's own state
+    g: Array  # Φw at the sites [K, F, N]
+
+
+class Info(NamedTuple):
+    r: Array  # p(t | w, π) [K, J, N]
+    t: NDArray[np.int64]  # [K, N]
+    rho: Array  # [K, J, N]
+    accepted: Array  # of the two Metropolis steps for ς [2, K, F]
+
+
+class Design:
+    """Φ at the sites: a dense matrix while it is small, else the products that the basis offers."""
+
+    def __init__(self, basis: Basis, X: Array):
+        self.basis, self.size = basis, basis.size
+        dense = len(X) * basis.size <= DENSE_ENTRIES
+        self._phi = np.ascontiguousarray(basis.features(X)) if dense else None
+        self._points = None if dense else basis.locate(X)
+
+    def evaluate(self, weights: Array) -> Array:
+        """Φw for weights [..., m]: [..., N]."""
+        flat = weights.reshape(-1, self.size).T
+        out = self.basis.evaluate(self._points, flat) if self._phi is None else self._phi @ flat
+        return np.ascontiguousarray(out.T).reshape(*weights.shape[:-1], -1)
+
+    def normal_equations(self, active: NDArray[np.bool_], omega: Array, linear: Array) -> tuple[Array, Array]:
+        """Σ ω φφᵀ and Σ v φ over the active sites; ω and v are given at those only."""
+        if self._phi is None:
+            full, right = np.zeros(len(active)), np.zeros(len(active))
+            full[active], right[active] = omega, linear
+            gram = self.basis.gram(self.basis.gram_statistics(self._points, full))
+            return gram, self.basis.project(self._points, right)
+        rows = self._phi[active]
+        b = linear @ rows
+        rows *= np.sqrt(omega)[:, None]
+        return rows.T @ rows, b
+
+
+class Sampler:
+    """What does not change from sweep to sweep: the reports, the prior, the design."""
+
+    def __init__(self, data: Data, prior: Prior, basis: Basis, confusion: ConfusionPrior | None = None):
+        self.data, self.prior = data, prior
+        self.confusion: ConfusionPrior = FixedPrior(prior.alpha0) if confusion is None else confusion
+        self.design = Design(basis, data.X)
+        self.mean = np.ascontiguousarray(prior.mean.T)  # [F, N]
+        self.functions = prior.mean.shape[1]
+        self.state_of = [1] if data.n_states == 2 else list(range(data.n_states))
+        self.key = data.source.astype(np.int64) * data.n_labels + data.label
+        self.site = data.site.astype(np.int64)
+        self.first = np.flatnonzero(np.diff(self.site, prepend=-1)) if len(self.site) else np.empty(0, np.int64)
+        self.reported = self.site[self.first]
+        self.gold = np.flatnonzero(data.known >= 0)
+        self.gold_state = data.known[self.gold].astype(np.int64)
+
+    # --- start -----------------------------------------------------------------------------------------------------
+
+    def init(self, chains: int, rng: np.random.Generator) -> State:
+        """Apart, but not absurdly: a flat field, ς around its prior's mean, π drawn near its prior's mean."""
+        shape = (chains, self.functions)
+        scale = self.prior.shape / self.prior.rate * np.exp(rng.standard_normal(shape))
+        weights = 0.3 * rng.standard_normal((*shape, self.design.size)) / np.sqrt(scale)[..., None]
+        confusion = self.confusion.init(chains, rng)
+        alpha0 = np.broadcast_to(self.confusion.alpha0(confusion), self._table(chains))
+        return State(weights, scale, draw_log_pi(5.0 * alpha0, rng), confusion, self.design.evaluate(weights))
+
+    def _table(self, chains: int) -> tuple[int, int, int, int]:
+        return chains, self.data.n_sources, self.data.n_labels, self.data.n_states
+
+    # --- what the reports say --------------------------------------------------------------------------------------
+
+    def log_likelihood(self, log_pi: Array) -> Array:
+        """ℓ: Σ over a site's reports of log π_{j, c}; −∞ for all but the known state.   [K, J, N]"""
+        chains, states = log_pi.shape[0], self.data.n_states
+        out = np.zeros((chains, states, self.data.n_sites))
+        if len(self.key):
+            table = np.ascontiguousarray(log_pi.reshape(chains, -1, states).transpose(0, 2, 1))
+            out[:, :, self.reported] = np.add.reduceat(table[:, :, self.key], self.first, axis=2)
+        out[:, :, self.gold] = -np.inf
+        out[:, self.gold_state, self.gold] = 0.0
+        return out
+
+    def logits(self, g: Array) -> Array:
+        f = g + self.mean
+        return np.concatenate([np.zeros_like(f), f], axis=1) if self.data.n_states == 2 else f
+
+    def log_evidence_of_field(self, g: Array, ell: Array) -> Array:
+        """Σ_i log Σ_j ρ_j e^{ℓ_j}, t summed out: [K]."""
+        logits = self.logits(g)
+        return np.asarray((_logsumexp(logits + ell) - _logsumexp(logits)).sum(axis=1))
+
+    # --- one sweep -------------------------------------------------------------------------------------------------
+
+    def step(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Info]:
+        """`step_size` [2, K, F] of the Metropolis steps for log ς."""
+        ell = self.log_likelihood(state.log_pi)
+        z = self._draw_what_sites_say(self.logits(state.g), ell, rng)
+        weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
+        weights, scale, g, accepted_again = self._rescale(weights, scale, ell, rng, step_size[1])
+        logits = self.logits(g)
+        rho, r = _softmax(logits), _softmax(logits + ell)
+        t = self._draw_targets(r, rng)
+        confusion = self.confusion.step(state.confusion, state.log_pi, rng)
+        log_pi = draw_log_pi(self.confusion.alpha0(confusion) + self._counts(t), rng)
+        return State(weights, scale, log_pi, confusion, g), Info(r, t, rho, np.stack([accepted, accepted_again]))
+
+    def _draw_what_sites_say(self, logits: Array, ell: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+        """z [K, N]: the state that a site supports in this sweep, or −1."""
+        known = np.isneginf(ell)
+        floor = np.where(known, np.inf, ell).min(axis=1, keepdims=True)
+        top = ell.max(axis=1, keepdims=True)
+        nothing = np.exp(floor - top)
+        nothing[..., self.gold] = 0.0
+        weight = _softmax(logits) * (np.exp(ell - top) - nothing)
+        cumulative = np.cumsum(weight, axis=1)
+        u = rng.random(nothing.shape) * (cumulative[:, -1:] + nothing)
+        z = (u >= cumulative).sum(axis=1)
+        z = np.where(z == self.data.n_states, -1, z)
+        z[:, self.gold] = self.gold_state
+        return z
+
+    def _draw_field(
+        self, state: State, z: NDArray[np.int64], rng: np.random.Generator, step_size: Array
+    ) -> tuple[Array, Array, Array]:
+        """ω, then ς with w integrated out, then w: function by function, each given the others."""
+        chains = len(z)
+        weights, scale, g = state.weights.copy(), state.scale.copy(), state.g.copy()
+        accepted = np.zeros((chains, self.functions))
+        for f, j in enumerate(self.state_of):
+            logits = self.logits(g)
+            others = _logsumexp(np.delete(logits, j, axis=1))  # [K, N]
+            for k in range(chains):
+                active = z[k] >= 0
+                said, offset = z[k, active] == j, others[k, active]
+                omega = random_polyagamma(1.0, logits[k, j, active] - offset, random_state=rng, disable_checks=True)
+                linear = said - 0.5 - omega * (self.mean[f, active] - offset)
+                gram, b = self.design.normal_equations(active, omega, linear)
+                shape, rate = self.prior.shape[f], self.prior.rate[f]
+                current = _Conditional(gram, b, scale[k, f], shape, rate)
+                proposal = scale[k, f] * np.exp(step_size[k, f] * rng.standard_normal())
+                proposed = _Conditional(gram, b, proposal, shape, rate)
+                if np.log(rng.random()) < proposed.log_density - current.log_density:
+                    current, scale[k, f], accepted[k, f] = proposed, proposal, 1.0
+                weights[k, f] = current.draw(rng)
+            if self.functions > 1:
+                g[:, f] = self.design.evaluate(weights[:, f])
+        return weights, scale, accepted
+
+    def _rescale(
+        self, weights: Array, scale: Array, ell: Array, rng: np.random.Generator, step_size: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """ς given u = √ς w, whose prior is N(0, I) whatever ς: the field is stretched, its shape kept."""
+        g = self.design.evaluate(weights)
+        accepted = np.zeros_like(scale)
+        current = self.log_evidence_of_field(g, ell)
+        for f in range(self.functions):
+            shape, rate = self.prior.shape[f], self.prior.rate[f]
+            log_ratio = step_size[:, f] * rng.standard_normal(len(scale))
+            stretch = np.exp(-0.5 * log_ratio)
+            proposed_g = g.copy()
+            proposed_g[:, f] *= stretch[:, None]
+            proposed = self.log_evidence_of_field(proposed_g, ell)
+            gain = shape * log_ratio - rate * scale[:, f] * np.expm1(log_ratio)
+            accept = np.log(rng.random(len(scale))) < proposed - current + gain
+            accepted[:, f] = accept
+            current = np.where(accept, proposed, current)
+            scale[accept, f] *= np.exp(log_ratio[accept])
+            weights[accept, f] *= stretch[accept, None]
+            g[accept, f] = proposed_g[accept, f]
+        return weights, scale, g, accepted
+
+    def _draw_targets(self, r: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+        below = np.cumsum(r[:, :-1], axis=1) <= rng.random((len(r), 1, r.shape[2]))
+        return np.asarray(below.sum(axis=1))
+
+    def _counts(self, t: NDArray[np.int64]) -> Array:
+        table = self._table(len(t))
+        rows = np.arange(len(t))[:, None] * (table[1] * table[2]) + self.key
+        index = rows * self.data.n_states + t[:, self.site]
+        return np.bincount(index.ravel(), minlength=int(np.prod(table))).reshape(table).astype(float)
+
+
+class _Conditional:
+    """w | ς, ω: N(P⁻¹b, P⁻¹) with P = Σωφφᵀ + ςI; and the density of log ς with w integrated out."""
+
+    def __init__(self, gram: Array, b: Array, scale: float, shape: float, rate: float):
+        precision = gram.T.copy(order="F")  # symmetric: the transpose saves LAPACK a copy
+        np.einsum("ii->i", precision)[:] += scale
+        self.root, info = lapack.dpotrf(precision, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            raise NumericalError("the precision of the features is not positive definite; are the coordinates sane?")
+        self.half = lapack.dtrtrs(self.root, b, lower=1)[0]
+        log_det = 2.0 * np.log(np.diag(self.root)).sum()
+        self.log_density = (shape + 0.5 * len(b)) * np.log(scale) - rate * scale
+        self.log_density += 0.5 * (self.half @ self.half - log_det)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        noise = rng.standard_normal(len(self.half))
+        return np.asarray(lapack.dtrtrs(self.root, self.half + noise, lower=1, trans=1)[0])
+
+
+def draw_log_pi(alpha: Array, rng: np.random.Generator) -> Array:
+    """log of Dirichlet draws over labels; in logs because a row may be as small as 1e-300.   [K, S, L, J]"""
+    # Gamma(α) = Gamma(α + 1) U^{1/α}: no underflow for α far below one.
+    log_gamma = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+    top = log_gamma.max(axis=2, keepdims=True)
+    return np.asarray(log_gamma - top - np.log(np.exp(log_gamma - top).sum(axis=2, keepdims=True)))
+
+
+def _softmax(logits: Array) -> Array:
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def _logsumexp(logits: Array) -> Array:
+    top = logits.max(axis=1)
+    return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))
+
+
+# --- many sweeps ----------------------------------------------------------------------------------------------------
+
+
+class Diagnostics(NamedTuple):
+    """Of every quantity watched: the mean rate of each state, log ς, the confusion diagonals of the busiest sources."""
+
+    names: tuple[str, ...]
+    rhat: Array
+    ess: Array
+
+    @property
+    def worst_rhat(self) -> float:
+        return float(self.rhat.max())
+
+    @property
+    def least_ess(self) -> float:
+        return float(self.ess.min())
+
+
+class GibbsPosterior(NamedTuple):
+    """Draws of the field, moments of the rest. D draws, chain after chain."""
+
+    basis: Basis
+    contrast: Array  # C [J, F]
+    weights: Array  # [D, F, m]
+    scale: Array  # [D, F]
+    unseen: Array  # [D, F] standard normals, one for what the basis leaves out of each draw
+    target: Array  # E[t] at the sites [N, J]
+    confusion_mean: Array  # E[π] [S, J, L]
+    confusion_second: Array  # E[π²] [S, J, L]
+    confusion_draws: Array  # [D', S, J, L] float32, few enough to keep
+    confusion_states: list[Any]  # of the confusion prior, where it has any, draw by draw
+    diagnostics: Diagnostics
+
+    def latent(self, X: Array, mean: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at places, with prior mean [M, F]: [M, F] each."""
+        first, second = np.empty_like(mean), np.empty_like(mean)
+        for part in self._blocks(len(X)):
+            g = self._draws(X[part], with_unseen=False)
+            first[part] = g.mean(axis=1)
+            second[part] = g.var(axis=1) + self.basis.residual(X[part])[:, None] * (1.0 / self.scale).mean(axis=0)
+        return first + mean, second
+
+    def rate(self, X: Array, mean: Array) -> tuple[Array, Array]:
+        """E[ρ] and its standard deviation at places: [M, J] each."""
+        states = len(self.contrast)
+        expected, sd = np.empty((len(X), states)), np.empty((len(X), states))
+        for part in self._blocks(len(X)):
+            logits = (self._draws(X[part], with_unseen=True) + mean[part][:, None]) @ self.contrast.T
+            logits = np.moveaxis(logits, 2, 1)
+            rho = _softmax(logits)  # [n, J, D]
+            expected[part], sd[part] = rho.mean(axis=2), rho.std(axis=2)
+        return expected, sd
+
+    def _blocks(self, places: int) -> list[slice]:
+        rows = max(1, BLOCK_ENTRIES // (len(self.weights) * len(self.contrast)))
+        return [slice(start, min(start + rows, places)) for start in range(0, places, rows)]
+
+    def _draws(self, X: Array, with_unseen: bool) -> Array:
+        """g at places for every draw: [n, D, F]."""
+        draws, functions, size = self.weights.shape
+        g = self.basis.evaluate(self.basis.locate(X), self.weights.reshape(-1, size).T).reshape(-1, draws, functions)
+        if with_unseen:
+            g = g + np.sqrt(self.basis.residual(X))[:, None, None] * (self.unseen / np.sqrt(self.scale))
+        return np.asarray(g)
+
+
+def run(
+    data: Data,
+    prior: Prior,
+    basis: Basis,
+    rng: np.random.Generator,
+    *,
+    chains: int = 4,
+    warm_up: int = 300,
+    sweeps: int = 750,
+    draws: int = 800,
+    confusion: ConfusionPrior | None = None,
+) -> GibbsPosterior:
+    """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
+    sampler = Sampler(data, prior, basis, confusion)
+    state = sampler.init(chains, rng)
+    step_size = np.full((2, chains, sampler.functions), 0.8)
+    for sweep in range(warm_up):
+        state, info = sampler.step(state, rng, step_size)
+        # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
+        step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
+        step_size = np.minimum(step_size, 4.0)
+
+    watched = np.sort(np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")[:TRACED_SOURCES])
+    diagonal = np.arange(min(data.n_states, data.n_labels))
+    thin = max(1, chains * sweeps // draws)
+    # Interval ends need a few hundred draws of π at most.
+    confusion_thin = thin * max(1, data.n_sources * data.n_states * data.n_labels * draws // (1 << 23))
+    kept: list[tuple[Array, Array]] = []
+    kept_confusion: list[Array] = []
+    kept_states: list[Any] = []
+    traces: list[Array] = []
+    target = np.zeros((data.n_states, data.n_sites))
+    first, second = np.zeros(sampler._table(1)[1:]), np.zeros(sampler._table(1)[1:])
+    for sweep in range(sweeps):
+        state, info = sampler.step(state, rng, step_size)
+        pi = np.exp(state.log_pi)
+        target += info.r.mean(axis=0)
+        first += pi.mean(axis=0)
+        second += (pi**2).mean(axis=0)
+        watched_pi = pi[:, watched][:, :, diagonal, diagonal].reshape(chains, -1)
+        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale), watched_pi], axis=1))
+        if sweep % thin == 0:
+            kept.append((state.weights, state.scale))
+            if state.confusion is not None:
+                kept_states.append(state.confusion)
+        if sweep % confusion_thin == 0:
+            kept_confusion.append(pi.astype(np.float32))
+
+    names = (
+        [f"mean rate of state {j}" for j in range(data.n_states)]
+        + [f"log scale of function {f}" for f in range(sampler.functions)]
+        + [f"confusion [{s}, {j}, {j}]" for s in watched for j in diagonal]
+    )
+    diagnostics = _diagnose(tuple(names), np.stack(traces, axis=1))
+    weights = np.concatenate([w for w, _ in kept])
+    shape = weights.shape[:2]
+    # Evenly spaced normal quantiles in random order: what the basis leaves out is added without adding noise to means.
+    unseen = np.stack([rng.permutation(ndtri((np.arange(shape[0]) + 0.5) / shape[0])) for _ in range(shape[1])], axis=1)
+    return GibbsPosterior(
+        basis=basis,
+        contrast=np.array([[0.0], [1.0]]) if data.n_states == 2 else np.eye(data.n_states),
+        weights=weights,
+        scale=np.concatenate([s for _, s in kept]),
+        unseen=unseen,
+        target=(target / sweeps).T,
+        confusion_mean=(first / sweeps).transpose(0, 2, 1),
+        confusion_second=(second / sweeps).transpose(0, 2, 1),
+        confusion_draws=np.concatenate(kept_confusion).transpose(0, 1, 3, 2),
+        confusion_states=kept_states,
+        diagnostics=diagnostics,
+    )
+
+
+def _diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:
+    """traces [K, sweeps, quantities]."""
+    columns = [traces[:, :, i] for i in range(traces.shape[2])]
+    found = Diagnostics(
+        names, np.array([split_rhat(c) for c in columns]), np.array([effective_sample_size(c) for c in columns])
+    )
+    if found.worst_rhat > POOR_RHAT or found.least_ess < POOR_ESS:
+        worst = names[int(np.argmax(found.rhat))], names[int(np.argmin(found.ess))]
+        warnings.warn(
+            f"the Gibbs chains have not mixed: split-R̂ {found.worst_rhat:.2f} ({worst[0]}), effective sample size "
+            f"{found.least_ess:.0f} ({worst[1]}). Run more sweeps, or give a firmer prior where reports are few.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return found
