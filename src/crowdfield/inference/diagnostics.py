@@ -53,4 +53,4 @@ def effective_sample_size(trace: Array) -> float:
     negative = np.flatnonzero(pairs < 0.0)
     pairs = np.minimum.accumulate(pairs[: negative[0]] if len(negative) else pairs)
     time = max(-1.0 + 2.0 * float(pairs.sum()), 1.0 / np.log10(m * n))
-    return m * n / time
+    return float(m * n / time)
