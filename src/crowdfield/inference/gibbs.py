@@ -3,8 +3,8 @@
 One sweep, with q(·) nowhere in sight:
 
 1. z | w, π   how much a site says about f. With t summed out, its likelihood of f is Σ_j ρ_j e^{ℓ_j} ∝ 1 + Σ_j ρ_j
-              (e^{ℓ_j − min ℓ} − 1): a mixture of "says nothing" and "says state j". A coin-flipper's report nearly always
-              says nothing. Drawing t instead and treating it as seen mixes slowly, for each t then pins f down.
+              (e^{ℓ_j − min ℓ} − 1): a mixture of "says nothing" and "says state j". A coin-flipper's report nearly
+              always says nothing. Drawing t instead and treating it as seen mixes slowly, for each t then pins f down.
 2. ω | w, z   Pólya-Gamma, at the sites that say something. Function j given the others is a logistic with offset
               log Σ_{k≠j} e^{f_k} (Holmes and Held 2006), so one code serves two states (offset 0) and more.
 3. ς | z, ω   with w integrated out (a Metropolis step), then w | ς, z, ω: Gaussian. They are drawn together because
