@@ -26,6 +26,17 @@ def update(prior: Gamma, size: int, energy: float) -> Gamma:
     return Gamma(prior.shape + 0.5 * size, prior.rate + 0.5 * energy)
 
 
+def next_mean(prior: Gamma, size: int, informed: float, energy: float, precision: float) -> float:
+    """E[ς] for the next field, in MacKay's form: the same fixed points as `update`, reached in far fewer steps.
+
+    q(f) at E[ς] = s has E[gᵀK⁻¹g] = gᵀK⁻¹g + (m − γ)/s, with γ of its m directions settled by the sites. Solving
+    s = a/b for the s on both sides leaves (a0 + γ/2) / (b0 + gᵀK⁻¹g/2): directions that no report has touched, most of
+    them where features are many, no longer tie s to its last value.
+    """
+    settled = energy - (size - informed) / precision
+    return (prior.shape + 0.5 * informed) / (prior.rate + 0.5 * settled)
+
+
 def kl(q: Gamma, p: Gamma) -> float:
     """KL(q ‖ p)."""
     return float(

@@ -267,8 +267,14 @@ class Iteration:
     def evaluate(self, state: State) -> Evaluated:
         q = self.assemble(state)
         summary = self.sweep(q, False)
-        image = State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]))
+        image = State(summary.counts, summary.statistics, self._next_precision(state, q))
         return Evaluated(state, q, summary, self.objective(q, summary), image)
+
+    def _next_precision(self, state: State, q: Posterior) -> Array:
+        if self.scheme.integrates_scale:
+            return np.array([s.mean for s in q.scale])
+        each = zip(self.scale_prior, q.fields, state.precision, strict=True)
+        return np.array([scale.next_mean(p, self.engine.size, f.informed, f.energy, float(s)) for p, f, s in each])
 
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
@@ -315,7 +321,7 @@ def run(
         n_iter += 1
         if step is None:
             accelerator.forget()
-            step = iteration.evaluate(current.state.unpack(z + iteration.scheme.mixing * (image - z)))
+            step = iteration.evaluate(_plain_step(current, iteration.scheme.mixing))
             n_iter += 1
         change = _change(current, step)
         current = step
@@ -324,6 +330,13 @@ def run(
         if progress is not None:
             progress(n_iter, current.bound.total, change)
     return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
+
+
+def _plain_step(current: Evaluated, mixing: float) -> State:
+    """Coordinate ascent as in the paper, E[ς] = a/b included: the step whose bound cannot fall (if not mixed)."""
+    z = current.state.pack()
+    plain = current.image._replace(precision=np.array([s.mean for s in current.q.scale])).pack()
+    return current.state.unpack(z + mixing * (plain - z))
 
 
 def _weights(state: State) -> Array:

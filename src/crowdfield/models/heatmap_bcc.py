@@ -16,7 +16,7 @@ from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
 from crowdfield.inference import confusion, vb
 from crowdfield.inference.data import Data, Prior, arrange, contrast
 from crowdfield.inference.fields.base import Engine
-from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.choose import choose
 from crowdfield.inference.kernels import Kernel, kernel
 from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.models import sources as sources_
@@ -31,6 +31,9 @@ from crowdfield.models.base import (
     validated_reports,
     whole,
 )
+
+# Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
+COLLAPSED_FEATURES, VB_FEATURES = 250, 800
 
 PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -66,7 +69,10 @@ class HeatmapBCC(ReportClassifier):
         confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,
-        prior_mean: PriorMean = 0.0,
+        prior_mean: # Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
+COLLAPSED_FEATURES, VB_FEATURES = 250, 800
+
+PriorMean = 0.0,
         states: Sequence[Hashable] | None = None,
         labels: Sequence[Hashable] | None = None,
         inference: str = "auto",
@@ -213,7 +219,11 @@ class HeatmapBCC(ReportClassifier):
         return kernel(self.kernel, scales)
 
     def _engine(self, the_kernel: Kernel, places: Array) -> Engine:
-        return ExactEngine(the_kernel, places)
+        affordable = COLLAPSED_FEATURES if self._scheme().integrates_scale else VB_FEATURES
+        return choose(self.engine, the_kernel, places, affordable=affordable, rng=self._rng())
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.random_state)
 
     def _prior(self, data: Data) -> Prior:
         functions = contrast(data.n_states).shape[1]

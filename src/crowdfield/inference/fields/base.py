@@ -72,6 +72,11 @@ class Field(Protocol):
         ...
 
     @property
+    def informed(self) -> float:
+        """tr(ΛΣ), the number of directions that the sites have settled."""
+        ...
+
+    @property
     def log_det(self) -> float:
         """log |Σ K⁻¹|, averaged over the nodes of ς."""
         ...
@@ -250,6 +255,7 @@ class FeatureField:
     covariance: Array
     scale: ScaleNodes
     energy: float
+    informed: float
     log_det: float
     log_evidence: float
     kl: float
@@ -300,13 +306,15 @@ class FeatureEngine:
         covariance = inverse_from_cholesky(root)
         mean = covariance @ b
         log_det = -2.0 * float(np.log(np.diag(root)).sum())
-        energy = float(np.trace(covariance) + mean @ mean)
+        trace = float(np.trace(covariance))
+        energy = trace + float(mean @ mean)
         return FeatureField(
             basis=self.basis,
             mean=mean,
             covariance=covariance,
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
+            informed=self.size - precision * trace,
             log_det=log_det,
             log_evidence=0.5 * (self.size * np.log(precision) + log_det + float(b @ mean)),
             kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
@@ -331,6 +339,7 @@ class FeatureEngine:
             covariance=V @ inner @ V.T,
             scale=scale,
             energy=float(((shrink + means**2) @ scale.weights).sum()),
+            informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             log_evidence=log_evidence,
             kl=expected_sites(d, p, means, shrink, scale) - log_evidence,

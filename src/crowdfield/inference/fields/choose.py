@@ -54,12 +54,13 @@ def choose(
     X: Array,
     *,
     tolerance: float | None = None,
+    affordable: int = AFFORDABLE,
     size: int = SIZE,
     rng: np.random.Generator | None = None,
 ) -> Engine:
     """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
 
-    `tolerance` is on the kernel, for the spectral engine; `size` is the most inducing points; `rng` draws the
+    `tolerance` is on the kernel, for the spectral engine; without it, `affordable` features set it. `size` is the most inducing points; `rng` draws the
     candidates for these among many places.
     """
     if name not in ENGINES:
@@ -80,7 +81,7 @@ def choose(
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:
             return tolerance, estimated_size(kernel, places, tolerance)
-        return default_tolerance(kernel, places)
+        return default_tolerance(kernel, places, affordable)
 
     finest, needed = features_for(X)
     if name == "auto" and n <= EXACT_AT_MOST and needed >= n:

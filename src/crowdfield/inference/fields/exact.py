@@ -24,6 +24,7 @@ class ExactField:
     reduction: Array  # R [N, N]
     scale: ScaleNodes
     energy: float
+    informed: float
     log_det: float
     log_evidence: float
     kl: float
@@ -98,7 +99,8 @@ class ExactEngine:
         variance = np.diag(self.K) / precision - ((self.K @ reduction) ** 2).sum(1)
         log_det_B = 2.0 * float(np.log(np.diag(L)).sum())
         # ςK⁻¹g = η − Λg and ς tr(K⁻¹Σ) = N − tr(ΛΣ): no inverse of K is needed.
-        energy = float(mean @ beta + (self.size - statistics.quadratic @ variance) / precision)
+        informed = float(statistics.quadratic @ variance)
+        energy = float(mean @ beta) + (self.size - informed) / precision
         return ExactField(
             kernel=self.kernel,
             X=self.X,
@@ -106,6 +108,7 @@ class ExactEngine:
             reduction=reduction,
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
+            informed=informed,
             log_det=-self.size * np.log(precision) - log_det_B,
             log_evidence=0.5 * (float(eta @ mean) - log_det_B),
             kl=0.5 * (precision * energy - self.size + log_det_B),
@@ -132,6 +135,7 @@ class ExactEngine:
             reduction=reduction,
             scale=scale,
             energy=float(((quadratic + shrink) @ scale.weights).sum()),
+            informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             log_evidence=log_evidence,
             kl=expected_sites(d, p, p[:, None] * shrink, shrink, scale) - log_evidence,
