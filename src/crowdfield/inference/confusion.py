@@ -25,7 +25,8 @@ def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     """Pseudo-counts N_jl of every source: Σ_i r_ij δ(l, c_i); additive over blocks.   r [n, J] -> [S, J, L]"""
     rows = n_sources * n_labels
     columns = [np.bincount(block.key, weights=r[block.site, j], minlength=rows) for j in range(r.shape[1])]
-    return np.stack(columns, axis=1).reshape(n_sources, n_labels, -1).transpose(0, 2, 1)
+    table = np.stack(columns, axis=1).astype(np.float64, copy=False)
+    return table.reshape(n_sources, n_labels, -1).transpose(0, 2, 1)
 
 
 def by_report(table: Array) -> Array:

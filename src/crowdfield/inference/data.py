@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
     @property
     def n(self) -> int:
-        return self.sites.stop - self.sites.start
+        return int(self.sites.stop - self.sites.start)
 
 
 def contrast(n_states: int) -> Array:

@@ -69,10 +69,7 @@ class HeatmapBCC(ReportClassifier):
         confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,
-        prior_mean: # Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
-COLLAPSED_FEATURES, VB_FEATURES = 250, 800
-
-PriorMean = 0.0,
+        prior_mean: PriorMean = 0.0,
         states: Sequence[Hashable] | None = None,
         labels: Sequence[Hashable] | None = None,
         inference: str = "auto",

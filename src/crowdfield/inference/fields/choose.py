@@ -60,8 +60,8 @@ def choose(
 ) -> Engine:
     """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
 
-    `tolerance` is on the kernel, for the spectral engine; without it, `affordable` features set it. `size` is the most inducing points; `rng` draws the
-    candidates for these among many places.
+    `tolerance` is on the kernel, for the spectral engine; without it, what `affordable` features can meet. `size` is
+    the most inducing points; `rng` draws the candidates for these among many places.
     """
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}: choose one of {', '.join(ENGINES)}.")
