@@ -47,6 +47,9 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One thread a process: two test processes with two threads each fight over two cores.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: setup system lint
 	$(BIN)/python -m pytest -n 2
 

@@ -19,6 +19,7 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from crowdfield.data import Heatmap, Reports
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PROBABILITY = colormaps["cividis"]
+STATES = colormaps["viridis"]  # not cividis, whose middle is a grey that would look like "undecided"
 # The darkest fifth is left out: uncertainty is the ground of the picture, not its subject.
 UNCERTAINTY = ListedColormap(colormaps["Purples"](np.linspace(0.0, 0.8, 256)), name="uncertainty")
 UNKNOWN = to_rgb("#dedede")
@@ -71,6 +73,19 @@ def heatmap(
     if looks is not None:
         draw_looks(axes, looks)
     _map_legend(beside, heatmap, state, looks is not None, handles)
+    return figure
+
+
+def states(heatmap: Heatmap, *, title: str | None = None) -> Figure:
+    """The most probable state of every cell, in a colour of its own, greyer the less certain it is."""
+    figure = Figure(figsize=(7.8, 5.6), layout="constrained", dpi=120)
+    axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.24))
+    draw_states(axes, heatmap, title=title)
+    beside.set_axis_off()
+    shades = state_colours(len(heatmap.states))
+    handles = [Patch(fc=shade, label=str(state)) for shade, state in zip(shades, heatmap.states, strict=True)]
+    handles.append(Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided"))
+    beside.legend(handles=handles, loc="upper left", **_LEGEND)
     return figure
 
 
@@ -167,6 +182,24 @@ def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | No
     axes.imshow(colours(heatmap, state), extent=heatmap.grid.region, interpolation="nearest", zorder=1)
     _hatch_unknown(axes, heatmap, state)
     axes.set_title(title or f"Probability: {heatmap.states[j]}", loc="left", color=INK, fontsize=11, fontweight="bold")
+    _furnish(axes, heatmap)
+
+
+def state_colours(count: int) -> NDArray[np.float64]:
+    """A colour a state, in order of lightness: grades stay in order, and everybody can tell them apart."""
+    return STATES(np.linspace(0.0, 1.0, count))[:, :3]
+
+
+def draw_states(axes: Axes, heatmap: Heatmap, *, title: str | None = None) -> None:
+    best = np.nan_to_num(heatmap.most_probable).astype(int)
+    # Certainty from 0, all states equally probable, to 1: one of them sure.
+    certain = np.nan_to_num(1.0 - heatmap.entropy / np.log2(len(heatmap.states)))[..., None]
+    share = np.clip(certain / FULL_COLOUR, 0.0, 1.0)
+    picture = np.ones((*heatmap.grid.shape, 4))
+    picture[..., :3] = share * state_colours(len(heatmap.states))[best] + (1 - share) * np.asarray(UNKNOWN)
+    picture[~heatmap.mask] = 0.0
+    axes.imshow(picture, extent=heatmap.grid.region, interpolation="nearest", zorder=1)
+    axes.set_title(title or "Most probable state", loc="left", color=INK, fontsize=11, fontweight="bold")
     _furnish(axes, heatmap)
 
 
@@ -341,7 +374,14 @@ def _furnish(axes: Axes, heatmap: Heatmap) -> None:
         fontsize=8.5,
         fontweight="bold",
         color=INK,
-        arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.1, "shrinkA": 3, "shrinkB": 0},
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": INK,
+            "lw": 1.1,
+            "shrinkA": 3,
+            "shrinkB": 0,
+            "path_effects": [withStroke(linewidth=3, foreground="white", alpha=0.8)],
+        },
         bbox={"boxstyle": "circle,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.75},
         zorder=7,
     )

@@ -21,6 +21,9 @@ def simulate(
     biased: Annotated[int, typer.Option(min=0, help="Sources that say the first state whatever is true.")] = 0,
     states: Annotated[str, typer.Option(metavar="A,B,..", help="The states.")] = "dry,flooded",
     lengthscale: Annotated[str, typer.Option(metavar="LENGTH", help="Over what distance places are alike.")] = "2km",
+    contrast: Annotated[
+        float, typer.Option(min=0.01, help="How sharp the truth is: spread of the log odds; 1 is mostly chance.")
+    ] = 4.0,
     region: Annotated[
         str, typer.Option(metavar="W,E,S,N", help="Region in degrees: west,east,south,north.")
     ] = "34.72,34.95,-19.92,-19.74",
@@ -43,7 +46,7 @@ def simulate(
     with talk.progress("Simulating"):
         world = draw(
             reports, places=grid, states=names, reliable=reliable, noisy=noisy, biased=biased,
-            lengthscale=parse_length(lengthscale), rng=np.random.default_rng(seed),
+            lengthscale=parse_length(lengthscale), inverse_scale=contrast**-2, rng=np.random.default_rng(seed),
         )  # fmt: skip
     said = world.reports
     kinds = dict(zip(world.crowd.sources, world.crowd.kinds, strict=True))

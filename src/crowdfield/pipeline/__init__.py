@@ -4,7 +4,7 @@ fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-bri
 fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
 """
 
-from crowdfield.pipeline.fusing import Fused, extend, fuse, fuse_on, joined, make_map
+from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map
 from crowdfield.pipeline.looks import Look, next_looks, write_looks
 from crowdfield.pipeline.scoring import score
 from crowdfield.pipeline.settings import TRUST, Settings, read_settings
@@ -12,6 +12,7 @@ from crowdfield.pipeline.state import load_run, save_run
 
 __all__ = [
     "TRUST",
+    "AtTime",
     "Fused",
     "Look",
     "Settings",

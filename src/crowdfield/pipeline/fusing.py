@@ -297,3 +297,17 @@ def _finish(
     }
     heatmap = make_map(model, grid, counts, mask=mask, metadata=metadata)
     return Fused(model, heatmap, reports, settings, seen, about)
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """A model of (easting, northing, time), asked about one moment: it can be mapped like any other."""
+
+    model: Any
+    time: float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))  # type: ignore[no-any-return]
