@@ -57,3 +57,8 @@ def test_one_trusted_visit_turns_only_its_surroundings(tmp_path, monkeypatch, da
     distance = np.linalg.norm(grid.centres() - here, axis=1)
     assert change[distance < 2_000].mean() < -0.15
     assert np.abs(change[distance > 40_000]).max() < 0.1
+
+
+def test_tacloban_is_ranked_almost_without_mistakes(tmp_path, monkeypatch, data_folder):
+    monkeypatch.setenv("CROWDFIELD_DATA", str(data_folder))
+    assert example("tacloban").main(tmp_path) > 0.97
