@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from crowdfield.errors import DataWarning, InputError
-from crowdfield.inference.fields.choose import SPECTRAL_AT_MOST, choose, default_tolerance
+from crowdfield.inference.fields.choose import choose, default_tolerance
+from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.kernels import RBF, Matern12, Matern32
 
 RNG = np.random.default_rng(0)
@@ -39,11 +40,17 @@ def test_a_named_engine_is_the_one_given(name):
     assert engine.n_sites == 200
 
 
+def test_many_features_are_never_a_matrix():
+    engine = choose("auto", Matern32(0.15), MAP, affordable=200)
+    assert isinstance(engine, IterativeEngine)
+    assert 1000 < engine.size < 10_000
+
+
 def test_an_outlier_does_not_cost_the_map_its_engine():
     X = np.vstack([MAP, [[8e6, 8e6]]])
     with pytest.warns(DataWarning, match="1 of 5001 places lie far"):
         engine = choose("auto", Matern32(1.0), X)
-    assert engine.name == "spectral" and engine.size < SPECTRAL_AT_MOST
+    assert engine.name == "spectral" and engine.size < 4000
     field = engine.posterior(engine.summarise(engine.blocks[0], np.ones(5001), np.ones(5001)), 1.0)
     mean, variance = engine.at_sites(field, engine.blocks[0])
     assert np.all(np.isfinite(mean)) and np.all(np.isfinite(variance))

@@ -11,6 +11,7 @@ from crowdfield.errors import DataWarning, InputError
 from crowdfield.inference.fields.base import Array, Engine, FeatureEngine
 from crowdfield.inference.fields.exact import ExactEngine
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
+from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
 from crowdfield.inference.kernels import Kernel
 
@@ -18,8 +19,9 @@ ENGINES = ("auto", "exact", "inducing", "spectral")
 
 EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting anything else up
 EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
-SPECTRAL_AT_MOST = 4_000  # features: the largest m for which an m × m Cholesky every update is reasonable
+ITERATIVE_AT_MOST = 60_000  # features: the largest m for products by FFT and sampled variances
 AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
+DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not
 # Tolerances on the kernel, from finest to coarsest. Truncated variance acts at every site, so that what it does to
 # E[ς] grows with their number: the finest tolerance that costs nothing is the right default.
 TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2)
@@ -83,22 +85,26 @@ def choose(
             return tolerance, estimated_size(kernel, places, tolerance)
         return default_tolerance(kernel, places, affordable)
 
+    def spectral(places: Array, at: float, needed: float) -> Engine:
+        basis = SpectralBasis(kernel, places, at, max_size=ITERATIVE_AT_MOST)
+        return FeatureEngine(basis, X) if needed <= DENSE_FACTOR * affordable else IterativeEngine(basis, X, rng)
+
     finest, needed = features_for(X)
     if name == "auto" and n <= EXACT_AT_MOST and needed >= n:
         return ExactEngine(kernel, X)
-    if needed <= SPECTRAL_AT_MOST:
-        return FeatureEngine(SpectralBasis(kernel, X, finest), X)
+    if needed <= ITERATIVE_AT_MOST:
+        return spectral(X, finest, needed)
     near = bulk(kernel, X)
     if not near.all() and n > EXACT_AT_MOST:
         finest, needed = features_for(X[near])
-        if needed <= SPECTRAL_AT_MOST:
+        if needed <= ITERATIVE_AT_MOST:
             warnings.warn(
                 f"{int((~near).sum())} of {n} places lie far from all others and are treated as unrelated to the map. "
                 "Are their coordinates right?",
                 DataWarning,
                 stacklevel=2,
             )
-            return FeatureEngine(SpectralBasis(kernel, X[near], finest), X)
+            return spectral(X[near], finest, needed)
     if name == "spectral":
-        return FeatureEngine(SpectralBasis(kernel, X, finest), X)
+        return spectral(X, finest, needed)
     return choose("exact" if n <= EXACT_AT_MOST else "inducing", kernel, X, size=size, rng=rng)

@@ -226,7 +226,7 @@ class SpectralBasis(Basis):
         angles = np.ascontiguousarray((differences * (2.0 * pi / self.period)).T)
         coefficients = np.zeros(2 * self.entries)
         coefficients[self.position] = self.amplitude[: len(self.position)] ** 2
-        approximate = self._waves(angles, self._spectrum(coefficients)).real
+        approximate = self._waves(angles, self.spectrum(coefficients)).real
         return float(np.abs(approximate - self._kernel_of(differences)).max())
 
     # -- sums over places: type 1 ---------------------------------------------------------------------------------
@@ -259,25 +259,33 @@ class SpectralBasis(Basis):
     def gram_statistics(self, points: Points, lam: Array) -> Array:
         return self.summarise(points, np.zeros_like(lam), lam)[1]
 
-    def gram(self, statistics: Array) -> Array:
+    def gram(self, statistics: Array, part: NDArray[np.int64] | None = None) -> Array:
+        """All of Σ λ φφᵀ, or its rows and columns of some frequencies (`part` of the half lattice, with the zeroth)."""
         # 2 cos a cos b = cos(a−b) + cos(a+b), 2 sin a sin b = cos(a−b) − cos(a+b), 2 cos a sin b = sin(a+b) − sin(a−b).
+        position, amplitude = self.position, self.amplitude
+        if part is not None:
+            position, amplitude = position[part], amplitude[self.columns_of(part)]
         re, im = statistics[: self.entries], statistics[self.entries :]
-        difference = np.subtract.outer(self.position, self.position)
-        total = np.add.outer(self.position, self.position)
-        n = len(self.position)
+        difference = np.subtract.outer(position, position)
+        total = np.add.outer(position, position)
+        n = len(position)
         cos_difference, cos_total = re[np.abs(difference)], re[total]
-        out = np.empty((self.size, self.size))
+        out = np.empty((2 * n - 1, 2 * n - 1))
         out[:n, :n] = cos_difference + cos_total
         out[n:, n:] = (cos_difference - cos_total)[1:, 1:]
         out[:n, n:] = (im[total] - np.sign(difference) * im[np.abs(difference)])[:, 1:]
         out[n:, :n] = out[:n, n:].T
-        out *= self.amplitude
-        out *= 0.5 * self.amplitude[:, None]
+        out *= amplitude
+        out *= 0.5 * amplitude[:, None]
         return out
+
+    def columns_of(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The features (cosines, then sines) of some frequencies of the half lattice, the zeroth first among them."""
+        return np.concatenate([part, len(self.position) - 1 + part[1:]])
 
     # -- functions at places: type 2 ------------------------------------------------------------------------------
 
-    def _spectrum(self, coefficients: Array) -> Complex:
+    def spectrum(self, coefficients: Array) -> Complex:
         """Fourier coefficients on the wide lattice, flattened, of Σ_{q ≥ 0} a_q cos qθ + b_q sin qθ."""
         a, b = coefficients[: self.entries], coefficients[self.entries :]
         half = 0.5 * (a - 1j * b)
@@ -290,22 +298,25 @@ class SpectralBasis(Basis):
         nufft = (finufft.nufft1d2, finufft.nufft2d2, finufft.nufft3d2)[self.dimension - 1]
         return np.asarray(nufft(*angles, spectrum.reshape(self.modes), **_options(angles.shape[1])))
 
-    def _mean_spectrum(self, weights: Array) -> Complex:
+    def mean_spectrum(self, weights: Array) -> Complex:
         scaled, n = weights * self.amplitude, len(self.position)
         coefficients = np.zeros(2 * self.entries)
         coefficients[self.position] = scaled[:n]
         coefficients[self.entries + self.position[1:]] = scaled[n:]
-        return self._spectrum(coefficients)
+        return self.spectrum(coefficients)
 
-    def _variance_spectrum(self, covariance: Array) -> Complex:
+    def variance_spectrum(self, covariance: Array, part: NDArray[np.int64] | None = None) -> Complex:
         """C folded along its frequency differences and sums, by the same three identities as `gram`."""
-        n = len(self.position)
-        scaled = covariance * self.amplitude * self.amplitude[:, None]
+        position, amplitude = self.position, self.amplitude
+        if part is not None:
+            position, amplitude = position[part], amplitude[self.columns_of(part)]
+        n = len(position)
+        scaled = covariance * amplitude * amplitude[:, None]
         cc = scaled[:n, :n]
         ss, cs = np.zeros((2, n, n))
         ss[1:, 1:], cs[:, 1:] = scaled[n:, n:], scaled[:n, n:]
-        difference = np.subtract.outer(self.position, self.position).ravel()
-        total = np.add.outer(self.position, self.position).ravel()
+        difference = np.subtract.outer(position, position).ravel()
+        total = np.add.outer(position, position).ravel()
         sign, difference = np.sign(difference), np.abs(difference)
         cs = cs.ravel()
 
@@ -314,7 +325,7 @@ class SpectralBasis(Basis):
 
         cosines = fold(difference, 0.5 * (cc + ss).ravel()) + fold(total, 0.5 * (cc - ss).ravel())
         sines = fold(total, cs) - fold(difference, sign * cs)
-        return self._spectrum(np.concatenate([cosines, sines]))
+        return self.spectrum(np.concatenate([cosines, sines]))
 
     def evaluate(self, points: Points, weights: Array) -> Array:
         columns = weights.reshape(self.size, -1)
@@ -323,9 +334,9 @@ class SpectralBasis(Basis):
             return (self._features(points) @ columns).reshape(n, *weights.shape[1:])
         out = np.empty((n, columns.shape[1]))
         for j in range(0, columns.shape[1], 2):  # two real functions to a complex transform
-            spectrum = self._mean_spectrum(columns[:, j])
+            spectrum = self.mean_spectrum(columns[:, j])
             if j + 1 < columns.shape[1]:
-                spectrum = spectrum + 1j * self._mean_spectrum(columns[:, j + 1])
+                spectrum = spectrum + 1j * self.mean_spectrum(columns[:, j + 1])
             values = self._waves(points.angles, spectrum)
             out[:, j] = values.real
             if j + 1 < columns.shape[1]:
@@ -335,11 +346,11 @@ class SpectralBasis(Basis):
         return out.reshape(-1, *weights.shape[1:])
 
     def variance(self, points: Points, covariance: Array) -> Array:
-        variance = self._waves(points.angles, self._variance_spectrum(covariance)).real
+        variance = self._waves(points.angles, self.variance_spectrum(covariance)).real
         return variance if points.decay is None else variance * points.decay**2
 
     def fold(self, mean: Array, covariance: Array) -> Complex:
-        return self._mean_spectrum(mean) + 1j * self._variance_spectrum(covariance)
+        return self.mean_spectrum(mean) + 1j * self.variance_spectrum(covariance)
 
     def moments(self, points: Points, folded: Complex) -> tuple[Array, Array]:
         """Mean and variance by one transform, as real and imaginary part."""
