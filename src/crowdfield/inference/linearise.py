@@ -43,13 +43,17 @@ def polya_gamma(mean: Array, variance: Array, log_likelihood: Array, C: Array) -
     states; a is at its optimum. Two states are the same expression with a = 0.
     """
     r, log_sum = responsibilities(mean, log_likelihood, C)
-    a = _bouchard_offset(mean, variance) if mean.shape[1] > 1 else np.zeros((len(mean), 1))
-    c = np.sqrt(variance + (mean - a) ** 2)
-    lam = _half_tanh(c)
-    eta = r @ C - 0.5 + lam * a
+    a, lam, log_normaliser = normaliser_bound(mean, variance)
+    return Local(r, r @ C - 0.5 + lam * a, lam, float((log_sum - log_normaliser).sum()))
+
+
+def normaliser_bound(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+    """The quadratic bound on log Σ_j e^{f_j}: its offset a [n, 1], its curvature λ [n, F], and its expectation [n]."""
     functions = mean.shape[1]
+    a = _bouchard_offset(mean, variance) if functions > 1 else np.zeros((len(mean), 1))
+    c = np.sqrt(variance + (mean - a) ** 2)
     log_normaliser = a[:, 0] * (1.0 - 0.5 * functions) + (0.5 * mean + _log_2cosh_half(c)).sum(1)
-    return Local(r, eta, lam, float((log_sum - log_normaliser).sum()))
+    return a, _half_tanh(c), log_normaliser
 
 
 def _half_tanh(c: Array) -> Array:

@@ -124,6 +124,32 @@ def confusion_priors(
     return alpha0
 
 
+def prior_means(prior_mean: Any, X: Array, *, C: Array) -> Array:
+    """The prior mean of every latent function at places X: [N, F]. A constant is one row seen N times.
+
+    prior_mean: a number, one a state, or a function of places that gives [N] (two states) or [N, J].
+    C [J, F] is the contrast of states and functions: with two states the function is the difference of their means.
+    """
+    states = len(C)
+    try:
+        value = np.asarray(prior_mean(X) if callable(prior_mean) else prior_mean, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"prior_mean must be numbers, or a function of places that gives them: {problem}") from problem
+    if not np.isfinite(value).all():
+        raise InputError("prior_mean must be finite at every place.")
+    if callable(prior_mean) and value.shape == (len(X),) and states == 2:
+        return value[:, None]
+    if value.ndim == 0:  # with several states a common shift changes nothing
+        return np.broadcast_to(value.reshape(1, 1), (len(X), C.shape[1]))
+    if value.shape not in ((states,), (len(X), states)):
+        raise InputError(
+            f"prior_mean must be a number, one for each of the {states} states, or a function that returns "
+            f"[M, {states}]{' or [M]' if states == 2 else ''}; got shape {value.shape}."
+        )
+    by_state = np.broadcast_to(value, (len(X), states))
+    return by_state[:, 1:] - by_state[:, :1] if states == 2 else by_state
+
+
 def positive(name: str, value: Any) -> float:
     """A hyperparameter that must be a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
