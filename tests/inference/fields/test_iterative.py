@@ -69,9 +69,10 @@ def test_it_agrees_with_the_dense_path(dimension):
     assert np.abs(np.sqrt(sites[1][1] / sites[0][1]) - 1).mean() < 0.06
     assert b.energy == pytest.approx(a.energy, rel=0.02)
     assert b.informed == pytest.approx(a.informed, rel=0.05)
-    assert b.log_det == pytest.approx(a.log_det, abs=0.02 * abs(a.log_det) + 0.5)
-    assert b.log_evidence == pytest.approx(a.log_evidence, abs=0.5)
-    assert b.kl == pytest.approx(a.kl, rel=0.05)
+    # zᵀ log(Ã) z has standard deviation √2 ‖log Ã‖; its mean over 64 draws is known to about half a unit here.
+    assert b.log_det == pytest.approx(a.log_det, abs=1.5)
+    assert b.log_evidence == pytest.approx(a.log_evidence, abs=0.75)
+    assert b.kl == pytest.approx(a.kl, abs=0.75)
 
 
 def test_draws_have_the_moments_of_the_posterior():
