@@ -48,6 +48,11 @@ class Batch:
     refused: list[Refusal] = field(default_factory=list)
 
 
+def clean(names: Any) -> list[str]:
+    """Names as text, without the spaces around them."""
+    return list(map(str.strip, map(str, np.asarray(names, dtype=object).tolist())))
+
+
 class Codes:
     """Names numbered in the order they are first seen; spelling may be merged by letter case."""
 
@@ -56,26 +61,28 @@ class Codes:
         self._fold = fold
         self._code: dict[str, int] = {}
 
-    def of(self, values: Any) -> NDArray[np.int64]:
+    def of(self, values: Any) -> NDArray[np.int32]:
         codes, seen = pd.factorize(values)
-        recode = np.array([self._number(str(name).strip()) for name in seen.tolist()], dtype=np.int64)
-        return recode[codes] if len(codes) else np.empty(0, dtype=np.int64)
-
-    def _number(self, name: str) -> int:
-        key = name.casefold() if self._fold else name
-        if key not in self._code:
-            self._code[key] = len(self.names)
-            self.names.append(name)
-        return self._code[key]
+        names = clean(seen)
+        keys = [name.casefold() for name in names] if self._fold else names
+        # Mostly every name is known by now, so only the new ones are looked at one by one.
+        if unknown := set(keys).difference(self._code):
+            for key, name in zip(keys, names, strict=True):
+                if key in unknown and key not in self._code:
+                    self._code[key] = len(self.names)
+                    self.names.append(name)
+        # 32 bits: a table of a gigabyte has tens of millions of rows, and this is kept for each.
+        recode = np.array(list(map(self._code.__getitem__, keys)), dtype=np.int32)
+        return recode[codes] if len(codes) else np.empty(0, dtype=np.int32)
 
 
 class Collected(NamedTuple):
     """All reports of a file, before labels are settled; ``row`` says where each is from."""
 
-    row: NDArray[np.int64]
+    row: NDArray[np.int64]  # [R], rising
     places: NDArray[np.float64]
-    label: NDArray[np.int64]
-    source: NDArray[np.int64]
+    label: NDArray[np.int32]
+    source: NDArray[np.int32]
     time: NDArray[np.float64] | None
     id: list[str | None] | None
     event: NDArray[np.int64] | None
@@ -103,6 +110,7 @@ class Collector:
             text = batch.text.fillna("").astype(str).str.strip().str.casefold()
             digest = pd.util.hash_array(text.to_numpy(dtype=object))
             batch.text = np.where((text.str.len() >= SHORTEST_COPY).to_numpy(dtype=bool), digest, np.uint64(0))
+        batch.row = batch.row.astype(np.uint32)
         batch.refused = []
         self._batches.append(batch)
 
@@ -113,20 +121,24 @@ class Collector:
             arrays = [getattr(batch, name) for batch in self._batches]
             if not arrays or any(array is None for array in arrays):
                 return None
-            return np.concatenate(arrays).astype(kind, copy=False)
+            whole = np.concatenate(arrays).astype(kind, copy=False)
+            for batch in self._batches:
+                setattr(batch, name, None)  # the pieces are let go at once: a table may fill half the memory
+            return whole
 
         row = joined("row", np.int64)
         if row is None:
             row = np.empty(0, dtype=np.int64)
         places = np.empty((len(row), 2))
-        label = np.empty(0, dtype=np.int64)
+        label = np.empty(0, dtype=np.int32)
         if len(row):
-            places[:, 0], places[:, 1] = joined("lon", np.float64), joined("lat", np.float64)
-            label = joined("label", np.int64)
-        source = joined("source", np.int64)
+            places[:, 0] = joined("lon", np.float64)
+            places[:, 1] = joined("lat", np.float64)
+            label = joined("label", np.int32)
+        source = joined("source", np.int32)
         known_source = source is not None
         if source is None:
-            source = np.zeros(len(row), dtype=np.int64)
+            source = np.zeros(len(row), dtype=np.int32)
         when = time if time is not None else joined("time", np.float64)
         ids: pd.Series[Any] | None = None
         if self._batches and all(batch.id is not None for batch in self._batches):
@@ -149,15 +161,15 @@ class Collector:
             when = None if when is None else when[keep]
             event = None if event is None else event[keep]
             ids = None if ids is None else ids[keep]
-        names = None if ids is None else [None if pd.isna(v) else str(v) for v in ids.tolist()]
+        names = None if ids is None else ids.astype(object).where(ids.notna(), None).tolist()
         return Collected(row, places, label, source, when, names, event, int(dropped))
 
 
 def _repeated(
     row: NDArray[np.int64],
     places: NDArray[np.float64],
-    label: NDArray[np.int64],
-    source: NDArray[np.int64] | None,
+    label: NDArray[np.int32],
+    source: NDArray[np.int32] | None,
     time: NDArray[np.float64] | None,
     ids: pd.Series[Any] | None,
 ) -> NDArray[np.bool_]:
@@ -178,21 +190,21 @@ def _repeated(
     rest: Any = first[~has_id]
     if told_apart and len(rest):
         rest = slice(None) if len(rest) == len(row) else rest
-        bits = [np.ascontiguousarray(places[rest, d] + 0.0).view(np.int64) for d in (0, 1)]
-        bits.append(label[rest])
-        if source is not None:
-            bits.append(source[rest])
-        if time is not None:
-            bits.append(np.where(np.isnan(time[rest]), 0.0, time[rest]).view(np.int64))
-        repeat[~has_id] = _same_rows(bits)
+        columns = [places[rest, 0], places[rest, 1], label[rest]]
+        columns += [column[rest] for column in (source, time) if column is not None]
+        repeat[~has_id] = _same_rows(columns)
     return repeat if len(first) == len(row) else np.asarray(repeat[np.cumsum(starts) - 1])
 
 
-def _same_rows(columns: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+def _same_rows(columns: list[NDArray[Any]]) -> NDArray[np.bool_]:
     """Which rows equal an earlier one in all columns: by a hash, and then exactly among those whose hashes meet."""
     digest = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        digest = (digest ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        # −0.0 is 0.0, and one NaN (no time) is like another: adding zero and a fixed NaN give each one pattern of bits.
+        number = column.astype(np.float64) + 0.0
+        number[np.isnan(number)] = np.nan
+        digest ^= number.view(np.uint64)
+        digest *= np.uint64(0x9E3779B97F4A7C15)
         digest ^= digest >> np.uint64(29)
     # Sorting numbers is the fastest way to learn that, as almost always, no two are the same.
     ordered = np.sort(digest)

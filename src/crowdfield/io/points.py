@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import geography
-from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.collect import Batch, Refusal, clean
 from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.times import Times
 
@@ -126,14 +126,15 @@ def _empty(values: pd.Series[Any]) -> NDArray[np.bool_]:
 def _names(values: pd.Series[Any]) -> tuple[pd.Categorical, NDArray[np.bool_]]:
     """Names, each different one stored once, and which rows have none."""
     codes, seen = pd.factorize(values)
-    names = [str(name).strip() for name in seen.tolist()]
-    distinct = list(dict.fromkeys(names))
-    place = {name: i for i, name in enumerate(distinct)}
-    recode = np.array([place[name] for name in names] or [-1], dtype=np.int64)
-    codes = np.where(codes < 0, -1, recode[codes])
+    names = distinct = clean(seen)
+    if len(set(names)) < len(names):
+        distinct = list(dict.fromkeys(names))
+        place = {name: i for i, name in enumerate(distinct)}
+        recode = np.array([place[name] for name in names], dtype=np.int64)
+        codes = np.where(codes < 0, -1, recode[codes])
     empty = codes < 0
-    if "" in place:
-        empty |= codes == place[""]
+    if "" in distinct:
+        empty |= codes == distinct.index("")
     return pd.Categorical.from_codes(codes, categories=pd.Index(distinct, dtype=object)), empty
 
 

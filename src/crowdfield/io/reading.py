@@ -266,17 +266,22 @@ def _result(
     order = sorted(range(len(sources)), key=sources.__getitem__)
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
+    every = bool(keep.all())
+
+    def kept(values: Any) -> Any:
+        return values if every else values[keep]
+
     reports = Reports(
-        places=collected.places[keep],
-        label=code[collected.label[keep]],
-        source=place[collected.source[keep]],
+        places=kept(collected.places),
+        label=code[kept(collected.label)],
+        source=place[kept(collected.source)],
         labels=labels,
         sources=tuple(sources[i] for i in order),
-        time=None if collected.time is None else collected.time[keep],
+        time=None if collected.time is None else kept(collected.time),
         id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
         crs=None if options.crs == "local" else geography.WGS84,
     )
-    events = None if collected.event is None else collected.event[keep]
+    events = None if collected.event is None else kept(collected.event)
     region = geography.bounds(reports.places) if reports.crs else _extent(reports.places)
     columns = _told(found.plan)
     said = (f"{_ROLE[role]} {'' if where[0] == _QUOTE else 'from '}{where}" for role, where in columns.items())

@@ -51,7 +51,8 @@ class Times:
         """All times in the order they were added; NaN where there is none. ``line_of`` finds the line of a row."""
         order = self._decide(line_of)
         out = []
-        for seconds, undecided, parts in self._chunks:
+        while self._chunks:
+            seconds, undecided, parts = self._chunks.pop(0)
             if len(undecided):
                 day, month = (0, 1) if order == "dmy" else (1, 0)
                 seconds = seconds.copy()
