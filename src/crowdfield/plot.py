@@ -125,7 +125,7 @@ def summary(
     """One page for a briefing: the map and its legend, how sure it is, what was reported, and by whom."""
     west, east, south, north = heatmap.grid.region
     tall = np.clip((north - south) / (east - west) * _aspect(heatmap), 0.4, 1.8)
-    figure = Figure(figsize=(13.0, 1.7 + 2 * 4.75 * tall), layout="constrained", dpi=100)
+    figure = Figure(figsize=(13.0, 1.7 + 2 * 4.75 * tall), layout="constrained", dpi=94)
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr]
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold", color=INK)
@@ -259,7 +259,7 @@ def draw_looks(axes: Axes, looks: Any) -> None:
     """Where to look next, numbered by rank."""
     places = np.asarray(looks, dtype=np.float64)[:, :2]
     axes.scatter(
-        places[:, 0], places[:, 1], s=105, facecolor="white", edgecolor=ACCENT, linewidth=1.4, zorder=5, clip_on=False
+        places[:, 0], places[:, 1], s=105, facecolor="white", edgecolor=ACCENT, linewidth=1.4, zorder=8, clip_on=False
     )
     for rank, (easting, northing) in enumerate(places, 1):
         axes.annotate(
@@ -270,7 +270,7 @@ def draw_looks(axes: Axes, looks: Any) -> None:
             fontsize=7,
             color=ACCENT,
             fontweight="bold",
-            zorder=6,
+            zorder=9,
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield import io
 from crowdfield.data import Heatmap
@@ -69,7 +70,11 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10) -> list[Look]:
         row, column = np.divmod(cells, grid.columns)
         cells = cells[(row % step == step // 2) & (column % step == step // 2)]
     centres = grid.centres()[cells]
-    chosen, scores = model.suggest(centres, n=min(n, len(cells)))
+    if hasattr(model, "suggest"):
+        chosen, scores = _suggested(model, centres, min(n, len(cells)))
+    else:
+        doubt = heatmap.sd.reshape(-1, len(heatmap.states))[cells].max(axis=1)
+        chosen, scores = most_doubtful(centres, doubt, min(n, len(cells)), apart=float(np.min(model.lengthscale_)))
     places = centres[chosen]
     lonlat = unproject(places, grid.crs) if grid.crs is not None else np.full_like(places, np.nan)
     probability = heatmap.probability.reshape(-1, len(heatmap.states))[cells[chosen]]
@@ -91,3 +96,24 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10) -> list[Look]:
         )
         for i in range(len(places))
     ]
+
+
+def most_doubtful(
+    places: NDArray[np.float64], doubt: NDArray[np.float64], n: int, *, apart: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The places with the most doubt, no two of them close: for models that cannot say what a report would teach."""
+    left = np.array(doubt, dtype=np.float64)
+    chosen = []
+    for _ in range(n):
+        best = int(np.argmax(left))
+        if not np.isfinite(left[best]):
+            break
+        chosen.append(best)
+        left[np.linalg.norm(places - places[best], axis=1) < apart] = -np.inf
+    picked = np.array(chosen, dtype=np.int64)
+    return picked, np.asarray(doubt)[picked]
+
+
+def _suggested(model: Any, centres: NDArray[np.float64], n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    chosen, scores = model.suggest(centres, n=n)
+    return np.asarray(chosen, dtype=np.int64), np.asarray(scores, dtype=np.float64)
