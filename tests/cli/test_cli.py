@@ -114,3 +114,61 @@ def test_mistakes_are_explained_with_the_right_exit_code(tmp_path, monkeypatch, 
     found, out, err = run(*(argument.format(reports=reports) for argument in arguments))
     assert (found, out) == (code, "") and words in " ".join(err.split())
     assert "Traceback" not in err and set(tmp_path.iterdir()) == before
+
+
+FAST = ("--cell", "1km", "--lengthscale", "3km", "--seed", 0)
+
+
+def test_fuse_writes_what_was_asked_for_and_says_so(tmp_path, run, reports):
+    names = [f"map{suffix}" for suffix in (".tif", ".geojson", ".html", ".csv", ".kmz")]
+    wanted = [item for name in names for item in ("-o", tmp_path / name)]
+    extras = ("--figure", tmp_path / "page.png", "--next", tmp_path / "next.geojson")
+    code, out, err = run("fuse", reports, *wanted, *extras, *FAST, "--json")
+    result = json.loads(out)
+    assert code == 0 and result["reports"] == 300 and result["sources"] == 20
+    assert result["states"] == ["dry", "flooded"] and result["grid"]["cell"] == 1000
+    assert {Path(path).name for path in result["written"]} == {*names, "page.png", "next.geojson"}
+    assert all(Path(path).stat().st_size > 500 for path in result["written"])
+    assert "300 used" in err  # progress and remarks never mix with the result
+    heatmap = io.read_map(tmp_path / "map.tif")
+    assert heatmap.metadata["input"][0]["hash"].startswith("sha256:") and heatmap.metadata["settings"]["cell"] == "1km"
+    looks = json.loads((tmp_path / "next.geojson").read_text())["features"]
+    assert [look["properties"]["rank"] for look in looks] == list(range(1, 11))
+
+
+def test_the_same_seed_gives_the_same_map(tmp_path, run, reports):
+    for name in ("a.csv", "b.csv"):
+        assert run("fuse", reports, "-o", tmp_path / name, *FAST, "--quiet")[0] == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_a_map_can_be_converted_later(tmp_path, run, reports):
+    run("fuse", reports, "-o", tmp_path / "map.tif", *FAST, "--quiet")
+    code, out, _ = run("convert", tmp_path / "map.tif", tmp_path / "map.nc")
+    assert code == 0 and "NetCDF" in out
+    first, second = io.read_map(tmp_path / "map.tif"), io.read_map(tmp_path / "map.nc")
+    assert abs(first.probability - second.probability).max() < 1e-6 and first.states == second.states
+
+
+def test_a_config_file_is_obeyed_and_the_command_line_wins(tmp_path, run, reports):
+    config = tmp_path / "run.toml"
+    config.write_text(
+        '[map]\ncell = "1km"\n[model]\nlengthscale = "3km"\nseed = 0\n[sources.reliable-01]\ntrust = "high"\n'
+    )
+    code, out, _ = run("fuse", reports, "-c", config, "--cell", "2km", "-o", tmp_path / "map.tif", "--json", "-q")
+    assert code == 0 and json.loads(out)["grid"]["cell"] == 2000 and json.loads(out)["lengthscale"] == [3000.0] * 2
+    code, out, _ = run("sources", reports, "-c", config, "--json", "-q")
+    table = {row["source"]: row for row in json.loads(out)}
+    assert table["reliable-01"]["trusted"] and not table["reliable-02"]["trusted"]
+    assert table["reliable-01"]["accuracy_low"] > 0.85
+
+
+def test_questions_can_be_asked_of_a_file_of_reports(tmp_path, run, reports):
+    code, out, _ = run("sources", reports, "--lengthscale", "3km", "-q", "-o", tmp_path / "sources.csv")
+    assert code == 0 and "Who can be trusted" in out and "reliable-01" in out
+    assert (tmp_path / "sources.csv").read_text().startswith("source,reports,accuracy")
+    code, out, _ = run("next", reports, "-n", 3, "--lengthscale", "3km", "-q", "--json")
+    assert code == 0 and [look["rank"] for look in json.loads(out)] == [1, 2, 3]
+    code, out, _ = run("score", reports, tmp_path / "truth.csv", "--lengthscale", "3km", "-q", "--json")
+    result = json.loads(out)
+    assert code == 0 and result["auc"] > 0.7 and result["places"] > 50
