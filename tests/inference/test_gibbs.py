@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from crowdfield.errors import ConvergenceWarning
-from crowdfield.inference import gibbs
+from crowdfield.inference import gibbs, sampling
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.diagnostics import effective_sample_size
 from crowdfield.inference.fields.inducing import InducingBasis
@@ -88,7 +88,7 @@ def test_states_agree_with_enumeration(states, labels, known, mean, order):
         X, site, source, label, states=states, labels=labels, shape=4000.0, rate=2000.0, mean=mean, known=known
     )
     basis = InducingBasis(MATERN, X, tolerance=1e-12)
-    posterior = gibbs.run(data, prior, basis, np.random.default_rng(0), sweeps=1000)
+    posterior = sampling.run(data, prior, basis, np.random.default_rng(0), sweeps=1000)
     expected = enumerate_states(data, prior, order)
     np.testing.assert_allclose(posterior.target, expected, atol=0.02)
     for i, state in enumerate(known):
@@ -100,7 +100,7 @@ def test_states_agree_with_enumeration(states, labels, known, mean, order):
 def test_without_reports_it_is_the_prior(states):
     X = np.random.default_rng(0).random((12, 2)) * 6.0
     data, prior = problem(X, [], [], [], states=states, labels=states, shape=6.0, rate=3.0, mean=0.4)
-    posterior = gibbs.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(1), sweeps=1000)
+    posterior = sampling.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(1), sweeps=1000)
     functions = prior.mean.shape[1]
     mean, variance = posterior.latent(X, prior.mean)
     np.testing.assert_allclose(mean, 0.4, atol=0.12)
@@ -216,7 +216,7 @@ def test_permuting_three_states_permutes_the_answer():
     found = []
     for name in (np.arange(3), order):
         data, prior = problem(X, site, source, name[label], states=3, labels=3, sources=3)
-        found.append(gibbs.run(data, prior, basis, np.random.default_rng(5), sweeps=700))
+        found.append(sampling.run(data, prior, basis, np.random.default_rng(5), sweeps=700))
     np.testing.assert_allclose(found[1].target[:, order], found[0].target, atol=0.06)
     assert np.abs(found[1].target[:, order] - found[0].target).mean() < 0.012
     np.testing.assert_allclose(found[0].target.sum(1), 1.0, atol=1e-9)
@@ -227,7 +227,7 @@ def test_a_known_state_speaks_for_its_neighbours_and_of_its_sources():
     X = np.array([[0.0, 0.0], [0.3, 0.0], [50.0, 0.0]])
     known = [1, -1, -1]
     data, prior = problem(X, [0] * 6, [0] * 6, [0] * 6, sources=1, known=known)  # it says 0 where 1 is true
-    posterior = gibbs.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(6))
+    posterior = sampling.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(6))
     assert posterior.target[0, 1] == 1.0
     assert posterior.target[1, 1] > 0.55 > posterior.target[2, 1] > 0.45
     expected = (prior.alpha0[0, 1] + [6, 0]) / (prior.alpha0[0, 1].sum() + 6)
@@ -254,10 +254,10 @@ def test_predictions_are_the_same_in_blocks_and_add_what_the_basis_leaves_out(mo
     X, site, source, label = simulated(2)
     data, prior = problem(X, site, source, label, sources=3)
     coarse = InducingBasis(MATERN, X, size=4)
-    posterior = gibbs.run(data, prior, coarse, np.random.default_rng(8), sweeps=300)
+    posterior = sampling.run(data, prior, coarse, np.random.default_rng(8), sweeps=300)
     mean = np.zeros((len(X), 1))
     whole = posterior.rate(X, mean), posterior.latent(X, mean)
-    monkeypatch.setattr(gibbs, "BLOCK_ENTRIES", 7 * 2 * len(posterior.weights))
+    monkeypatch.setattr(sampling, "BLOCK_ENTRIES", 7 * 2 * len(posterior.weights))
     parts = posterior.rate(X, mean), posterior.latent(X, mean)
     np.testing.assert_allclose(np.array(parts[0]), np.array(whole[0]), atol=1e-12)
     np.testing.assert_allclose(np.array(parts[1]), np.array(whole[1]), atol=1e-12)
@@ -272,14 +272,14 @@ def test_too_few_sweeps_are_not_passed_over_in_silence():
     X, site, source, label = simulated(2)
     data, prior = problem(X, site, source, label, sources=3)
     with pytest.warns(ConvergenceWarning, match="effective sample size"):
-        gibbs.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(9), warm_up=2, sweeps=20)
+        sampling.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(9), warm_up=2, sweeps=20)
 
 
 def test_equal_seeds_give_equal_answers():
     X, site, source, label = simulated(2)
     data, prior = problem(X, site, source, label, sources=3)
     basis = InducingBasis(MATERN, X)
-    runs = [gibbs.run(data, prior, basis, np.random.default_rng(10), sweeps=300).target for _ in range(2)]
+    runs = [sampling.run(data, prior, basis, np.random.default_rng(10), sweeps=300).target for _ in range(2)]
     np.testing.assert_array_equal(*runs)
 
 

@@ -1,6 +1,4 @@
-"""The exact posterior of the same model, by Gibbs sampling in the weights of a basis: f = μ + Φ w, w ~ N(0, I/ς).
-
-One sweep, with q(·) nowhere in sight:
+"""One sweep of a Gibbs sampler of the very same model, in the weights of a basis: f = μ + Φ w, w ~ N(0, I/ς).
 
 1. z | w, π   how much a site says about f. With t summed out, its likelihood of f is Σ_j ρ_j e^{ℓ_j} ∝ 1 + Σ_j ρ_j
               (e^{ℓ_j − min ℓ} − 1): a mixture of "says nothing" and "says state j". A coin-flipper's report nearly
@@ -18,27 +16,20 @@ long rows: f [K, F, N], logits and ℓ [K, J, N]; confusion tables are [K, S, L,
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from polyagamma import random_polyagamma
 from scipy.linalg import lapack
-from scipy.special import ndtri
 
-from crowdfield.errors import ConvergenceWarning, NumericalError
+from crowdfield.errors import NumericalError
 from crowdfield.inference.data import Data, Prior
-from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
 from crowdfield.inference.fields.base import Basis
 
 Array = NDArray[np.float64]
 
 DENSE_ENTRIES = 1 << 24  # of Φ; larger problems use the basis' own products
-BLOCK_ENTRIES = 1 << 22  # of a block of predictions
-TRACED_SOURCES = 32  # those with the most reports; their confusion diagonals are watched
-POOR_RHAT, POOR_ESS = 1.1, 100.0
-TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
 
 
 class ConfusionPrior(Protocol):
@@ -138,10 +129,10 @@ class Sampler:
         scale = self.prior.shape / self.prior.rate * np.exp(rng.standard_normal(shape))
         weights = 0.3 * rng.standard_normal((*shape, self.design.size)) / np.sqrt(scale)[..., None]
         confusion = self.confusion.init(chains, rng)
-        alpha0 = np.broadcast_to(self.confusion.alpha0(confusion), self._table(chains))
+        alpha0 = np.broadcast_to(self.confusion.alpha0(confusion), self.table_shape(chains))
         return State(weights, scale, draw_log_pi(5.0 * alpha0, rng), confusion, self.design.evaluate(weights))
 
-    def _table(self, chains: int) -> tuple[int, int, int, int]:
+    def table_shape(self, chains: int) -> tuple[int, int, int, int]:
         return chains, self.data.n_sources, self.data.n_labels, self.data.n_states
 
     # --- what the reports say --------------------------------------------------------------------------------------
@@ -164,7 +155,7 @@ class Sampler:
     def log_evidence_of_field(self, g: Array, ell: Array) -> Array:
         """Σ_i log Σ_j ρ_j e^{ℓ_j}, t summed out: [K]."""
         logits = self.logits(g)
-        return np.asarray((_logsumexp(logits + ell) - _logsumexp(logits)).sum(axis=1))
+        return np.asarray((logsumexp(logits + ell) - logsumexp(logits)).sum(axis=1))
 
     # --- one sweep -------------------------------------------------------------------------------------------------
 
@@ -175,7 +166,7 @@ class Sampler:
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
         weights, scale, g, accepted_again = self._rescale(weights, scale, ell, rng, step_size[1])
         logits = self.logits(g)
-        rho, r = _softmax(logits), _softmax(logits + ell)
+        rho, r = softmax(logits), softmax(logits + ell)
         t = self._draw_targets(r, rng)
         confusion = self.confusion.step(state.confusion, state.log_pi, rng)
         log_pi = draw_log_pi(self.confusion.alpha0(confusion) + self._counts(t), rng)
@@ -188,7 +179,7 @@ class Sampler:
         top = ell.max(axis=1, keepdims=True)
         nothing = np.exp(floor - top)
         nothing[..., self.gold] = 0.0
-        weight = _softmax(logits) * (np.exp(ell - top) - nothing)
+        weight = softmax(logits) * (np.exp(ell - top) - nothing)
         cumulative = np.cumsum(weight, axis=1)
         u = rng.random(nothing.shape) * (cumulative[:, -1:] + nothing)
         z = (u >= cumulative).sum(axis=1)
@@ -205,7 +196,7 @@ class Sampler:
         accepted = np.zeros((chains, self.functions))
         for f, j in enumerate(self.state_of):
             logits = self.logits(g)
-            others = _logsumexp(np.delete(logits, j, axis=1))  # [K, N]
+            others = logsumexp(np.delete(logits, j, axis=1))  # [K, N]
             for k in range(chains):
                 active = z[k] >= 0
                 said, offset = z[k, active] == j, others[k, active]
@@ -251,7 +242,7 @@ class Sampler:
         return np.asarray(below.sum(axis=1))
 
     def _counts(self, t: NDArray[np.int64]) -> Array:
-        table = self._table(len(t))
+        table = self.table_shape(len(t))
         rows = np.arange(len(t))[:, None] * (table[1] * table[2]) + self.key
         index = rows * self.data.n_states + t[:, self.site]
         return np.bincount(index.ravel(), minlength=int(np.prod(table))).reshape(table).astype(float)
@@ -284,168 +275,11 @@ def draw_log_pi(alpha: Array, rng: np.random.Generator) -> Array:
     return np.asarray(log_gamma - top - np.log(np.exp(log_gamma - top).sum(axis=2, keepdims=True)))
 
 
-def _softmax(logits: Array) -> Array:
+def softmax(logits: Array) -> Array:
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
-def _logsumexp(logits: Array) -> Array:
+def logsumexp(logits: Array) -> Array:
     top = logits.max(axis=1)
     return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))
-
-
-# --- many sweeps ----------------------------------------------------------------------------------------------------
-
-
-class Diagnostics(NamedTuple):
-    """Of every quantity watched: the mean rate of each state, log ς, the confusion diagonals of the busiest sources."""
-
-    names: tuple[str, ...]
-    rhat: Array
-    ess: Array
-
-    @property
-    def worst_rhat(self) -> float:
-        return float(self.rhat.max())
-
-    @property
-    def least_ess(self) -> float:
-        return float(self.ess.min())
-
-
-class GibbsPosterior(NamedTuple):
-    """Draws of the field, moments of the rest. D draws, chain after chain."""
-
-    basis: Basis
-    contrast: Array  # C [J, F]
-    weights: Array  # [D, F, m]
-    scale: Array  # [D, F]
-    unseen: Array  # [D, F] standard normals, one for what the basis leaves out of each draw
-    target: Array  # E[t] at the sites [N, J]
-    confusion_mean: Array  # E[π] [S, J, L]
-    confusion_second: Array  # E[π²] [S, J, L]
-    confusion_draws: Array  # [D', S, J, L] float32, few enough to keep
-    confusion_states: list[Any]  # of the confusion prior, where it has any, draw by draw
-    diagnostics: Diagnostics
-
-    def latent(self, X: Array, mean: Array) -> tuple[Array, Array]:
-        """Mean and variance of f at places, with prior mean [M, F]: [M, F] each."""
-        first, second = np.empty_like(mean), np.empty_like(mean)
-        for part in self._blocks(len(X)):
-            g = self._draws(X[part], with_unseen=False)
-            first[part] = g.mean(axis=1)
-            second[part] = g.var(axis=1) + self.basis.residual(X[part])[:, None] * (1.0 / self.scale).mean(axis=0)
-        return first + mean, second
-
-    def rate(self, X: Array, mean: Array) -> tuple[Array, Array]:
-        """E[ρ] and its standard deviation at places: [M, J] each."""
-        states = len(self.contrast)
-        expected, sd = np.empty((len(X), states)), np.empty((len(X), states))
-        for part in self._blocks(len(X)):
-            logits = (self._draws(X[part], with_unseen=True) + mean[part][:, None]) @ self.contrast.T
-            logits = np.moveaxis(logits, 2, 1)
-            rho = _softmax(logits)  # [n, J, D]
-            expected[part], sd[part] = rho.mean(axis=2), rho.std(axis=2)
-        return expected, sd
-
-    def _blocks(self, places: int) -> list[slice]:
-        rows = max(1, BLOCK_ENTRIES // (len(self.weights) * len(self.contrast)))
-        return [slice(start, min(start + rows, places)) for start in range(0, places, rows)]
-
-    def _draws(self, X: Array, with_unseen: bool) -> Array:
-        """g at places for every draw: [n, D, F]."""
-        draws, functions, size = self.weights.shape
-        g = self.basis.evaluate(self.basis.locate(X), self.weights.reshape(-1, size).T).reshape(-1, draws, functions)
-        if with_unseen:
-            g = g + np.sqrt(self.basis.residual(X))[:, None, None] * (self.unseen / np.sqrt(self.scale))
-        return np.asarray(g)
-
-
-def run(
-    data: Data,
-    prior: Prior,
-    basis: Basis,
-    rng: np.random.Generator,
-    *,
-    chains: int = 4,
-    warm_up: int = 300,
-    sweeps: int = 750,
-    draws: int = 800,
-    confusion: ConfusionPrior | None = None,
-) -> GibbsPosterior:
-    """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
-    sampler = Sampler(data, prior, basis, confusion)
-    state = sampler.init(chains, rng)
-    step_size = np.full((2, chains, sampler.functions), 0.8)
-    for sweep in range(warm_up):
-        state, info = sampler.step(state, rng, step_size)
-        # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
-        step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
-        step_size = np.minimum(step_size, 4.0)
-
-    watched = np.sort(np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")[:TRACED_SOURCES])
-    diagonal = np.arange(min(data.n_states, data.n_labels))
-    thin = max(1, chains * sweeps // draws)
-    # Interval ends need a few hundred draws of π at most.
-    confusion_thin = thin * max(1, data.n_sources * data.n_states * data.n_labels * draws // (1 << 23))
-    kept: list[tuple[Array, Array]] = []
-    kept_confusion: list[Array] = []
-    kept_states: list[Any] = []
-    traces: list[Array] = []
-    target = np.zeros((data.n_states, data.n_sites))
-    first, second = np.zeros(sampler._table(1)[1:]), np.zeros(sampler._table(1)[1:])
-    for sweep in range(sweeps):
-        state, info = sampler.step(state, rng, step_size)
-        pi = np.exp(state.log_pi)
-        target += info.r.mean(axis=0)
-        first += pi.mean(axis=0)
-        second += (pi**2).mean(axis=0)
-        watched_pi = pi[:, watched][:, :, diagonal, diagonal].reshape(chains, -1)
-        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale), watched_pi], axis=1))
-        if sweep % thin == 0:
-            kept.append((state.weights, state.scale))
-            if state.confusion is not None:
-                kept_states.append(state.confusion)
-        if sweep % confusion_thin == 0:
-            kept_confusion.append(pi.astype(np.float32))
-
-    names = (
-        [f"mean rate of state {j}" for j in range(data.n_states)]
-        + [f"log scale of function {f}" for f in range(sampler.functions)]
-        + [f"confusion [{s}, {j}, {j}]" for s in watched for j in diagonal]
-    )
-    diagnostics = _diagnose(tuple(names), np.stack(traces, axis=1))
-    weights = np.concatenate([w for w, _ in kept])
-    shape = weights.shape[:2]
-    # Evenly spaced normal quantiles in random order: what the basis leaves out is added without adding noise to means.
-    unseen = np.stack([rng.permutation(ndtri((np.arange(shape[0]) + 0.5) / shape[0])) for _ in range(shape[1])], axis=1)
-    return GibbsPosterior(
-        basis=basis,
-        contrast=np.array([[0.0], [1.0]]) if data.n_states == 2 else np.eye(data.n_states),
-        weights=weights,
-        scale=np.concatenate([s for _, s in kept]),
-        unseen=unseen,
-        target=(target / sweeps).T,
-        confusion_mean=(first / sweeps).transpose(0, 2, 1),
-        confusion_second=(second / sweeps).transpose(0, 2, 1),
-        confusion_draws=np.concatenate(kept_confusion).transpose(0, 1, 3, 2),
-        confusion_states=kept_states,
-        diagnostics=diagnostics,
-    )
-
-
-def _diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:
-    """traces [K, sweeps, quantities]."""
-    columns = [traces[:, :, i] for i in range(traces.shape[2])]
-    found = Diagnostics(
-        names, np.array([split_rhat(c) for c in columns]), np.array([effective_sample_size(c) for c in columns])
-    )
-    if found.worst_rhat > POOR_RHAT or found.least_ess < POOR_ESS:
-        worst = names[int(np.argmax(found.rhat))], names[int(np.argmin(found.ess))]
-        warnings.warn(
-            f"the Gibbs chains have not mixed: split-R̂ {found.worst_rhat:.2f} ({worst[0]}), effective sample size "
-            f"{found.least_ess:.0f} ({worst[1]}). Run more sweeps, or give a firmer prior where reports are few.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    return found

@@ -1,0 +1,224 @@
+"""The exact posterior by sampling: many sweeps of `gibbs`, how well they mixed, and predictions from the draws."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from crowdfield.errors import ConvergenceWarning, InputError
+from crowdfield.inference.data import Data, Prior, contrast
+from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
+from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.inducing import InducingBasis
+from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
+from crowdfield.inference.gibbs import ConfusionPrior, Sampler, softmax
+from crowdfield.inference.kernels import Kernel
+
+BLOCK_ENTRIES = 1 << 22  # of a block of predictions
+TRACED_SOURCES = 32  # those with the most reports; their confusion diagonals are watched
+POOR_RHAT, POOR_ESS = 1.1, 100.0
+TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
+MOST_FEATURES = 500  # every sweep of every chain factors an m × m matrix
+
+
+def basis_for(engine: str, kernel: Kernel, X: Array, rng: np.random.Generator) -> Basis:
+    """Features for the engine named: spectral while few suffice, else inducing points; "exact" takes every place."""
+    if engine == "spectral" and X.shape[1] > 3:
+        raise InputError(f"the spectral engine takes one to three input columns, not {X.shape[1]}: use 'inducing'.")
+    if engine == "spectral" or (
+        engine == "auto" and X.shape[1] <= 3 and estimated_size(kernel, X) <= min(MOST_FEATURES, 2 * len(X))
+    ):
+        return SpectralBasis(kernel, X)
+    if engine == "exact":
+        return InducingBasis(kernel, X, size=len(X), tolerance=1e-8, rng=rng)
+    return InducingBasis(kernel, X, size=MOST_FEATURES, rng=rng)
+
+
+class Diagnostics(NamedTuple):
+    """Of every quantity watched: the mean rate of each state, log ς, the confusion diagonals of the busiest sources."""
+
+    names: tuple[str, ...]
+    rhat: Array
+    ess: Array
+
+    @property
+    def worst_rhat(self) -> float:
+        return float(self.rhat.max())
+
+    @property
+    def least_ess(self) -> float:
+        return float(self.ess.min())
+
+
+class SampledPosterior(NamedTuple):
+    """Draws of the field, moments of the rest. D draws, chain after chain."""
+
+    basis: Basis
+    contrast: Array  # C [J, F]
+    weights: Array  # [D, F, m]
+    scale: Array  # [D, F]
+    unseen: Array  # [D, F] standard normals, one for what the basis leaves out of each draw
+    target: Array  # E[t] at the sites [N, J]
+    confusion_mean: Array  # E[π] [S, J, L]
+    confusion_second: Array  # E[π²] [S, J, L]
+    confusion_draws: Array  # [D', S, J, L] float32, few enough to keep
+    confusion_states: list[Any]  # of the confusion prior, where it has any, draw by draw
+    diagnostics: Diagnostics
+
+    def latent(self, X: Array, mean: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at places, with prior mean [M, F]: [M, F] each."""
+        first, second = np.empty_like(mean), np.empty_like(mean)
+        for part in self._blocks(len(X)):
+            g = self._draws(X[part], with_unseen=False)
+            first[part] = g.mean(axis=1)
+            second[part] = g.var(axis=1) + self.basis.residual(X[part])[:, None] * (1.0 / self.scale).mean(axis=0)
+        return first + mean, second
+
+    def rate(self, X: Array, mean: Array) -> tuple[Array, Array]:
+        """E[ρ] and its standard deviation at places: [M, J] each."""
+        states = len(self.contrast)
+        expected, sd = np.empty((len(X), states)), np.empty((len(X), states))
+        for part in self._blocks(len(X)):
+            logits = (self._draws(X[part], with_unseen=True) + mean[part][:, None]) @ self.contrast.T
+            logits = np.moveaxis(logits, 2, 1)
+            rho = softmax(logits)  # [n, J, D]
+            expected[part], sd[part] = rho.mean(axis=2), rho.std(axis=2)
+        return expected, sd
+
+    @property
+    def alpha(self) -> Array:
+        """Dirichlet rows with the mean and the total variance of the draws of π: [S, J, L]."""
+        mean = self.confusion_mean
+        variance = (self.confusion_second - mean**2).sum(-1, keepdims=True)
+        return np.asarray(mean * ((mean * (1.0 - mean)).sum(-1, keepdims=True) / variance - 1.0))
+
+    def covariance(self, X: Array) -> list[Array]:
+        """Between places, of each latent function: F times [M, M]."""
+        g = self._draws(X, with_unseen=False)
+        left_out = np.diag(self.basis.residual(X))
+        return [
+            np.cov(g[:, :, f], bias=True).reshape(len(X), len(X)) + left_out * (1.0 / self.scale[:, f]).mean()
+            for f in range(g.shape[2])
+        ]
+
+    def _blocks(self, places: int) -> list[slice]:
+        rows = max(1, BLOCK_ENTRIES // (len(self.weights) * len(self.contrast)))
+        return [slice(start, min(start + rows, places)) for start in range(0, places, rows)]
+
+    def _draws(self, X: Array, with_unseen: bool) -> Array:
+        """g at places for every draw: [n, D, F]."""
+        draws, functions, size = self.weights.shape
+        g = self.basis.evaluate(self.basis.locate(X), self.weights.reshape(-1, size).T).reshape(-1, draws, functions)
+        if with_unseen:
+            g = g + np.sqrt(self.basis.residual(X))[:, None, None] * (self.unseen / np.sqrt(self.scale))
+        return np.asarray(g)
+
+
+class SamplePredictor(NamedTuple):
+    """Prediction from draws: what FieldPredictor is for Gaussian fields."""
+
+    posterior: SampledPosterior
+    prior_mean: Callable[[Array], Array]  # [M, D] -> [M, F]
+
+    def latent(self, X: Array) -> tuple[Array, Array]:
+        return self.posterior.latent(X, self.prior_mean(X))
+
+    def rate(self, X: Array) -> tuple[Array, Array]:
+        return self.posterior.rate(X, self.prior_mean(X))
+
+    def covariance(self, X: Array) -> list[Array]:
+        return self.posterior.covariance(X)
+
+
+def run(
+    data: Data,
+    prior: Prior,
+    basis: Basis,
+    rng: np.random.Generator,
+    *,
+    chains: int = 4,
+    warm_up: int = 300,
+    sweeps: int = 750,
+    draws: int = 800,
+    confusion: ConfusionPrior | None = None,
+) -> SampledPosterior:
+    """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
+    sampler = Sampler(data, prior, basis, confusion)
+    state = sampler.init(chains, rng)
+    step_size = np.full((2, chains, sampler.functions), 0.8)
+    for sweep in range(warm_up):
+        state, info = sampler.step(state, rng, step_size)
+        # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
+        step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
+        step_size = np.minimum(step_size, 4.0)
+
+    watched = np.sort(np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")[:TRACED_SOURCES])
+    diagonal = np.arange(min(data.n_states, data.n_labels))
+    thin = max(1, chains * sweeps // draws)
+    # Interval ends need a few hundred draws of π at most.
+    confusion_thin = thin * max(1, data.n_sources * data.n_states * data.n_labels * draws // (1 << 23))
+    kept: list[tuple[Array, Array]] = []
+    kept_confusion: list[Array] = []
+    kept_states: list[Any] = []
+    traces: list[Array] = []
+    target = np.zeros((data.n_states, data.n_sites))
+    first, second = np.zeros(sampler.table_shape(1)[1:]), np.zeros(sampler.table_shape(1)[1:])
+    for sweep in range(sweeps):
+        state, info = sampler.step(state, rng, step_size)
+        pi = np.exp(state.log_pi)
+        target += info.r.mean(axis=0)
+        first += pi.mean(axis=0)
+        second += (pi**2).mean(axis=0)
+        watched_pi = pi[:, watched][:, :, diagonal, diagonal].reshape(chains, -1)
+        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale), watched_pi], axis=1))
+        if sweep % thin == 0:
+            kept.append((state.weights, state.scale))
+            if state.confusion is not None:
+                kept_states.append(state.confusion)
+        if sweep % confusion_thin == 0:
+            kept_confusion.append(pi.astype(np.float32))
+
+    names = (
+        [f"mean rate of state {j}" for j in range(data.n_states)]
+        + [f"log scale of function {f}" for f in range(sampler.functions)]
+        + [f"confusion [{s}, {j}, {j}]" for s in watched for j in diagonal]
+    )
+    diagnostics = _diagnose(tuple(names), np.stack(traces, axis=1))
+    weights = np.concatenate([w for w, _ in kept])
+    shape = weights.shape[:2]
+    # Evenly spaced normal quantiles in random order: what the basis leaves out is added without adding noise to means.
+    unseen = np.stack([rng.permutation(ndtri((np.arange(shape[0]) + 0.5) / shape[0])) for _ in range(shape[1])], axis=1)
+    return SampledPosterior(
+        basis=basis,
+        contrast=contrast(data.n_states),
+        weights=weights,
+        scale=np.concatenate([s for _, s in kept]),
+        unseen=unseen,
+        target=(target / sweeps).T,
+        confusion_mean=(first / sweeps).transpose(0, 2, 1),
+        confusion_second=(second / sweeps).transpose(0, 2, 1),
+        confusion_draws=np.concatenate(kept_confusion).transpose(0, 1, 3, 2),
+        confusion_states=kept_states,
+        diagnostics=diagnostics,
+    )
+
+
+def _diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:
+    """traces [K, sweeps, quantities]."""
+    columns = [traces[:, :, i] for i in range(traces.shape[2])]
+    found = Diagnostics(
+        names, np.array([split_rhat(c) for c in columns]), np.array([effective_sample_size(c) for c in columns])
+    )
+    if found.worst_rhat > POOR_RHAT or found.least_ess < POOR_ESS:
+        worst = names[int(np.argmax(found.rhat))], names[int(np.argmin(found.ess))]
+        warnings.warn(
+            f"the Gibbs chains have not mixed: split-R̂ {found.worst_rhat:.2f} ({worst[0]}), effective sample size "
+            f"{found.least_ess:.0f} ({worst[1]}). Run more sweeps, or give a firmer prior where reports are few.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return found
