@@ -34,7 +34,7 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, demo, fuse, make  # noqa: E402
+from crowdfield.cli import ask, demo, fuse, make, serve  # noqa: E402
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
@@ -46,5 +46,11 @@ for _name, _function, _short in (
     ("simulate", make.simulate, "Invent reports, to try things where the truth is known."),
     ("reproduce", make.reproduce, "Run the experiments of the paper again."),
     ("demo", demo.demo, "Show it all, on an invented flood."),
+    ("serve", serve.serve, "Run the live map."),
+    ("backup", serve.backup, "Save a workspace of the live map in one file."),
+    ("restore", serve.restore, "Put a backup into an empty database."),
+    ("check", serve.check, "Is a workspace whole?"),
+    ("retention", serve.retention, "Delete old reports for good."),
+    ("keys", serve.keys, "Say who may use the live map."),
 ):
     app.command(_name, short_help=_short)(_function)

@@ -94,6 +94,12 @@ def revision(engine: Engine) -> str | None:
 
 def open_database(database: str, *, pool_size: int = 8) -> Engine:
     engine = connect(database, pool_size=pool_size)
+    if is_sqlite(engine) and engine.url.database and not Path(engine.url.database).exists():
+        # Names and places of people: nobody else on this machine needs to read them.
+        try:
+            Path(engine.url.database).touch(mode=0o600)
+        except OSError as error:
+            raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
     try:
         migrate(engine)
     except OperationalError as error:

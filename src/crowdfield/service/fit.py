@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 import crowdfield as cf
 from crowdfield.data import Heatmap
@@ -81,7 +82,7 @@ def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]
     everybody = situation.model.get("confusion_prior")
     if everybody is None or not own:
         return own or everybody
-    return {name: own.get(name, everybody) for name in sorted({*sources, *own})}
+    return {None: everybody, **own}
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
@@ -128,16 +129,21 @@ def _heatmap(model: Any, situation: Situation, counts: NDArray[np.int32]) -> Hea
     return Heatmap(situation.grid, situation.states, np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA), counts)
 
 
-def _sources(model: Any) -> list[dict[str, Any]]:
+def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
     """How reliable each source turned out to be, those with most reports first; numbers that JSON can hold."""
     if model is None:
         return []
-    table = model.source_table().sort_values(["reports", "source"], ascending=[False, True])
-    confusion = dict(zip(model.sources_seen_, model.confusion_, strict=True))
-    return [
-        finite({**_plain(row), "confusion": np.asarray(confusion[row["source"]]).tolist()})
-        for row in table.to_dict("records")
-    ]
+    table = model.source_table(level).sort_values(["reports", "source"], ascending=[False, True])
+    alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_), strict=True))
+    rows = []
+    for row in table.to_dict("records"):
+        a = alpha[row["source"]]
+        total = a.sum(axis=-1, keepdims=True)
+        # Each entry of a Dirichlet row is a beta by itself.
+        low, high = beta.ppf([[[(1 - level) / 2]], [[(1 + level) / 2]]], a, total - a)
+        matrices = {"confusion": a / total, "confusion_low": low, "confusion_high": high}
+        rows.append(finite(_plain(row) | {name: np.round(m, 4).tolist() for name, m in matrices.items()}))
+    return rows
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""Commands of the live map: run it, look after it, say who may use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database", "-d", envvar="CROWDFIELD_DATABASE", metavar="FILE|ADDRESS",
+        help="A file (SQLite) or postgresql://…; an address with a password is better given in CROWDFIELD_DATABASE.",
+    ),
+]  # fmt: skip
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    database: Database = "crowdfield.db",
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at.")] = 8000,
+    name: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A name that the service is reached by; may be repeated.")
+    ] = None,
+    anonymous: Annotated[bool, typer.Option(help="Whether maps can be read without a key.")] = True,
+    basemap: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A GeoJSON file to draw under the map.")
+    ] = None,
+    origin: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Another site whose pages may call the API.")
+    ] = None,
+    worker: Annotated[bool, typer.Option(help="Whether to start an inference worker as well.")] = True,
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run the live map: reports in, maps out, and a page in the browser. Stop it with Ctrl+C."""
+    serving = _need()
+    settings: dict[str, Any] = {"database": database, "anonymous_reading": anonymous, "worker": worker}
+    if basemap is not None:
+        settings["basemap"] = basemap
+    if origin:
+        settings["cors_origins"] = origin
+    if name:
+        settings["allowed_hosts"] = [*name, *LOOPBACK, "[::1]"]
+    elif host not in LOOPBACK:
+        settings["allowed_hosts"] = ["*"]
+    serving.run(settings, host, port, log_level)
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="BACKUP.zip", help="Where to write it.")],
+    database: Database = "crowdfield.db",
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Save a whole workspace in one file while the service runs on. It can be restored into either kind of database."""
+    _need()
+    from crowdfield.cli.console import Talk
+    from crowdfield.service.operations import backup as save
+
+    counts = save(database, target)
+    Talk(quiet=quiet, as_json=json).result(
+        {"backup": str(target), "rows": counts}, [f"wrote {target}: {_told(counts)}"]
+    )
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP.zip", help="What `crowdfield backup` wrote.")],
+    database: Database = "crowdfield.db",
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Put a backup into an empty database."""
+    _need()
+    from crowdfield.cli.console import Talk
+    from crowdfield.service.operations import restore as put
+
+    counts = put(source, database)
+    Talk(quiet=quiet, as_json=json).result({"rows": counts}, [f"restored {_told(counts)}"])
+
+
+def check(
+    database: Database = "crowdfield.db",
+    replay: Annotated[bool, typer.Option(help="Whether to fit every map again from its log.")] = True,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Is the workspace whole, and does every log replay to its map? Exit code 1 if not."""
+    _need()
+    from crowdfield.cli.console import Talk
+    from crowdfield.service.operations import check as look
+
+    found = look(database, replay=replay)
+    lines = [f"{name}: {fact}" for name, fact in found.facts.items()] + [f"PROBLEM {p}" for p in found.problems]
+    verdict = "all is well" if not found.problems else f"{len(found.problems)} problems"
+    data = {"facts": found.facts, "problems": found.problems}
+    Talk(quiet=quiet, as_json=json).result(data, [*lines, verdict])
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def retention(
+    database: Database = "crowdfield.db",
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Delete reports older than this: 90d, 12h, 2w.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(metavar="NAME", help="Delete everything that this source said.")] = None,
+    situation: Annotated[str | None, typer.Option(metavar="ID", help="Only in this situation.")] = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Delete reports for good: rows, saved models and free pages are overwritten, and maps are fitted without them."""
+    _need()
+    from crowdfield.cli.console import Talk
+    from crowdfield.service.operations import purge
+
+    age = None if older_than is None else _seconds(older_than)
+    counts = purge(database, older_than=age, source=source, situation=situation)
+    lines = [f"{name}: {count:,} deleted" for name, count in counts.items()] or ["nothing to delete"]
+    Talk(quiet=quiet, as_json=json).result({"deleted": counts}, lines)
+
+
+def keys(
+    action: Annotated[str, typer.Argument(metavar="list|create|revoke")] = "list",
+    key: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of revoke: the id of the key.")] = None,
+    database: Database = "crowdfield.db",
+    name: Annotated[str, typer.Option(help="Of create: whose key it is.")] = "",
+    role: Annotated[str, typer.Option(help="Of create: reader, reporter, trusted or admin.")] = "reporter",
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Say who may use the live map. A key is shown once, when it is made; only its hash is stored."""
+    _need()
+    from crowdfield.cli.console import Talk
+    from crowdfield.errors import InputError
+    from crowdfield.service.auth import Keys, Role
+    from crowdfield.service.database import open_database
+
+    talk = Talk(quiet=quiet, as_json=json)
+    engine = open_database(database, pool_size=1)
+    held = Keys(engine)
+    try:
+        if action == "create":
+            if role not in Role.__members__ or role == "nobody" or not name:
+                raise InputError("a key needs --name, and --role reader, reporter, trusted or admin")
+            made = held.create(name, Role[role])
+            talk.result({"key": made}, [made])
+        elif action == "revoke" and key:
+            held.revoke(key)
+            talk.result({"revoked": key}, [f"revoked {key}"])
+        elif action == "list":
+            known = [vars(one) for one in held.all()]
+            talk.result(
+                {"keys": known},
+                [f"{k['id']}  {k['role']:<8}  {'revoked' if k['revoked'] else 'valid':<7}  {k['name']}" for k in known],
+            )
+        else:
+            raise InputError("use: crowdfield keys list, crowdfield keys create --name … or crowdfield keys revoke ID")
+    finally:
+        engine.dispose()
+
+
+def _need() -> Any:
+    """The service's own modules, or an error that says how to install what they need."""
+    from crowdfield.errors import MissingDependencyError
+
+    try:
+        from crowdfield.service import serving
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the live map needs more than the core ({error.name}). Install it with: pip install 'crowdfield[serve]'"
+        ) from error
+    return serving
+
+
+def _seconds(age: str) -> float:
+    import re
+
+    from crowdfield.errors import InputError
+
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([hdw])\s*", age)
+    if match is None:
+        raise InputError(f"{age!r} is not an age. Write it like 90d, 12h or 2w.")
+    return float(match[1]) * {"h": 3600.0, "d": 86400.0, "w": 604800.0}[match[2]]
+
+
+def _told(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)

@@ -1,0 +1,282 @@
+"""What keeps a workspace safe: backups that go from one database to the other, checks, and deletion that deletes."""
+
+import base64
+import hashlib
+import json
+import sqlite3
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Engine, MetaData, delete, func, insert, select, text, update
+
+from crowdfield import __version__
+from crowdfield.errors import InputError
+from crowdfield.io.atomic import replacing
+from crowdfield.service import tables
+from crowdfield.service.database import connect, is_sqlite, migrate, open_database, revision, writing
+from crowdfield.service.fit import fit_map
+from crowdfield.service.journal import Entry, Ledger, write
+from crowdfield.service.maps import unpack
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Store
+
+FORMAT = 1
+# The columns that count by themselves.
+COUNTED = (("entry", "seq"), ("event", "id"))
+CHUNK = 500
+# Another sum order, another warm start: the same map to the eye and to any decision.
+SAME_MAP = 0.02
+
+
+# Backup and restore
+
+
+def backup(database: str, target: Path) -> dict[str, int]:
+    """Everything as of one moment, in a file that both databases can be restored from; the service may run on.
+
+    Returns the number of rows of each table. Leases are left out: they are about processes, not about data.
+    """
+    engine = connect(database, pool_size=1)
+    counts: dict[str, int] = {}
+    sums: dict[str, str] = {}
+    try:
+        at = revision(engine)
+        if at is None:
+            raise InputError("there is no crowdfield workspace in this database")
+        # One snapshot for all tables; SQLite's read transactions always are one.
+        options = {} if is_sqlite(engine) else {"isolation_level": "REPEATABLE READ"}
+        with (
+            engine.connect().execution_options(**options) as connection,
+            connection.begin(),
+            replacing(target) as temporary,
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
+        ):
+            known = MetaData()
+            known.reflect(connection)
+            for table in known.sorted_tables:
+                if table.name in ("alembic_version", "lease"):
+                    continue
+                digest = hashlib.sha256()
+                counts[table.name] = 0
+                with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as out:
+                    for row in connection.execution_options(yield_per=CHUNK).execute(select(table)):
+                        line = json.dumps([_packed(value) for value in row]).encode() + b"\n"
+                        digest.update(line)
+                        out.write(line)
+                        counts[table.name] += 1
+                sums[table.name] = digest.hexdigest()
+            about = {
+                "format": FORMAT,
+                "software": f"crowdfield {__version__}",
+                "revision": at,
+                "at": time.time(),
+                "columns": {name: list(known.tables[name].c.keys()) for name in counts},
+                "rows": counts,
+                "sha256": sums,
+            }
+            archive.writestr("backup.json", json.dumps(about, indent=1))
+    finally:
+        engine.dispose()
+    target.chmod(0o600)  # it holds names, places and the hashes of keys
+    return counts
+
+
+def restore(source: Path, database: str) -> dict[str, int]:
+    """Put a backup into an empty database, of either kind, and bring its tables up to date."""
+    if not source.is_file():
+        raise InputError(f"there is no backup {source}")
+    engine = connect(database, pool_size=1)
+    try:
+        if revision(engine) is not None:
+            raise InputError("this database holds a workspace already; restore into an empty one")
+        with zipfile.ZipFile(source) as archive:
+            about = json.loads(archive.read("backup.json"))
+            if about.get("format") != FORMAT:
+                raise InputError(f"{source} has format {about.get('format')}; this version reads {FORMAT}")
+            _check_sums(archive, about, source)
+            migrate(engine, about["revision"])
+            with writing(engine) as connection:
+                _fill(connection, archive, about)
+        migrate(engine)
+    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
+        raise InputError(f"{source} is not a backup that crowdfield wrote, or it is damaged") from error
+    finally:
+        engine.dispose()
+    return dict(about["rows"])
+
+
+def _check_sums(archive: zipfile.ZipFile, about: dict[str, Any], source: Path) -> None:
+    """Before anything is written: a damaged backup must not become a damaged workspace."""
+    for name, expected in about["sha256"].items():
+        digest = hashlib.sha256()
+        with archive.open(f"{name}.jsonl") as lines:
+            while block := lines.read(2**20):
+                digest.update(block)
+        if digest.hexdigest() != expected:
+            raise InputError(f"{source} is damaged: the rows of {name} are not those that were saved")
+
+
+def _fill(connection: Connection, archive: zipfile.ZipFile, about: dict[str, Any]) -> None:
+    known = MetaData()
+    known.reflect(connection)
+    for table in known.sorted_tables:
+        if table.name not in about["columns"]:
+            continue
+        names = about["columns"][table.name]
+        with archive.open(f"{table.name}.jsonl") as lines:
+            for chunk in _chunks(lines):
+                rows = [dict(zip(names, map(_unpacked, json.loads(line)), strict=True)) for line in chunk]
+                connection.execute(insert(table), rows)
+    if connection.dialect.name == "postgresql":
+        for name, column in COUNTED:  # new entries must go on counting where the old ones ended
+            most = f"SELECT coalesce(max({column}), 0) + 1 FROM {name}"
+            connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), ({most}), false)"))
+
+
+def _packed(value: Any) -> Any:
+    return {"bytes": base64.b64encode(value).decode()} if isinstance(value, bytes | memoryview) else value
+
+
+def _unpacked(value: Any) -> Any:
+    return base64.b64decode(value["bytes"]) if isinstance(value, dict) and set(value) == {"bytes"} else value
+
+
+def _chunks(lines: Any) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+# Checking
+
+
+@dataclass
+class Findings:
+    """What a check found; nothing in `problems` means all is well."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def check(database: str, *, replay: bool = True) -> Findings:
+    """Is the database whole, does every situation's head agree with its log, does the log replay to the same map?"""
+    found = Findings()
+    engine = connect(database, pool_size=2)
+    try:
+        at = revision(engine)
+        if at is None:
+            raise InputError("there is no crowdfield workspace in this database")
+        found.facts["revision"] = at
+        if is_sqlite(engine):
+            with engine.connect() as connection:
+                said = connection.execute(text("PRAGMA integrity_check")).scalars().all()
+                broken = connection.execute(text("PRAGMA foreign_key_check")).all()
+            found.problems += [f"SQLite: {line}" for line in said if line != "ok"]
+            found.problems += [f"SQLite: a row of {row[0]} refers to nothing" for row in broken]
+        store = Store(engine)
+        for situation in store.situations():
+            _check_situation(engine, store, situation.id, found, replay)
+    finally:
+        engine.dispose()
+    return found
+
+
+def _check_situation(engine: Engine, store: Store, name: str, found: Findings, replay: bool) -> None:
+    situation = store.situation(name)
+    c = tables.entry.c
+    with engine.connect() as connection:
+        last = connection.execute(select(func.max(c.seq)).where(c.situation == name)).scalar() or 0
+        twice = connection.execute(
+            select(c.id).where(c.situation == name).group_by(c.kind, c.id).having(func.count() > 1)
+        ).all()
+    if situation.head != last:
+        found.problems.append(f"{name}: the log ends at {last}, but its head is noted as {situation.head}")
+    if twice:
+        found.problems.append(f"{name}: {len(twice)} entries are stored twice")
+    newest = store.version(name)
+    facts: dict[str, Any] = {
+        "entries": store.counts(name),
+        "version": newest.number if newest else None,
+        "failure": situation.failure,
+    }
+    if replay and newest is not None:
+        ledger = Ledger(name)
+        ledger.follow(engine, upto=newest.head)
+        again, _ = fit_map(situation, ledger, None, Settings(database=str(engine.url)))
+        stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
+        facts["replayed"] = float(np.nanmax(np.abs(unpack(again.arrays)["probability"] - stored)))
+        if facts["replayed"] > SAME_MAP:
+            found.problems.append(f"{name}: the log replays to a map that differs by up to {facts['replayed']:.3f}")
+    found.facts[name] = facts
+
+
+# Retention
+
+
+def purge(
+    database: str, *, older_than: float | None = None, source: str | None = None, situation: str | None = None
+) -> dict[str, int]:
+    """Really delete reports: those older than so many seconds, or all of one source; how many in each situation.
+
+    Rows are removed and overwritten, saved models (which hold reports) and source tables with them; the log notes that
+    something was purged, not what, and the next map is fitted without it.
+    """
+    if (older_than is None) == (source is None):
+        raise InputError("say what to delete: reports older than an age, or those of one source")
+    engine = open_database(database, pool_size=1)
+    done: dict[str, int] = {}
+    try:
+        store = Store(engine)
+        names = [situation] if situation is not None else [s.id for s in store.situations()]
+        limit = None if older_than is None else time.time() - older_than
+        for name in names:
+            store.situation(name)
+            with writing(engine) as connection:
+                count = _purge(connection, name, limit, source)
+            if count:
+                done[name] = count
+        _overwrite(engine)
+    finally:
+        engine.dispose()
+    return done
+
+
+def _purge(connection: Connection, name: str, limit: float | None, source: str | None) -> int:
+    c = tables.entry.c
+    here = c.situation == name
+    mine = func.coalesce(c.time, c.received) < limit if limit is not None else c.source == source
+    gone = select(c.id).where(here, c.kind == "report", mine)
+    connection.execute(delete(tables.entry).where(here, c.kind == "retract", c.id.in_(gone)))
+    which = ("report",) if limit is not None else ("report", "trust")
+    count = connection.execute(delete(tables.entry).where(here, c.kind.in_(which), mine)).rowcount
+    if not count:
+        return 0
+    version = tables.version
+    connection.execute(delete(tables.state).where(tables.state.c.situation == name))
+    connection.execute(update(version).where(version.c.situation == name).values(sources=[]))
+    if limit is not None:
+        connection.execute(delete(version).where(version.c.situation == name, version.c.created < limit))
+    write(connection, [(name, [Entry("purge", f"{time.time():.6f}", value={"entries": count})])])
+    return count
+
+
+def _overwrite(engine: Engine) -> None:
+    """Make sure that deleted rows are not left in the files."""
+    if not is_sqlite(engine):
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for name in ("entry", "version", "state"):
+                connection.execute(text(f"VACUUM (FULL) {name}"))
+        return
+    raw: sqlite3.Connection = engine.raw_connection().driver_connection  # type: ignore[assignment]
+    raw.execute("VACUUM")
+    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,0 +1,58 @@
+"""Running the service: settings, the first key, and a server that stops gracefully."""
+
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+
+from crowdfield.errors import InputError
+from crowdfield.service import logs
+from crowdfield.service.app import create_app
+from crowdfield.service.settings import Settings
+
+# Requests under way get this long to finish after Ctrl+C or SIGTERM; event streams are ended at once.
+GRACE_SECONDS = 10
+
+
+def run(options: dict[str, Any], host: str, port: int, log_level: str) -> None:
+    level = log_level.upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise InputError("the log level is debug, info, warning or error")
+    # The socket comes first: a port that is taken must be said before anything is created.
+    listening = _listen(host, port)
+    app = create_app(Settings(**options))
+    logs.configure(level)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
+    first = app.state.service.keys.first()
+    if first is None:
+        print(f"crowdfield runs at {address}", file=sys.stderr)
+    else:
+        # Said once and stored nowhere: what comes after # never reaches a server or a log.
+        print(
+            f"crowdfield runs at {address}\n\nThe admin key of this workspace, shown only now:\n  {first}\n"
+            f"Open the page with it:\n  {address}#key={first}\n",
+            file=sys.stderr,
+        )
+    sys.stderr.flush()
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InputError(f"{host}:{port} cannot be listened at ({error.strerror}); choose another --port") from error
+    return listening
