@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from scipy.stats import beta
 
 import crowdfield as cf
 from crowdfield.data import Heatmap
+from crowdfield.errors import CrowdfieldWarning
 from crowdfield.pipeline.fusing import make_map
 from crowdfield.pipeline.looks import looks_of
 from crowdfield.pipeline.settings import trusted
@@ -45,10 +47,14 @@ def fit_map(
     reports = list(ledger.reports.values())
     cells = np.zeros(grid.shape, dtype=np.int32)
     metres = _metres(situation, reports)
-    model = None
+    model, remarks = None, []
     if reports:
         cells = grid.counts(metres).astype(np.int32)
-        model = _fitted(situation, ledger, reports, metres, previous, settings)
+        with warnings.catch_warnings(record=True) as caught:
+            # What the model wants to be known is for those who look at the map, not for the log alone.
+            warnings.simplefilter("always", CrowdfieldWarning)
+            model = _fitted(situation, ledger, reports, metres, previous, settings)
+        remarks = sorted({str(w.message) for w in caught if issubclass(w.category, CrowdfieldWarning)})
     heatmap = _heatmap(model, situation, cells)
     published = Published(
         head=ledger.head,
@@ -59,7 +65,7 @@ def fit_map(
         ),
         sources=_sources(model),
         suggestions=_suggestions(model, heatmap),
-        info=_about(model) | {name: finite(value) for name, value in heatmap.metadata.items()},
+        info=_about(model) | {"remarks": remarks} | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
     return published, model
@@ -100,7 +106,7 @@ def _fitted(
     label = np.array([r.label for r in reports], dtype=object)
     source = np.array([r.source for r in reports], dtype=object)
     new = np.zeros(len(reports), dtype=bool)
-    if previous is not None and previous.model is not None:
+    if previous is not None and previous.model is not None and hasattr(previous.model, "partial_fit"):
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
         # A source that was not there before may need a prior of its own, which only a new fit takes up.
         fresh = any(name.startswith(TRUSTED) for name in set(source[new]) - set(source[~new]))
@@ -155,7 +161,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
     """Where a report would tell most about the map, best first."""
-    if model is None:
+    if model is None or not hasattr(model, "suggest"):
         return []
     return [finite(look.plain()) for look in looks_of(model, heatmap, SUGGESTIONS)]
 
@@ -170,7 +176,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 
 def _saved(model: Any) -> bytes:
-    if model is None:
+    if model is None or not hasattr(model, "save"):
         return b""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.cf"

@@ -220,7 +220,7 @@ class Ledger:
 
     def apply(self, seq: int, e: Entry) -> None:
         self.head = seq
-        if e.kind == "report":
+        if e.kind == "report" and e.id not in self.retracted:
             self.reports[e.id] = e
             self.seq[e.id] = seq
         elif e.kind == "retract":

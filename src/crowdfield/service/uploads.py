@@ -1,7 +1,10 @@
 """Files of reports, read with the readers of `crowdfield.io` and handed on as plain rows."""
 
+import gzip
 import re
 import tempfile
+import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from crowdfield import geography, io
-from crowdfield.errors import CrowdfieldError, ReportFormatError
+from crowdfield.errors import CrowdfieldError
 from crowdfield.service import places
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Rejected
@@ -19,6 +22,8 @@ ENDINGS = (".csv", ".tsv", ".txt", ".json", ".geojson", ".gpkg", ".parquet", ".k
 # A region around less than this would be a map of a single building.
 SMALLEST_DEGREES = 0.01
 MARGIN = 0.08
+# Far: so many times the spread of the middle half; few: this share of the reports.
+FAR, FEW = 10.0, 0.02
 
 
 @dataclass
@@ -56,13 +61,10 @@ def read_bytes(body: bytes, row_limit: int) -> Read:
 
 def read_file(path: Path, row_limit: int, byte_limit: int, positive: str | None = None) -> Read:
     """The rows of a file of any known layout. Contacts and free text stay behind in it."""
-
-    def watch(done: int, _: int) -> None:
-        if done > byte_limit:
-            raise ReportFormatError(f"unpacks to more than {byte_limit:,} bytes; send it in parts.", file=path.name)
-
+    if not unfolds_within(path, byte_limit):
+        raise Problem(413, f"the file unpacks to more than {byte_limit:,} bytes; send it in parts")
     try:
-        result = io.read(path, positive=positive, progress=watch)
+        result = io.read(path, positive=positive)
     except CrowdfieldError as error:
         # The path is a temporary one of this machine and nobody else's business.
         raise Problem(422, str(error).replace(f"{path.parent}/", "")) from error
@@ -95,22 +97,42 @@ def read_file(path: Path, row_limit: int, byte_limit: int, positive: str | None 
     return Read(rows, labels, rejects, result.statement.replace(f"{path.name}: ", "", 1))
 
 
+def unfolds_within(path: Path, limit: int) -> bool:
+    """Whether a packed file is at most so large unpacked; it is never unfolded further than that."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(b"PK"):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return sum(member.file_size for member in archive.infolist()) <= limit
+        except (zipfile.BadZipFile, ValueError, NotImplementedError):
+            return True  # the reader says what is wrong with it
+    if start.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.open(path) as unpacked:
+                left = limit
+                while left >= 0 and (block := unpacked.read(2**20)):
+                    left -= len(block)
+                return left >= 0
+        except (OSError, EOFError, zlib.error):
+            return True
+    return True
+
+
 def describe(read: Read) -> tuple[places.Region, list[str]]:
     """The region and the states of a map that starts with these reports.
 
-    A few places far away, often wrong coordinates, must not turn the map of a town into one of the world: where the
-    middle 98 % are much closer together than all, they alone make the region.
+    A few places far away, often wrong coordinates, must not turn the map of a town into one of the world.
     """
     spots = np.array([(row["longitude"], row["latitude"]) for row in read.rows])
-    region = geography.bounds(spots)
-    middle = geography.centre(region)[0]
-    offset = geography.wrap(spots[:, 0] - middle)
-    low, high = np.percentile(np.column_stack([offset, spots[:, 1]]), [1, 99], axis=0)
-    full = np.array([np.ptp(offset), np.ptp(spots[:, 1])])
-    if (full > 3 * np.maximum(high - low, SMALLEST_DEGREES)).any():
-        span, centre = high - low, (high + low) / 2
-    else:
-        span, centre = full, np.array([(offset.max() + offset.min()) / 2, (spots[:, 1].max() + spots[:, 1].min()) / 2])
+    middle = geography.centre(geography.bounds(spots))[0]
+    flat = np.column_stack([geography.wrap(spots[:, 0] - middle), spots[:, 1]])
+    low, high = np.percentile(flat, [25, 75], axis=0)
+    reach = FAR * np.maximum(high - low, SMALLEST_DEGREES)
+    near = ((flat >= low - reach) & (flat <= high + reach)).all(axis=1)
+    # Where many lie far out they are no mistakes.
+    flat = flat[near] if np.mean(~near) <= FEW else flat
+    span, centre = np.ptp(flat, axis=0), (flat.max(axis=0) + flat.min(axis=0)) / 2
     half = np.maximum(span * (0.5 + MARGIN), SMALLEST_DEGREES)
     west, east = (float(geography.wrap(middle + centre[0] + sign * half[0])) for sign in (-1, 1))
     south, north = float(max(centre[1] - half[1], -89.9)), float(min(centre[1] + half[1], 89.9))

@@ -1,0 +1,129 @@
+"""A workspace in a temporary folder, clients of every role, and a PostgreSQL of our own."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+from crowdfield.service.app import create_app
+from crowdfield.service.auth import Role
+from crowdfield.service.settings import Settings
+from crowdfield.service.worker import Worker
+
+REGION = (-72.6, -72.0, 18.2, 18.8)
+FLOOD = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
+HERE = {"longitude": -72.3, "latitude": 18.5}
+
+
+class Workspace:
+    """A service without its own worker process: tests say when a map is fitted."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.app = create_app(settings)
+        self.service = self.app.state.service
+        self._worker: Worker | None = None
+        self.keys = {role.name: self.service.keys.create(f"a {role.name}", role) for role in Role if role}
+
+    def client(self, role: str | None = None, **options: object) -> TestClient:
+        headers = {"Authorization": f"Bearer {self.keys[role]}"} if role else {}
+        return TestClient(self.app, headers=headers, raise_server_exceptions=False, **options)  # type: ignore[arg-type]
+
+    @property
+    def worker(self) -> Worker:
+        self._worker = self._worker or Worker(self.settings)
+        return self._worker
+
+    def fit(self) -> None:
+        while self.worker.look():
+            self.service.forget()
+        self.service.forget()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.engine.dispose()
+        self.service.journal.close()
+        self.service.engine.dispose()
+
+
+@pytest.fixture
+def make_workspace(tmp_path: Path) -> Iterator[Callable[..., Workspace]]:
+    made: list[Workspace] = []
+
+    def make(database: str | None = None, **options: object) -> Workspace:
+        path = database or str(tmp_path / f"workspace{len(made)}.db")
+        settings = Settings(database=path, worker=False, coalesce_seconds=0, **options)  # type: ignore[arg-type]
+        made.append(Workspace(settings))
+        return made[-1]
+
+    yield make
+    for workspace in made:
+        workspace.close()
+
+
+@pytest.fixture
+def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
+    space = make_workspace()
+    assert space.client("admin").post("/situations", json=FLOOD).status_code == 201
+    return space
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Callable[[], str]]:
+    """Addresses of empty databases on a PostgreSQL that only these tests use."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    initdb = str(found[0]) if found else shutil.which("initdb")
+    if initdb is None:
+        pytest.skip("PostgreSQL is not installed; `make test` as root installs it")
+    folder = Path(tempfile.mkdtemp(prefix="crowdfield-postgres-"))
+    # PostgreSQL refuses to run as root; the packages bring a user of their own.
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+    if user:
+        shutil.chown(folder, "postgres", "postgres")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    data = folder / "data"
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    subprocess.run(
+        [*user, initdb, "-D", str(data), "-A", "trust", "-U", "crowdfield", "-E", "UTF8", "--no-sync"], **quiet
+    )  # type: ignore[call-overload]
+    command = [*user, str(Path(initdb).parent / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder)]
+    server = subprocess.Popen([*command, "-c", "listen_addresses=127.0.0.1"], stderr=subprocess.DEVNULL, cwd=folder)
+    base = f"postgresql://crowdfield@127.0.0.1:{port}"
+    for _ in range(100):
+        try:
+            psycopg.connect(f"{base}/postgres").close()
+            break
+        except psycopg.OperationalError:
+            assert server.poll() is None, "PostgreSQL did not start"
+            time.sleep(0.1)
+    count = iter(range(1000))
+
+    def fresh() -> str:
+        name = f"workspace{next(count)}"
+        with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+        return f"{base}/{name}"
+
+    yield fresh
+    server.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
+    server.wait(20)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "workspace.db")
+    return request.getfixturevalue("postgres")()  # type: ignore[no-any-return]

@@ -1,0 +1,231 @@
+"""The worker: numbered versions from the log, one fit for a burst, one fitter at a time, and a map that survives failure."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from crowdfield.errors import NumericalError
+from crowdfield.service import lease, worker
+from crowdfield.service.database import open_database
+from crowdfield.service.maps import unpack
+from crowdfield.service.store import Store
+from crowdfield.service.worker import Worker
+
+from .conftest import FLOOD, HERE
+
+
+def send(workspace, n, label="flooded", role="reporter", **more):
+    rng = np.random.default_rng(n)
+    rows = [
+        {"longitude": float(x), "latitude": float(y), "label": label, "source": f"s{i % 3}"} | more
+        for i, (x, y) in enumerate(rng.normal([-72.3, 18.5], 0.03, (n, 2)))
+    ]
+    assert workspace.client(role).post("/situations/flood/reports", json=rows).json()["stored"] == n
+
+
+def arrays(workspace, number):
+    return unpack(workspace.service.store.blob("flood", number, "arrays"))
+
+
+def test_a_burst_becomes_one_version(workspace):
+    for n in (3, 4, 5):
+        send(workspace, n)
+    workspace.fit()
+    (only,) = workspace.service.store.versions("flood")
+    assert (only.number, only.reports) == (1, 12)
+    assert not workspace.worker.look()  # nothing new, nothing fitted
+
+
+def test_a_map_fitted_step_by_step_is_the_map_fitted_at_once(workspace, make_workspace):
+    other = make_workspace()
+    other.client("admin").post("/situations", json=FLOOD)
+    for n in (6, 7, 8):
+        send(workspace, n)
+        send(other, n)
+        workspace.fit()
+    other.fit()
+    assert len(workspace.service.store.versions("flood")) == 3
+    steps, once = arrays(workspace, 3), arrays(other, 1)
+    assert np.abs(steps["probability"] - once["probability"]).max() < 0.01
+    assert (steps["reports"] == once["reports"]).all()
+
+
+def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
+    send(workspace, 8)
+    workspace.fit()
+    send(workspace, 5, label="dry")
+    other = Worker(workspace.settings)
+    lease.release(workspace.service.engine, "flood", workspace.worker.holder)
+    assert other.look()
+    other.engine.dispose()
+    assert [v.reports for v in workspace.service.store.versions("flood")] == [13, 8]
+
+
+def test_trust_decides(workspace):
+    send(workspace, 6, label="dry")
+    workspace.fit()
+    admin = workspace.client("admin")
+    point = "/point/-72.3,18.5"
+    before = admin.get(point).json()["probability"]["flooded"]
+    row = HERE | {"label": "flooded", "trusted": True}
+    admin.post("/situations/flood/reports", json=[row | {"id": str(i)} for i in range(4)])
+    workspace.fit()
+    after = admin.get(point).json()["probability"]["flooded"]
+    assert after > before + 0.1
+
+
+def test_a_situation_without_reports_has_no_map_and_one_whose_reports_are_gone_knows_nothing(workspace):
+    assert not workspace.worker.look()
+    client = workspace.client("trusted")
+    client.post("/situations/flood/reports", json=HERE | {"label": "dry", "id": "only"})
+    workspace.fit()
+    client.delete("/situations/flood/reports/only")
+    workspace.fit()
+    answer = client.get("/point/-72.3,18.5").json()
+    assert answer["unknown"] and answer["probability"] == {"dry": 0.5, "flooded": 0.5}
+
+
+def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch):
+    send(workspace, 5)
+    workspace.fit()
+    client = workspace.client()
+    tile = client.get("/tiles/probability/9/153/229.png").content
+    send(workspace, 4)
+    real = worker.fit_map
+
+    def broken(*_):
+        raise NumericalError("the sum of everything was lost")
+
+    monkeypatch.setattr(worker, "fit_map", broken)
+    workspace.fit()
+    told = client.get("/situations/flood").json()
+    assert told["version"] == 1 and "was lost" in told["failure"] and told["waiting"]
+    assert client.get("/tiles/probability/9/153/229.png").content == tile
+    assert client.get("/health").json()["status"] == "degraded"
+    assert "crowdfield_map_fit_failed" in client.get("/metrics").text
+    assert workspace.service.store.events(0)[-1].kind == "failure"
+    assert not workspace.worker.look()  # it does not try the same again and again
+    monkeypatch.setattr(worker, "fit_map", real)
+    send(workspace, 2)
+    workspace.fit()
+    told = client.get("/situations/flood").json()
+    assert told["version"] == 2 and told["failure"] is None and told["reports"] == 11
+
+
+def test_old_versions_are_let_go(make_workspace):
+    space = make_workspace(keep_versions=2)
+    space.client("admin").post("/situations", json=FLOOD)
+    for n in (1, 2, 3):
+        send(space, n)
+        space.fit()
+    assert [v.number for v in space.service.store.versions("flood")] == [3, 2]
+
+
+def test_what_the_model_warns_of_is_said(workspace):
+    send(workspace, 5)
+    workspace.fit()
+    (remark,) = workspace.service.store.version("flood").info["remarks"]
+    assert "All reports say 'flooded'" in remark
+
+
+# Leases
+
+
+@pytest.fixture
+def shared(database, make_workspace):
+    space = make_workspace(database)
+    space.client("admin").post("/situations", json=FLOOD)
+    return space
+
+
+def test_a_lease_is_held_by_one_and_runs_out(shared):
+    engine = shared.service.engine
+    assert lease.acquire(engine, "flood", "a", 30)
+    assert lease.acquire(engine, "flood", "a", 0.2)  # renewing
+    assert not lease.acquire(engine, "flood", "b", 30)
+    time.sleep(0.3)
+    assert lease.acquire(engine, "flood", "b", 30)
+    with engine.connect() as connection:
+        assert lease.holds(connection, "flood", "b") and not lease.holds(connection, "flood", "a")
+    lease.release(engine, "flood", "a")  # not its own: nothing happens
+    assert not lease.acquire(engine, "flood", "a", 30)
+
+
+def test_who_lost_the_lease_does_not_publish(shared, monkeypatch):
+    send(shared, 3)
+    real = worker.fit_map
+
+    def slow(*arguments):
+        made = real(*arguments)
+        with shared.service.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            connection.exec_driver_sql("UPDATE lease SET holder = 'another'")
+        return made
+
+    monkeypatch.setattr(worker, "fit_map", slow)
+    assert shared.worker.renew(shared.service.store.situation("flood")) is None
+    assert shared.service.store.versions("flood") == []
+
+
+def test_two_workers_on_one_database_fit_each_state_of_the_log_once(shared):
+    """Two real worker processes; one is killed, the other goes on."""
+    environment = os.environ | {
+        "CROWDFIELD_DATABASE": shared.settings.database,
+        "CROWDFIELD_LEASE_SECONDS": "1",
+        "CROWDFIELD_COALESCE_SECONDS": "0.05",
+    }
+    command = [sys.executable, "-m", "crowdfield.service.worker"]
+    pair = [subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
+    store = shared.service.store
+
+    def wait(reports):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            newest = store.version("flood")
+            if newest and newest.reports == reports:
+                return
+            time.sleep(0.05)
+        pytest.fail(f"no version with {reports} reports: {store.versions('flood')}, {store.situation('flood').failure}")
+
+    try:
+        send(shared, 4)
+        wait(4)
+        send(shared, 5)
+        wait(9)
+        heads = [v.head for v in store.versions("flood")]
+        assert len(heads) == len(set(heads))  # no state of the log was fitted twice
+        with shared.service.engine.connect() as connection:
+            holder = connection.exec_driver_sql("SELECT holder FROM lease").scalar()
+        first = next(p for p in pair if f"-{p.pid}-" in holder)
+        first.send_signal(signal.SIGKILL)
+        send(shared, 6)
+        wait(15)
+        heads = [v.head for v in store.versions("flood")]
+        assert len(heads) == len(set(heads))
+    finally:
+        for process in pair:
+            process.kill()
+            process.wait()
+
+
+def test_a_worker_stops_with_its_server(tmp_path):
+    database = str(tmp_path / "w.db")
+    open_database(database).dispose()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crowdfield.service.worker", "--with-parent"],
+        env=os.environ | {"CROWDFIELD_DATABASE": database},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert b"worker started" in process.stderr.readline()
+    process.stdin.close()  # as when the server is killed
+    assert process.wait(20) == 0
+    assert b"Fatal" not in process.stderr.read()
+    process.stderr.close()
+    engine = open_database(database)
+    assert Store(engine).situations() == []
+    engine.dispose()
