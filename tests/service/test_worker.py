@@ -1,4 +1,4 @@
-"""The worker: numbered versions from the log, one fit for a burst, one fitter at a time, and a map that survives failure."""
+"""The worker: numbered versions, one fit for a burst, one fitter at a time, and a map that survives failure."""
 
 import os
 import signal
