@@ -159,6 +159,22 @@ def test_a_grid_across_the_antimeridian_is_one_piece():
     assert (lon > 0).any() and (lon < 0).any()
 
 
+def test_a_few_places_far_away_do_not_stretch_the_map():
+    rng = np.random.default_rng(0)
+    town = rng.normal([179.95, -18.0], 0.05, (500, 2))
+    town[:, 0] = geography.wrap(town[:, 0])
+    places = np.concatenate([town, [[0.0, 0.0], [-72.3, 18.5], [46.9, -18.8]]])
+    reports = Reports.from_arrays(places, np.zeros(len(places), int), crs="EPSG:4326")
+    grid = geography.make_grid(reports)
+    assert grid.crs == "EPSG:32760" and grid.east - grid.west < 60_000
+    inside = grid.index(geography.transform(town, "EPSG:4326", grid.crs)) >= 0
+    assert inside.mean() > 0.98
+    # Where nothing stands out, nothing is left out.
+    alone = Reports.from_arrays(town, np.zeros(len(town), int), crs="EPSG:4326")
+    whole = geography.make_grid(alone)
+    assert (whole.index(geography.project(alone, whole.crs).places) >= 0).all()
+
+
 def test_a_grid_at_the_pole_holds_the_pole():
     grid = geography.make_grid(region="-180,180,80,90", cell="50km")
     assert grid.index(geography.transform([[0, 90]], "EPSG:4326", grid.crs))[0] >= 0

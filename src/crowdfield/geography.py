@@ -32,6 +32,8 @@ _LENGTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z]*)\s*
 _UTM_HALF_WIDTH = 4.0  # degrees from the central meridian
 _UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
 
+FEW = 100  # places; with fewer nobody can say which of them are the odd ones
+
 
 def parse_length(length: str | float) -> float:
     """A length in metres: 250, "250m", "2 km", "0.5mi"."""
@@ -118,6 +120,32 @@ def bounds(places: ArrayLike) -> Region:
     return float(lon[(widest + 1) % len(lon)]), float(lon[widest]), south, north
 
 
+def main_bounds(places: ArrayLike) -> Region:
+    """The region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
+
+    Where all places span more than three times what the middle 98 % do, those alone count, with a margin of a tenth.
+    """
+    p = np.asarray(places, dtype=np.float64)
+    whole = bounds(p)
+    if len(p) < FEW:
+        return whole
+    # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
+    middle = _middle_longitude(p[:, 0])
+    offset = np.column_stack([wrap(p[:, 0] - middle), p[:, 1]])
+    low, high = np.percentile(offset, [1, 99], axis=0)
+    span = np.maximum(high - low, 1e-4)
+    if (np.ptp(offset, axis=0) <= 3 * span).all():
+        return whole
+    near = ((offset >= low - span / 10) & (offset <= high + span / 10)).all(axis=1)
+    return bounds(p[near])
+
+
+def _middle_longitude(longitude: NDArray[np.float64]) -> float:
+    """The circular mean: where most of the longitudes point."""
+    angle = np.radians(longitude)
+    return math.degrees(math.atan2(float(np.sin(angle).mean()), float(np.cos(angle).mean())))
+
+
 def centre(region: Region) -> tuple[float, float]:
     """(longitude, latitude) in the middle of a region."""
     span = width(region) if region[0] != region[1] else 0.0
@@ -191,7 +219,7 @@ def make_grid(
     margin: float = 0.05,
     cells: int = 100,
 ) -> Grid:
-    """A grid in metres over a region given in degrees, or over the reports with a margin.
+    """A grid in metres over a region given in degrees, or over the bulk of the reports with a margin.
 
     Without a ``cell`` the longer side gets about ``cells`` of them, of a round length (1, 2 or 5 times a power of ten).
     """
@@ -200,10 +228,11 @@ def make_grid(
         target = crs or choose_crs(where)
         west, east, south, north = _projected_bounds(where, target)
     elif reports is not None and len(reports):
-        inside = project(reports, crs)
-        assert inside.crs is not None
-        target = inside.crs
-        (west, south), (east, north) = inside.places.min(axis=0), inside.places.max(axis=0)
+        degrees = transform(reports.places, reports.crs or WGS84, WGS84)
+        bulk = main_bounds(degrees)
+        target = crs or choose_crs(bulk)
+        inside = transform(degrees[_held(bulk, degrees)], WGS84, target)
+        (west, south), (east, north) = inside.min(axis=0), inside.max(axis=0)
         # All reports in one spot still deserve a map around it.
         pad = margin * max(east - west, north - south) or 500.0
         west, east, south, north = west - pad, east + pad, south - pad, north + pad
@@ -283,6 +312,14 @@ def _projected_bounds(region: Region, crs: str) -> Region:
     places = transform(np.column_stack([wrap(lon), lat]), WGS84, crs)
     (left, bottom), (right, top) = places.min(axis=0), places.max(axis=0)
     return float(left), float(right), float(bottom), float(top)
+
+
+def _held(region: Region, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which places lie in a region or on its edges."""
+    west, east, south, north = region
+    east_of_west = np.mod(wrap(places[:, 0]) - west, 360.0)
+    inside_east = (east_of_west <= (east - west) % 360.0) | (wrap(places[:, 0]) == east)
+    return np.asarray(inside_east & (places[:, 1] >= south) & (places[:, 1] <= north))
 
 
 def _round_length(length: float) -> float:

@@ -58,6 +58,7 @@ def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False
 
     options = {name: value for name, value in settings.read.items() if name != "map_labels"}
     options["label_map"] = settings.read.get("map_labels")
+    options.setdefault("cell", settings.cell)  # the cells that an image with nothing in it covers
     if not whole:
         options["region"] = settings.region
     with talk.bytes_read(f"Reading {path.name}") as report:
