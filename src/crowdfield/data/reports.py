@@ -178,6 +178,27 @@ class Reports:
         centres = np.column_stack([grid.eastings()[column], grid.northings()[row]])
         return replace(self.take(kept), places=centres, crs=self.crs or grid.crs)
 
+    def join(self, other: Reports) -> Reports:
+        """These reports, then the others. Sources and labels keep their codes; new ones come after."""
+        sources = (*self.sources, *(s for s in other.sources if s not in set(self.sources)))
+        labels = (*self.labels, *(x for x in other.labels if x not in set(self.labels)))
+        source_code = {name: i for i, name in enumerate(sources)}
+        label_code = {name: i for i, name in enumerate(labels)}
+        new_source = np.array([source_code[s] for s in other.sources], dtype=np.int64)[other.source]
+        new_label = np.array([label_code[x] for x in other.labels], dtype=np.int64)[other.label]
+        timed = self.time is not None and other.time is not None
+        named = self.id is not None and other.id is not None
+        return Reports(
+            places=np.concatenate([self.places, other.places]),
+            label=np.concatenate([self.label, new_label]),
+            source=np.concatenate([self.source, new_source]),
+            labels=labels,
+            sources=sources,
+            time=np.concatenate([self.time, other.time]) if timed else None,
+            id=(*self.id, *other.id) if named else None,  # type: ignore[misc]
+            crs=self.crs,
+        )
+
     def take(self, rows: ArrayLike) -> Reports:
         """The chosen reports (a mask or positions), with labels and sources unchanged."""
         chosen = np.arange(len(self))[np.asarray(rows)]

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference import bound as bound_
+from crowdfield.inference import communities as communities_
 from crowdfield.inference import confusion, linearise, quadrature, scale
 from crowdfield.inference.anderson import Anderson
 from crowdfield.inference.bound import Bound
+from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.scale import Gamma
@@ -35,6 +37,7 @@ class State(NamedTuple):
     counts: Array  # [S, J, L]
     statistics: tuple[Statistics, ...]  # F
     precision: Array  # [F] E[ς]; where ς is integrated, the centre of its grid
+    communities: Communities | None = None  # goes along with the counts that it was learned from
 
     def pack(self) -> Array:
         parts = [self.counts.ravel(), np.log(self.precision)]
@@ -55,7 +58,7 @@ class State(NamedTuple):
 
         counts, log_precision = take(self.counts), take(self.precision)
         statistics = tuple(Statistics(take(s.linear), take(s.quadratic)) for s in self.statistics)
-        return State(counts, statistics, np.exp(log_precision))
+        return State(counts, statistics, np.exp(log_precision), self.communities)
 
 
 class Posterior(NamedTuple):
@@ -226,12 +229,16 @@ class Iteration:
 
     engine: Engine  # turns statistics into fields; need not hold any sites itself
     scheme: Scheme
-    alpha0: Array  # [S, J, L]
+    alpha0: Array  # [S, J, L]; with communities, of the sources that have a prior of their own
     scale_prior: Sequence[Gamma]  # F
     sweep: Callable[[Posterior, bool], Summary]
+    communities: Communities | None = None  # to start with
+    base: Array | None = None  # [J, L] the prior that communities start from
 
     @classmethod
-    def over(cls, sites: Sites, scheme: Scheme) -> Iteration:
+    def over(
+        cls, sites: Sites, scheme: Scheme, communities: Communities | None = None, base: Array | None = None
+    ) -> Iteration:
         """All sites in this process."""
         prior = sites.prior
         return cls(
@@ -240,12 +247,23 @@ class Iteration:
             alpha0=prior.alpha0,
             scale_prior=[Gamma(float(a), float(b)) for a, b in zip(prior.shape, prior.rate, strict=True)],
             sweep=lambda q, foreign: sweep(sites, q, scheme, foreign),
+            communities=communities,
+            base=base,
         )
+
+    @property
+    def guarded(self) -> bool:
+        """May a falling objective reject a jump? It leaves out what learned communities add to it."""
+        return self.scheme.guarded and self.communities is None
 
     def assemble(self, state: State) -> Posterior:
         if np.any(state.counts < -1e-9 * (1.0 + np.abs(state.counts).max(initial=0.0))):
             raise NumericalError("a pseudo-count is negative.")
-        alpha = self.alpha0 + np.maximum(state.counts, 0.0)
+        counts = np.maximum(state.counts, 0.0)
+        alpha0 = self.alpha0
+        if state.communities is not None:
+            alpha0 = communities_.alpha0(state.communities, counts, self.alpha0)
+        alpha = alpha0 + counts
         fields: list[Field] = []
         scales: list[Gamma] = []
         for j, statistics in enumerate(state.statistics):
@@ -257,18 +275,23 @@ class Iteration:
                 f = self.engine.posterior(statistics, float(state.precision[j]))
                 scales.append(scale.update(prior, self.engine.size, f.energy))
             fields.append(f)
-        return Posterior(alpha, self.alpha0, tuple(fields), tuple(scales))
+        return Posterior(alpha, alpha0, tuple(fields), tuple(scales))
 
     def start(self) -> State:
         """No reports yet: the prior."""
         precision = np.array([p.mean for p in self.scale_prior])
-        return State(np.zeros_like(self.alpha0), tuple(self.engine.empty() for _ in self.scale_prior), precision)
+        nothing = tuple(self.engine.empty() for _ in self.scale_prior)
+        return State(np.zeros_like(self.alpha0), nothing, precision, self.communities)
 
     def evaluate(self, state: State) -> Evaluated:
         q = self.assemble(state)
         summary = self.sweep(q, False)
-        image = State(summary.counts, summary.statistics, self._next_precision(state, q))
+        learned = self._learn_communities(state.communities, summary.counts)
+        image = State(summary.counts, summary.statistics, self._next_precision(state, q), learned)
         return Evaluated(state, q, summary, self.objective(q, summary), image)
+
+    def _learn_communities(self, now: Communities | None, counts: Array) -> Communities | None:
+        return None if now is None or self.base is None else communities_.update(now, counts, self.base)
 
     def _next_precision(self, state: State, q: Posterior) -> Array:
         if self.scheme.integrates_scale:
@@ -279,7 +302,8 @@ class Iteration:
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
         summary = self.sweep(q, True)
-        return State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]))
+        learned = self._learn_communities(self.communities, summary.counts)
+        return State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]), learned)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
         if self.scheme.integrates_scale:
@@ -314,7 +338,7 @@ def run(
     while n_iter < max_iter and quiet < PATIENCE:
         z, image = current.state.pack(), current.image.pack()
         size = float(np.linalg.norm((image - z) * weights))
-        if not iteration.scheme.guarded and size > 2.0 * residual:
+        if not iteration.guarded and size > 2.0 * residual:
             accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
         residual = min(residual, size) if np.isfinite(residual) else size
         step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
@@ -336,7 +360,7 @@ def _plain_step(current: Evaluated, mixing: float) -> State:
     """Coordinate ascent as in the paper, E[ς] = a/b included: the step whose bound cannot fall (if not mixed)."""
     z = current.state.pack()
     plain = current.image._replace(precision=np.array([s.mean for s in current.q.scale])).pack()
-    return current.state.unpack(z + mixing * (plain - z))
+    return current.image.unpack(z + mixing * (plain - z))
 
 
 def _weights(state: State) -> Array:
@@ -352,12 +376,12 @@ def _weights(state: State) -> Array:
 def _jump(iteration: Iteration, current: Evaluated, z: Array) -> Evaluated | None:
     """Evaluate an accelerated state; None where it is not a state at all or, if the bound can tell, a worse one."""
     try:
-        new = iteration.evaluate(current.state.unpack(z))
+        new = iteration.evaluate(current.image.unpack(z))
     except NumericalError:
         return None
     if not np.isfinite(new.bound.total):
         return None
     slack = ROUNDING * abs(current.bound.total)
-    if iteration.scheme.guarded and new.bound.total < current.bound.total - slack:
+    if iteration.guarded and new.bound.total < current.bound.total - slack:
         return None
     return new

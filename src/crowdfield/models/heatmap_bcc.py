@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from crowdfield.data import Reports
-from crowdfield.data.reports import distinct_places
 from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
-from crowdfield.inference import confusion, vb
-from crowdfield.inference.data import Data, Prior, arrange, contrast
-from crowdfield.inference.fields.base import Engine
-from crowdfield.inference.fields.choose import choose
-from crowdfield.inference.kernels import Kernel, kernel
-from crowdfield.inference.predict import FieldPredictor, Predictor
+from crowdfield.inference import communities, confusion, explain, gibbs, information, vb
+from crowdfield.inference.data import contrast
+from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.predict import FieldPredictor, GibbsPredictor, Predictor
+from crowdfield.models import learning, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
     Array,
     ReportClassifier,
     as_classes,
-    confusion_priors,
     find_sites,
-    positive,
     validated_places,
     validated_reports,
     whole,
 )
 
-# Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
-COLLAPSED_FEATURES, VB_FEATURES = 250, 800
+GIBBS_FEATURES = 250
+MOST_CANDIDATES = 4000  # of `suggest`, whose joint covariance is a matrix of this size
 
 PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -44,7 +42,8 @@ class HeatmapBCC(ReportClassifier):
     Parameters
     ----------
     kernel : "matern12", "matern32", "matern52", "rbf", or a Kernel (which then brings its own length-scale)
-    lengthscale : a number, one a column, or "learn"
+    lengthscale : a number, one a column, or "learn" (one for all columns; ["learn", "learn"]: one a column)
+    lengthscale_bounds, lengthscale_prior : of a search: the range, and shape and rate of a gamma prior
     confusion_prior : pseudo-counts of the confusion matrices: None (weakly diagonal), [J, L] for all sources, or
         {source: [J, L], ...} for those named, the key None standing for all others
     scale_shape, scale_rate : a0 and b0 of the gamma prior on the inverse scale ς of the latent functions
@@ -53,6 +52,7 @@ class HeatmapBCC(ReportClassifier):
     states, labels : what can be true and what can be said; by default the labels seen
     inference : "auto" (collapsed), "collapsed", "vb" (the paper), "gibbs" (exact, by sampling)
     engine : "auto", "exact", "inducing", "spectral": how the Gaussian process is represented
+    communities : how many groups of like-minded sources share a learned prior: a number, "learn", or None
     linearisation : of "vb": "polya_gamma", or "ekf" as in the paper
     max_iter, tol : sweeps at the most; stop when log odds, scales and confusion matrices move less than tol
 
@@ -76,6 +76,8 @@ class HeatmapBCC(ReportClassifier):
         engine: str = "auto",
         linearisation: str = "polya_gamma",
         communities: int | str | None = None,
+        lengthscale_bounds: tuple[float, float] | None = None,
+        lengthscale_prior: tuple[float, float] | None = None,
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | np.random.Generator | None = None,
@@ -92,6 +94,8 @@ class HeatmapBCC(ReportClassifier):
         self.engine = engine
         self.linearisation = linearisation
         self.communities = communities
+        self.lengthscale_bounds = lengthscale_bounds
+        self.lengthscale_prior = lengthscale_prior
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -106,56 +110,95 @@ class HeatmapBCC(ReportClassifier):
         gold: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
         """X [R, D]: where; y [R]: what was said; sources [R]: by whom. gold: places and their known states, if any."""
-        self._check_settings()
+        problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
-        return self._learn(reports, states, self._gold(gold, states), warm=None)
+        return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), warm=None)
 
-    def _learn(
-        self, reports: Reports, states: tuple[Any, ...], gold: tuple[Array, Any], warm: vb.Posterior | None
-    ) -> Self:
-        self._warn_about_one_label(reports, states)
-        places, site = distinct_places(np.concatenate([reports.places, gold[0]]))
-        known = np.full(len(places), -1, dtype=np.int64)
-        known[site[len(reports) :]] = gold[1]
-        data = arrange(
-            places,
-            site[: len(reports)],
-            reports.source,
-            reports.label,
-            n_sources=len(reports.sources),
-            n_labels=len(reports.labels),
-            n_states=len(states),
-            known=known,
-        )
+    def _learn(self, reports: Reports, states: tuple[Any, ...], gold: problem.Gold, warm: vb.Posterior | None) -> Self:
+        warn_about_one_label(reports)
         self.classes_ = as_classes(states)
-        self.labels_seen_ = as_classes(reports.labels)
-        self.sources_seen_ = as_classes(reports.sources)
-        self.places_, self.reports_, self._gold_ = places, reports, gold
-        prior = self._prior(data)
-        the_kernel = self._kernel(places.shape[1])
-        engine = self._engine(the_kernel, places)
-        sites = vb.Sites(data, prior, engine)
-        iteration = vb.Iteration.over(sites, self._scheme())
-        start = None if warm is None else iteration.warm_start(warm)
-        fit = vb.run(iteration, start=start, max_iter=self.max_iter, tol=self.tol)
-        if not fit.converged:
+        self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
+        self.reports_, self._gold_ = reports, gold
+        self._posed = posed = problem.pose(self, reports, states, gold)
+        self.places_ = posed.data.X
+        self.inference_ = "collapsed" if self.inference == "auto" else self.inference
+        if self.inference_ == "gibbs":
+            return self._sample(posed)
+        start = None if warm is None else posed.extend(warm)
+        if problem.learns_lengthscale(self.lengthscale):
+            learned = learning.lengthscale(posed, start)
+            posed, start = learned.posed, learned.q
+            self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
+        solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
+        if not solved.fit.converged:
             warnings.warn(
-                f"HeatmapBCC had not settled after {fit.n_iter} sweeps (the last moved something by {fit.change:.1e}). "
-                "Raise max_iter, or tol if you can do with less.",
+                f"HeatmapBCC had not settled after {solved.fit.n_iter} sweeps (the last moved something by "
+                f"{solved.fit.change:.1e}). Raise max_iter, or tol if you can do with less.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self._q, self._state = fit.q, fit.state
-        self._predictor: Predictor = FieldPredictor(fit.q.fields, self._mean_at, contrast(len(states)))
-        self.posterior_ = sites.targets
-        self.alpha_ = fit.q.alpha
-        self.confusion_ = confusion.expected_pi(fit.q.alpha)
-        self.scale_ = np.array([s.mean for s in fit.q.scale])
-        self.lengthscale_ = the_kernel.lengthscales(places.shape[1]).copy()
-        self.engine_ = engine.name
-        self.bound_, self.bound_terms_ = fit.bound.total, fit.bound._asdict()
-        self.bound_history_, self.n_iter_, self.converged_ = np.array(fit.history), fit.n_iter, fit.converged
+        self._posed = posed
+        self._keep(solved, solved.sites.targets)
+        fit = solved.fit
+        self.bound_terms_, self.bound_history_ = fit.bound._asdict(), np.array(fit.history)
+        self.bound_, self.n_iter_, self.converged_ = fit.bound.total, fit.n_iter, fit.converged
         return self
+
+    def _keep(self, solved: learning.Solved, targets: Array) -> None:
+        """What a solution leaves behind, whether it was found just now or read from a file."""
+        q = solved.fit.q
+        self._solved = solved
+        self._predictor: Predictor = FieldPredictor(q.fields, self._posed.mean_at, contrast(len(self.classes_)))
+        self.posterior_, self.alpha_ = targets, q.alpha
+        self.confusion_ = confusion.expected_pi(q.alpha)
+        self.scale_ = np.array([s.mean for s in q.scale])
+        self.lengthscale_ = self._posed.kernel.lengthscales(self.places_.shape[1]).copy()
+        self.engine_ = solved.sites.engine.name
+        self.communities_ = solved.fit.state.communities
+
+    def _sample(self, posed: problem.Posed) -> Self:
+        if problem.learns_lengthscale(self.lengthscale):
+            raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
+        basis = posed.basis(GIBBS_FEATURES)
+        draws = gibbs.run(posed.data, posed.prior, basis, posed.rng())
+        self._gibbs = draws
+        self._predictor = GibbsPredictor(draws, posed.mean_at)
+        self.posterior_, self.confusion_ = draws.target, draws.confusion_mean
+        self.alpha_ = gibbs_alpha(draws.confusion_mean, draws.confusion_second)
+        self.scale_, self.engine_ = draws.scale.mean(0), basis.name
+        self.lengthscale_ = posed.kernel.lengthscales(self.places_.shape[1]).copy()
+        self.diagnostics_ = draws.diagnostics
+        self.n_iter_, self.converged_ = len(draws.weights), draws.diagnostics.worst_rhat < 1.05
+        self.communities_ = None
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sources: ArrayLike | None = None) -> Self:
+        """More reports: starts from what is known, and ends where a fit to all reports would."""
+        if not hasattr(self, "classes_"):
+            return self.fit(X, y, sources)
+        problem.check_settings(self)
+        labels = list(self.labels_seen_)
+        new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
+        return self._learn(self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, self._warm())
+
+    def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:
+        """Take reports back: all of one source (a retracted or abusive one), or rows in the order they were given."""
+        check_is_fitted(self, "classes_")
+        if (source is None) == (rows is None):
+            raise InputError("forget takes a source or rows, one of the two.")
+        kept = np.ones(len(self.reports_), dtype=bool)
+        if source is not None:
+            if source not in self.reports_.sources:
+                raise InputError(f"there is no source {source!r} to forget.")
+            kept = self.reports_.source != self.reports_.sources.index(source)
+        else:
+            kept[np.asarray(rows)] = False
+        if not kept.any():
+            raise InputError("forgetting these would leave no reports. Fit again when there are some.")
+        return self._learn(self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, self._warm())
+
+    def _warm(self) -> vb.Posterior | None:
+        return self._solved.fit.q if hasattr(self, "_solved") else None
 
     # --- prediction ---------------------------------------------------------------------------------------------
 
@@ -180,106 +223,139 @@ class HeatmapBCC(ReportClassifier):
 
     def source_table(self, level: float = 0.95) -> pd.DataFrame:
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
-        validated_places(self, self.places_[:1])
-        return sources_.table(self.reports_, self.classes_, self.alpha_, level)
+        check_is_fitted(self, "classes_")
+        frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
+        if self.communities_ is not None:
+            m = communities.memberships(self.communities_, self._solved.fit.state.counts)
+            frame["community"] = np.where(self.communities_.free, m.argmax(1), -1)[frame.index]
+            frame["membership"] = m.max(1)[frame.index]
+        return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
 
-    # --- what the constructor stored, checked ---------------------------------------------------------------------
+    def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
+        """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
 
-    def _check_settings(self) -> None:
-        for name, choices in (
-            ("inference", ("auto", "collapsed", "vb", "gibbs")),
-            ("linearisation", ("polya_gamma", "ekf")),
-            ("engine", ("auto", "exact", "inducing", "spectral")),
-        ):
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}.")
-        positive("scale_shape", self.scale_shape)
-        positive("scale_rate", self.scale_rate)
-        positive("tol", self.tol)
-        whole("max_iter", self.max_iter)
-        if isinstance(self.lengthscale, str):
-            if self.lengthscale != "learn":
-                raise InputError(f"lengthscale must be positive numbers or 'learn', not {self.lengthscale!r}.")
-        else:
-            for value in np.atleast_1d(np.asarray(self.lengthscale, dtype=object)):
-                positive("lengthscale", value)
-
-    def _scheme(self) -> vb.Scheme:
-        return vb.SCHEMES["collapsed" if self.inference in ("auto", "collapsed") else self.linearisation]
-
-    def _kernel(self, dimension: int) -> Kernel:
-        if isinstance(self.kernel, Kernel):
-            return self.kernel
-        scales = np.asarray(self.lengthscale, dtype=np.float64)
-        if scales.ndim > 1 or scales.size not in (1, dimension):
-            raise InputError(f"lengthscale must be one number or one for each of the {dimension} columns of X.")
-        return kernel(self.kernel, scales)
-
-    def _engine(self, the_kernel: Kernel, places: Array) -> Engine:
-        affordable = COLLAPSED_FEATURES if self._scheme().integrates_scale else VB_FEATURES
-        return choose(self.engine, the_kernel, places, affordable=affordable, rng=self._rng())
-
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.random_state)
-
-    def _prior(self, data: Data) -> Prior:
-        functions = contrast(data.n_states).shape[1]
-        alpha0 = confusion_priors(
-            self.confusion_prior, list(self.classes_), list(self.labels_seen_), list(self.sources_seen_)
+        One row a report, the strongest first, then the prior and what not knowing f exactly takes away; the column
+        `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives the
+        sources' shares.
+        """
+        x = validated_places(self, np.atleast_2d(np.asarray(place, dtype=np.float64)))
+        if len(x) != 1:
+            raise InputError("explain takes one place.")
+        p = self.predict_proba(x)[0]
+        if state is not None and state not in self.classes_.tolist():
+            raise InputError(f"state {state!r} is not one of {self.classes_.tolist()!r}.")
+        j = int(p.argmax()) if state is None else self.classes_.tolist().index(state)
+        site = int(find_sites(self.places_, x)[0])
+        if self.inference_ == "gibbs":
+            raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
+        shares = explain.of_state(
+            self._solved.sites,
+            self._solved.fit.q,
+            self._posed.scheme,
+            x,
+            site,
+            j,
+            float(p[j]),
+            self._posed.mean_at(x)[0],
         )
-        mean = self._mean_at(data.X)
-        return Prior(alpha0, np.full(functions, self.scale_shape), np.full(functions, self.scale_rate), mean)
+        return sources_.explanation(self.reports_, self._posed.data, shares, x[0])
 
-    def _mean_at(self, X: Array) -> Array:
-        """μ at places, [M, F]. A constant is one row seen M times: it takes no memory."""
-        states = len(self.classes_)
-        C = contrast(states)
-        given = self.prior_mean(X) if callable(self.prior_mean) else self.prior_mean
-        value = np.asarray(given, dtype=np.float64)
-        if not np.isfinite(value).all():
-            raise InputError("prior_mean must be finite at every place.")
-        if callable(self.prior_mean) and value.shape == (len(X),) and states == 2:
-            return value[:, None]
-        if value.ndim == 0:  # with several states a common shift changes nothing
-            return np.broadcast_to(value.reshape(1, 1), (len(X), C.shape[1]))
-        if value.shape not in ((states,), (len(X), states)):
-            raise InputError(
-                f"prior_mean must be a number, one for each of the {states} states, or a function that returns "
-                f"[M, {states}]{' or [M]' if states == 2 else ''}; got shape {value.shape}."
-            )
-        by_state = np.broadcast_to(value, (len(X), states))
-        return by_state[:, 1:] - by_state[:, :1] if states == 2 else by_state
+    def suggest(
+        self,
+        candidates: ArrayLike,
+        n: int = 10,
+        *,
+        source: Hashable | ArrayLike | None = None,
+        score: str = "information",
+        cost: ArrayLike | None = None,
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Where to look next: the rows of the best `n` candidates in order, and their scores.
 
-    def _gold(
-        self, gold: tuple[ArrayLike, ArrayLike] | None, states: tuple[Any, ...]
-    ) -> tuple[Array, NDArray[np.int64]]:
-        if gold is None:
-            return np.empty((0, self.n_features_in_)), np.empty(0, dtype=np.int64)
-        try:
-            places, truth = gold
-        except (TypeError, ValueError) as problem:
-            raise InputError("gold must be a pair: places [G, D], and the state known at each.") from problem
-        where = validated_places_like(self, places)
-        known = list(np.asarray(truth, dtype=object))
-        if len(known) != len(where):
-            raise InputError(f"gold has {len(where)} places but {len(known)} states.")
-        unknown = [s for s in known if s not in states]
-        if unknown:
-            raise InputError(f"gold state {unknown[0]!r} is not one of the states {states!r}.")
-        return where, np.array([states.index(s) for s in known], dtype=np.int64)
+        score : "information" (bits a report would tell about the map), "map" (how much it would settle all candidates),
+            "state" (bits about the place's own state: what the crowd should look at again), "variance" or "entropy"
+        source : who would report: a source seen, a confusion matrix [J, L], or by default a typical source
+        cost : of going to each candidate; scores are per unit of cost
+        """
+        places = validated_places(self, candidates)
+        count = whole("n", n)
+        if score not in information.SCORES:
+            raise InputError(f"score must be one of {', '.join(information.SCORES)}, not {score!r}.")
+        price = np.ones(len(places)) if cost is None else np.asarray(cost, dtype=np.float64)
+        if price.shape != (len(places),) or not (price > 0).all():
+            raise InputError("cost must be positive, one for each candidate.")
+        if len(places) > MOST_CANDIDATES:
+            raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
+        mean, _ = self._predictor.latent(places)
+        covariance = self._predictor.covariance(places)
+        said = self._said_at(places)
+        chosen, scores = information.greedy(
+            count, mean, covariance, said, self._typical(source), contrast(len(self.classes_)), score, price
+        )
+        return np.array(chosen, dtype=np.int64), np.array(scores)
 
-    def _warn_about_one_label(self, reports: Reports, states: tuple[Any, ...]) -> None:
-        if len(np.unique(reports.label)) == 1 and len(reports) > 1:
-            warnings.warn(
-                f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other "
-                "states can be learned from them: they come from the priors.",
-                DataWarning,
-                stacklevel=4,
-            )
+    def _said_at(self, places: Array) -> Array:
+        """ℓ: the log likelihood of the states by the reports at each place, [M, J]; nothing where there are none."""
+        where = find_sites(self.places_, places)
+        out = np.zeros((len(places), len(self.classes_)))
+        data = self._posed.data
+        log_pi = np.log(self.confusion_)
+        for i in np.flatnonzero(where >= 0):
+            first, last = np.searchsorted(data.site, [where[i], where[i] + 1])
+            out[i] = log_pi[data.source[first:last], :, data.label[first:last]].sum(0)
+        return out
+
+    def _typical(self, source: Any) -> Array:
+        if source is None:
+            weight = np.bincount(self.reports_.source, minlength=len(self.reports_.sources)).astype(float)
+            return np.asarray(np.einsum("sjl,s->jl", self.confusion_, weight / weight.sum()))
+        if isinstance(source, Hashable) and source in self.reports_.sources:
+            return np.asarray(self.confusion_[self.reports_.sources.index(source)])
+        matrix = np.asarray(source, dtype=object)
+        if matrix.shape != self.confusion_.shape[1:]:
+            raise InputError(f"{source!r} is neither a source seen nor a confusion matrix {self.confusion_.shape[1:]}.")
+        rows = matrix.astype(np.float64)
+        return np.asarray(rows / rows.sum(1, keepdims=True))
+
+    # --- keeping ------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to one file: arrays and JSON in a zip, no pickle (docs/model-file.md)."""
+        check_is_fitted(self, "classes_")
+        storage.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a model that `save` wrote; it predicts the same and can be continued with `partial_fit`."""
+        return storage.load(cls, path)
+
+    def _restore(self, read: storage.Stored) -> None:
+        self.n_features_in_ = read.reports.places.shape[1]
+        self.classes_ = as_classes(read.states)
+        self.labels_seen_ = as_classes(read.reports.labels)
+        self.sources_seen_ = as_classes(read.reports.sources)
+        self.reports_, self._gold_ = read.reports, read.gold
+        posed = problem.pose(self, read.reports, read.states, read.gold)
+        scales = read.lengthscale
+        self._posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if posed.shared else scales))
+        self.places_ = self._posed.data.X
+        self.inference_ = "collapsed" if self.inference == "auto" else self.inference
+        self._keep(learning.restore(self._posed, read.state, read.posterior), read.posterior)
+        for name, value in read.learned.items():
+            setattr(self, name, value)
 
 
-def validated_places_like(model: HeatmapBCC, places: ArrayLike) -> Array:
-    where = np.array(places, dtype=np.float64, ndmin=2)
-    if where.shape[1] != model.n_features_in_ or not np.isfinite(where).all():
-        raise InputError(f"gold places must be finite, with {model.n_features_in_} columns as X has.")
-    return where
+def warn_about_one_label(reports: Reports) -> None:
+    if len(reports) > 1 and reports.label.min() == reports.label.max():
+        warnings.warn(
+            f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other states "
+            "can be learned from them: they come from the priors.",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def gibbs_alpha(mean: Array, second: Array) -> Array:
+    """The Dirichlet of the sampled mean whose strength has the sampled variance, row by row. [S, J, L]"""
+    variance = np.maximum(second - mean**2, 1e-12)
+    strength = (mean * (1.0 - mean)).sum(-1, keepdims=True) / variance.sum(-1, keepdims=True) - 1.0
+    return np.asarray(mean * np.maximum(strength, 1.0))

@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from crowdfield.data import Reports
+from crowdfield.inference.data import Data
+from crowdfield.inference.explain import Shares
 
 Array = NDArray[np.float64]
 
 
 def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) -> pd.DataFrame:
-    """One row a source, the most informative first.   alpha [S, J, L]"""
+    """One row a source, in the order of `reports.sources`.   alpha [S, J, L]"""
     pi = alpha / alpha.sum(-1, keepdims=True)
     accuracy, low, high = _accuracy(reports.labels, list(states), alpha, level)
     lean = pi.mean(1) - 1.0 / alpha.shape[2]  # how often each label, were all states equally common
     favourite = lean.argmax(1)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "source": pd.Series(list(reports.sources), dtype=object),
             "reports": np.bincount(reports.source, minlength=len(reports.sources)),
@@ -32,7 +34,6 @@ def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) ->
             "informativeness": informativeness(pi),
         }
     )
-    return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
 
 
 def informativeness(pi: Array) -> Array:
@@ -56,3 +57,28 @@ def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: f
     tail = (1 - level) / 2
     low, high = beta.ppf([[tail], [1 - tail]], mean * strength, (1 - mean) * strength)
     return mean, low, high
+
+
+def explanation(reports: Reports, data: Data, shares: Shares, place: Array) -> pd.DataFrame:
+    """The shares of a place's log odds as a table: reports by the size of what they did, then prior and uncertainty."""
+    distance = np.sqrt(((data.X[data.site] - place) ** 2).sum(1))
+    frame = pd.DataFrame(
+        {
+            "kind": "report",
+            "source": pd.Series([reports.sources[i] for i in data.source], dtype=object),
+            "label": pd.Series([reports.labels[i] for i in data.label], dtype=object),
+            "distance": distance,
+            "log_odds": shares.field + shares.own,
+        }
+    )
+    frame = frame.iloc[np.argsort(-np.abs(frame["log_odds"].to_numpy()), kind="stable")]
+    rest = pd.DataFrame(
+        {
+            "kind": ["prior", "uncertainty"],
+            "source": pd.Series([None, None], dtype=object),
+            "label": pd.Series([None, None], dtype=object),
+            "distance": [np.nan, np.nan],
+            "log_odds": [shares.prior, shares.uncertainty],
+        }
+    )
+    return pd.concat([frame, rest], ignore_index=True)

@@ -95,6 +95,10 @@ class Field(Protocol):
         """Mean and variance of g at any places [M, D]."""
         ...
 
+    def covariance_at(self, X: Array) -> Array:
+        """The joint covariance of g at a few thousand places at the most: [M, M]."""
+        ...
+
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Joint draws of g at places: [size, M]."""
         ...
@@ -124,6 +128,10 @@ class Engine(Protocol):
 
     def at_sites(self, field: Any, block: slice) -> tuple[Array, Array]:
         """Mean and variance of g at the sites of a block."""
+        ...
+
+    def influence(self, field: Any, x: Array, block: slice) -> Array:
+        """a_i with E[g(x)] = Σ_i a_i η_i, for the sites of a block: how far each site's η moves the place x [1, D]."""
         ...
 
 
@@ -251,8 +259,9 @@ class FeatureField:
     """q(w), the moments of the weights of a basis."""
 
     basis: Basis
-    mean: Array
-    covariance: Array
+    mean: Array  # [m]
+    covariance: Array  # [m, m]
+    spread: Array  # [m, nodes] the part of the covariance that comes from not knowing ς: spread spreadᵀ
     scale: ScaleNodes
     energy: float
     informed: float
@@ -271,6 +280,10 @@ class FeatureField:
             mean[part], variance[part] = self.basis.moments(self.basis.locate(X[part]), self.folded)
             variance[part] += self.basis.residual(X[part]) * self.scale.mean_inverse
         return mean, variance
+
+    def covariance_at(self, X: Array) -> Array:
+        phi = self.basis.features(X)
+        return np.asarray(phi @ self.covariance @ phi.T + np.diag(self.basis.residual(X) * self.scale.mean_inverse))
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         root = cholesky(
@@ -300,6 +313,11 @@ class FeatureEngine:
     def at_sites(self, field: FeatureField, block: slice) -> tuple[Array, Array]:
         return self.basis.moments(self._points[block.start], field.folded)
 
+    def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
+        phi = self.basis.features(x)[0]
+        weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
+        return self.basis.evaluate(self._points[block.start], weights)
+
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
         b, gram = statistics.linear, self.basis.gram(statistics.quadratic)
         root = cholesky(gram + precision * np.eye(self.size), "the posterior precision of the features")
@@ -312,6 +330,7 @@ class FeatureEngine:
             basis=self.basis,
             mean=mean,
             covariance=covariance,
+            spread=np.zeros((self.size, 0)),
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
             informed=self.size - precision * trace,
@@ -337,6 +356,7 @@ class FeatureEngine:
             basis=self.basis,
             mean=V @ mean,
             covariance=V @ inner @ V.T,
+            spread=V @ spread,
             scale=scale,
             energy=float(((shrink + means**2) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),

@@ -46,13 +46,18 @@ class ExactField:
             mean[start : start + rows], variance[start : start + rows] = moments
         return mean, variance
 
-    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+    def covariance_at(self, X: Array) -> Array:
         cross = self.kernel.covariance(X, self.X)
         means = cross @ self.beta
-        mean = means @ self.scale.weights
-        spread = (means - mean[:, None]) * np.sqrt(self.scale.weights)
+        spread = (means - (means @ self.scale.weights)[:, None]) * np.sqrt(self.scale.weights)
         reduced = cross @ self.reduction
-        covariance = self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T + spread @ spread.T
+        return np.asarray(
+            self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T + spread @ spread.T
+        )
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        mean = self.kernel.covariance(X, self.X) @ (self.beta @ self.scale.weights)
+        covariance = self.covariance_at(X)
         jitter = 1e-10 * float(np.trace(covariance)) / max(len(X), 1) + 1e-14
         root = cholesky(covariance + jitter * np.eye(len(X)), "the posterior covariance")
         return mean + rng.standard_normal((size, len(X))) @ root.T
@@ -143,3 +148,9 @@ class ExactEngine:
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
         return field._moments(self.K[block], np.diag(self.K)[block])
+
+    def influence(self, field: ExactField, x: Array, block: slice) -> Array:
+        cross = self.kernel.covariance(x, self.X)[0]
+        return np.asarray(field.scale.mean_inverse * cross - self.K @ (field.reduction @ (field.reduction.T @ cross)))[
+            block
+        ]

@@ -259,6 +259,11 @@ class IterativeField:
             variance[part] += basis.residual(X[part]) * self.scale.mean_inverse
         return mean, variance
 
+    def covariance_at(self, X: Array) -> Array:
+        """From the draws: a rough answer, good enough to spread a batch of places."""
+        waves = self.system.basis.evaluate(self.system.basis.locate(X), self.draws)
+        return np.asarray(waves @ waves.T / self.draws.shape[1])
+
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         noise = rng.standard_normal((len(self.mean), size + size % 2))
         weights = self.mean[:, None] + self.system.draw(noise)[0][:, :size]
@@ -294,6 +299,10 @@ class IterativeEngine:
 
     def at_sites(self, field: IterativeField, block: slice) -> tuple[Array, Array]:
         return field.moments(self._points[block.start])
+
+    def influence(self, field: IterativeField, x: Array, block: slice) -> Array:
+        weights = field.system.solve(self.basis.features(x)[0])
+        return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> IterativeField:
         return self._posterior(statistics, precision, None)

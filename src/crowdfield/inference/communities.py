@@ -1,0 +1,119 @@
+"""Communities of sources: a hierarchical prior over confusion matrices, learned from everybody's counts.
+
+A source s belongs to a community k with probability m_sk; its matrix has rows π_j ~ Dir(β_kj), and β is learned. A
+source with many reports is itself; one with few is like its community; one with none like the population. k = 1 is a
+learned prior that all share (Moreno et al. 2015; Venanzi et al. 2014).
+
+Given the sources' pseudo-counts n [S, J, L], the model of the counts is a mixture of Dirichlet-multinomials, fitted by
+EM with Minka's fixed point for β. For one community this maximises the variational bound over β, because
+E[log p(c | t, π)] − KL(q(π) ‖ Dir(β)) = log B(β + n) − log B(β).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln
+
+Array = NDArray[np.float64]
+
+STRENGTH_RATE = 0.01  # of the exponential prior on Σ_l β_kjl: a community may be as tight as some hundred reports
+EM_STEPS = 4  # a sweep; the next sweep goes on from there
+SETTLED_STEPS = 200  # where communities are compared
+MOST_COMMUNITIES = 6
+CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
+
+
+class Communities(NamedTuple):
+    """What is learned of the population, and the sources it speaks for."""
+
+    beta: Array  # [K, J, L]
+    weight: Array  # [K]
+    free: NDArray[np.bool_]  # [S] sources without a prior of their own
+
+    @property
+    def population(self) -> Array:
+        """The prior of a source nobody has heard of: [J, L]."""
+        return np.asarray(np.einsum("k,kjl->jl", self.weight, self.beta))
+
+
+def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Communities:
+    """k communities, by cutting the sources in the order of how well they agree with the map."""
+    if k == 1 or not counts.any():
+        spread = np.linspace(1.0, 0.0, k)[:, None, None] if k > 1 else np.ones((1, 1, 1))
+        flat = base.mean(-1, keepdims=True) * np.ones_like(base)
+        # From the prior itself down to sources that say nothing: communities must differ to become different.
+        return Communities(spread * base + (1.0 - spread) * flat, np.full(k, 1.0 / k), free)
+    pi = (base + counts) / (base + counts).sum(-1, keepdims=True)
+    agreement = np.einsum("sjl,jl->s", pi, base / base.sum(-1, keepdims=True))
+    chosen = np.flatnonzero(free)
+    groups = np.array_split(chosen[np.argsort(agreement[chosen], kind="stable")[::-1]], k)
+    beta = np.stack([base + counts[g].sum(0) * 10.0 / (10.0 + counts[g].sum()) for g in groups])
+    return Communities(beta, np.full(k, 1.0 / k), free)
+
+
+def log_marginal(counts: Array, beta: Array) -> Array:
+    """log of the Dirichlet-multinomial of each source's counts in each community (without the constant): [S, K]."""
+    n = counts[:, None]
+    inside = (gammaln(beta + n) - gammaln(beta)).sum((-2, -1))
+    total = beta.sum(-1)
+    return np.asarray(inside - (gammaln(total + n.sum(-1)) - gammaln(total)).sum(-1))
+
+
+def memberships(c: Communities, counts: Array) -> Array:
+    """m [S, K]"""
+    joint = log_marginal(counts, c.beta) + np.log(c.weight)
+    joint -= joint.max(1, keepdims=True)
+    m = np.exp(joint)
+    return np.asarray(m / m.sum(1, keepdims=True))
+
+
+def alpha0(c: Communities, counts: Array, own: Array) -> Array:
+    """The prior of every source given its membership; sources with a prior of their own keep it. [S, J, L]"""
+    return np.where(c.free[:, None, None], np.einsum("sk,kjl->sjl", memberships(c, counts), c.beta), own)
+
+
+def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) -> Communities:
+    """EM on the sources' counts. `base` [J, L] counts as one more source in every community: without it a label that
+    nobody has used yet would become impossible, and labels could swap their meaning."""
+    n = counts[c.free]
+    beta, weight = c.beta, c.weight
+    for _ in range(steps):
+        m = memberships(Communities(beta, weight, c.free), n)
+        weight = (m.sum(0) + CROWD_WEIGHT) / (m.sum() + CROWD_WEIGHT * len(beta))
+        total = beta.sum(-1, keepdims=True)
+        up = np.einsum("sk,skjl->kjl", m, digamma(n[:, None] + beta) - digamma(beta))
+        up += digamma(base + beta) - digamma(beta)
+        row = n.sum(-1, keepdims=True)[:, None]
+        down = np.einsum("sk,skjl->kjl", m, digamma(row + total) - digamma(total))
+        down += digamma(base.sum(-1, keepdims=True) + total) - digamma(total)
+        beta = beta * up / (down + STRENGTH_RATE)
+    return Communities(np.maximum(beta, 1e-3), weight, c.free)
+
+
+def log_evidence(c: Communities, counts: Array) -> float:
+    """log p(counts) of the mixture at its parameters, less ½ log S for each of them (Schwarz)."""
+    n = counts[c.free]
+    joint = log_marginal(n, c.beta) + np.log(c.weight)
+    top = joint.max(1)
+    value = float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
+    k, j, labels = c.beta.shape
+    return float(value - 0.5 * (k * j * labels + k - 1) * np.log(max(len(n), 1)))
+
+
+def choose(counts: Array, base: Array, free: NDArray[np.bool_], most: int = MOST_COMMUNITIES) -> Communities:
+    """The number of communities that the counts speak for: add one at a time until the evidence falls twice."""
+    best = update(start(1, base, counts, free), counts, base, SETTLED_STEPS)
+    best_value, falls = log_evidence(best, counts), 0
+    for k in range(2, most + 1):
+        candidate = update(start(k, base, counts, free), counts, base, SETTLED_STEPS)
+        value = log_evidence(candidate, counts)
+        if value > best_value:
+            best, best_value, falls = candidate, value, 0
+        else:
+            falls += 1
+            if falls == 2:
+                break
+    return best

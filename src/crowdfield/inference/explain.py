@@ -1,0 +1,67 @@
+"""Why a place is what it is: every report's share of its log odds, in a sum that adds up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.inference import confusion, vb
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.linearise import Local
+
+
+class Shares(NamedTuple):
+    """Parts of the log odds of one state at one place. prior + field + own + uncertainty = the log odds."""
+
+    prior: float  # the prior mean
+    field: Array  # [R] through the field, report by report in the order of `data`
+    own: Array  # [R] reports at this very place
+    uncertainty: (
+        float  # what averaging over the unknown f adds (it pulls towards even odds), and rivals beyond the second
+    )
+
+
+def of_state(
+    sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, x: Array, site: int, state: int, probability: float, mu: Array
+) -> Shares:
+    """Shares in log p/(1 − p) of a state at x [1, D], which is the given site, or −1.
+
+    E[f(x)] is linear in the sites' η, so the field's part is exact. A site's η is divided among its reports to first
+    order: evenly, and more to those that speak more strongly for the state than their neighbours at the same site.
+    """
+    data = sites.data
+    j, sign = (0, 1.0 if state == 1 else -1.0) if data.n_states == 2 else (state, 1.0)
+    field, own = np.zeros(len(data.site)), np.zeros(len(data.site))
+    start = 0
+    for b, block in enumerate(sites.blocks):
+        rows = slice(start, start + len(block.key))
+        start = rows.stop
+        said = _log_likelihood_ratios(sites, q, scheme, b, state)
+        if block.sites.start <= site < block.sites.stop:
+            own[rows] = np.where(block.site == site - block.sites.start, said, 0.0)
+        local = _local(sites, q, scheme, b)
+        eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
+        reach = sites.engine.influence(q.fields[j], x, block.sites)
+        count = np.maximum(np.bincount(block.site, minlength=block.n), 1)
+        average = np.bincount(block.site, weights=said, minlength=block.n) / count
+        sensitivity = local.r[:, state] * (1.0 - local.r[:, state])
+        field[rows] = (sign * reach * eta / count)[block.site]
+        field[rows] += (reach * sensitivity)[block.site] * (said - average[block.site])
+    prior = sign * float(mu[j])
+    total = float(np.log(probability) - np.log1p(-probability))
+    return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
+
+
+def _local(sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, b: int) -> Local:
+    block = sites.blocks[b]
+    moments = [sites.engine.at_sites(f, block.sites) for f in q.fields]
+    mean = block.mean + np.stack([m for m, _ in moments], 1)
+    return scheme.local(sites, q, b, mean, np.stack([v for _, v in moments], 1))
+
+
+def _log_likelihood_ratios(sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, b: int, state: int) -> Array:
+    """How much each report of a block speaks for the state rather than the others, in log odds: [Rb]."""
+    weigh = np.log(confusion.expected_pi(q.alpha)) if scheme.integrates_scale else confusion.expected_log_pi(q.alpha)
+    said = confusion.by_report(weigh)[sites.blocks[b].key]
+    return np.asarray(said[:, state] - np.delete(said, state, axis=1).mean(1))

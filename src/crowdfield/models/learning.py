@@ -1,0 +1,142 @@
+"""Solving a posed problem: variational inference, and the hyperparameters that are learned around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.inference import communities, vb
+from crowdfield.inference import lengthscale as lengthscale_
+from crowdfield.inference.bound import Bound
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.data import Data
+from crowdfield.models.base import Array
+from crowdfield.models.problem import Posed
+
+SEARCH_TOL = 3e-3  # of the fits that a search compares: the bound is flat there, so this moves it by far less
+SEARCH_SWEEPS = 40
+SEARCH_SITES = 20_000  # a length-scale is as well known from these as from millions
+
+
+class Solved(NamedTuple):
+    sites: vb.Sites
+    iteration: vb.Iteration
+    fit: vb.Fit
+
+
+class Learned(NamedTuple):
+    posed: Posed
+    q: vb.Posterior
+    log_sd: Array  # [columns learned], of log l; infinite where the data do not say
+    tried: Array  # [n, 2] length-scales and objectives of the last search
+
+
+def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.Iteration]:
+    sites = vb.Sites(posed.data, posed.prior, posed.engine())
+    return sites, vb.Iteration.over(sites, posed.scheme, start, posed.base)
+
+
+def solve(posed: Posed, q: vb.Posterior | None, *, max_iter: int, tol: float) -> Solved:
+    """Inference with the hyperparameters fixed, but for the communities, which are learned along."""
+    first = None
+    if posed.communities is not None:
+        k = 1 if posed.communities == "learn" else int(posed.communities)
+        first = communities.start(k, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
+    sites, iteration = over(posed, first)
+    start = None if q is None else iteration.warm_start(q)
+    fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol)
+    if posed.communities is None or posed.communities == 1:
+        return Solved(sites, iteration, fit)
+    # Matrices close to a shared one come first; then the counts say who differs from whom.
+    if posed.communities == "learn":
+        chosen = communities.choose(fit.state.counts, posed.base, ~posed.own)
+    else:
+        apart = communities.start(int(posed.communities), posed.base, fit.state.counts, ~posed.own)
+        chosen = communities.update(apart, fit.state.counts, posed.base, communities.SETTLED_STEPS)
+    if len(chosen.beta) == 1:
+        return Solved(sites, iteration, fit)
+    again = replace(iteration, communities=chosen)
+    fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol)
+    return Solved(sites, again, fit)
+
+
+def restore(posed: Posed, state: vb.State, targets: Array) -> Solved:
+    """A solution that was found before, from the state it ended in."""
+    sites, iteration = over(posed, state.communities)
+    sites.r = [targets[block.sites] for block in sites.blocks]
+    q = iteration.assemble(state)
+    return Solved(sites, iteration, vb.Fit(state, q, Bound(0.0, 0.0, 0.0, 0.0), [], 0, True, 0.0))
+
+
+def lengthscale(posed: Posed, q: vb.Posterior | None) -> Learned:
+    """Maximum likelihood II on the objective, warm-started from one length-scale to the next."""
+    search = thinned(posed)
+    low, high = posed.lengthscale_bounds or lengthscale_.search_range(search.data.X)
+    best_q = q
+    best_value = -np.inf
+
+    def value(scales: Array) -> float:
+        nonlocal best_q, best_value
+        candidate = search.with_kernel(search.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
+        solved = solve(_shared(candidate), best_q, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
+        total = solved.fit.bound.total + _log_prior(scales, posed.lengthscale_prior)
+        if total > best_value:
+            best_q, best_value = solved.fit.q, total
+        return total
+
+    scales = search.kernel.lengthscales(search.data.X.shape[1]).copy()
+    if posed.shared:
+        found = lengthscale_.maximise(lambda length: value(np.array([length])), low, high)
+        scales, log_sd = np.array([found.lengthscale]), np.array([found.log_sd])
+    else:
+        log_sd = np.full(len(posed.free), np.inf)
+        for _ in range(2):  # columns in turn; a second round lets each answer the others
+            for i, column in enumerate(posed.free):
+                span = np.ptp(search.data.X[:, column])
+                limits = posed.lengthscale_bounds or (0.01 * span, 2.0 * span)
+
+                def along(length: float, column: int = column) -> float:
+                    return value(np.where(np.arange(len(scales)) == column, length, scales))
+
+                found = lengthscale_.maximise(along, *limits)
+                scales[column], log_sd[i] = found.lengthscale, found.log_sd
+    final = posed.with_kernel(posed.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
+    assert best_q is not None  # at least one length-scale was tried
+    return Learned(final, best_q, log_sd, found.tried)
+
+
+def _shared(posed: Posed) -> Posed:
+    """Searches use one community at the most: it changes the length-scale little, and costs much."""
+    return posed if posed.communities is None else replace(posed, communities=1)
+
+
+def _log_prior(scales: Array, gamma: tuple[float, float] | None) -> float:
+    if gamma is None:
+        return 0.0
+    shape, rate = gamma
+    return float(((shape - 1.0) * np.log(scales) - rate * scales).sum())
+
+
+def thinned(posed: Posed, most: int = SEARCH_SITES) -> Posed:
+    """The problem on a random part of its sites, with all their reports."""
+    data = posed.data
+    if data.n_sites <= most:
+        return posed
+    kept = np.sort(posed.rng().choice(data.n_sites, most, replace=False))
+    position = np.full(data.n_sites, -1, dtype=np.int32)
+    position[kept] = np.arange(most, dtype=np.int32)
+    rows = position[data.site] >= 0
+    part = Data(
+        X=data.X[kept],
+        site=position[data.site[rows]],
+        source=data.source[rows],
+        label=data.label[rows],
+        n_sources=data.n_sources,
+        n_labels=data.n_labels,
+        n_states=data.n_states,
+        known=data.known[kept],
+        repeats=None if data.repeats is None else data.repeats[rows],
+    )
+    return replace(posed, data=part, prior=posed.prior._replace(mean=posed.prior.mean[kept]))

@@ -1,0 +1,217 @@
+"""From what a user gave to what inference takes: settings checked, reports arranged, priors and engine made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data import Reports
+from crowdfield.data.reports import distinct_places
+from crowdfield.errors import InputError
+from crowdfield.inference import vb
+from crowdfield.inference.data import Data, Prior, arrange, contrast
+from crowdfield.inference.fields.base import Basis, Engine, FeatureEngine
+from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.kernels import Kernel, kernel
+from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+# Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
+COLLAPSED_FEATURES, VB_FEATURES = 250, 800
+
+
+class Gold(NamedTuple):
+    """Places whose state is known."""
+
+    places: Array  # [G, D]
+    state: NDArray[np.int64]  # [G] position among the states
+
+
+@dataclass(frozen=True)
+class LatentMean:
+    """μ as a function of places, [M, D] -> [M, F]."""
+
+    given: float | ArrayLike | Callable[[Array], ArrayLike]
+    states: int
+
+    def __call__(self, X: Array, /) -> Array:
+        """A constant is one row seen M times: it takes no memory."""
+        functions = contrast(self.states).shape[1]
+        value = np.asarray(self.given(X) if callable(self.given) else self.given, dtype=np.float64)
+        if not np.isfinite(value).all():
+            raise InputError("prior_mean must be finite at every place.")
+        if callable(self.given) and value.shape == (len(X),) and self.states == 2:
+            return value[:, None]
+        if value.ndim == 0:  # with several states a common shift changes nothing
+            return np.broadcast_to(value.reshape(1, 1), (len(X), functions))
+        if value.shape not in ((self.states,), (len(X), self.states)):
+            raise InputError(
+                f"prior_mean must be a number, one for each of the {self.states} states, or a function that returns "
+                f"[M, {self.states}]{' or [M]' if self.states == 2 else ''}; got shape {value.shape}."
+            )
+        by_state = np.broadcast_to(value, (len(X), self.states))
+        return by_state[:, 1:] - by_state[:, :1] if self.states == 2 else by_state
+
+
+@dataclass(frozen=True)
+class Posed:
+    """One problem, ready for inference; what the estimator was asked, in arrays."""
+
+    data: Data
+    prior: Prior
+    kernel: Kernel
+    scheme: vb.Scheme
+    mean_at: LatentMean
+    engine_name: str
+    free: tuple[int, ...]  # columns whose length-scale is to be learned; all of them as one number if `shared`
+    shared: bool
+    lengthscale_bounds: tuple[float, float] | None
+    lengthscale_prior: tuple[float, float] | None
+    communities: int | str | None
+    base: Array  # [J, L] the prior that communities start from
+    own: NDArray[np.bool_]  # [S] sources with a prior of their own
+    seed: Any
+
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    def engine(self) -> Engine:
+        affordable = COLLAPSED_FEATURES if self.scheme.integrates_scale else VB_FEATURES
+        return choose(self.engine_name, self.kernel, self.data.X, affordable=affordable, rng=self.rng())
+
+    def basis(self, affordable: int) -> Basis:
+        """Features of the prior, which sampling needs whatever the engine."""
+        name = {"auto": "spectral", "exact": "spectral"}.get(self.engine_name, self.engine_name)
+        if self.data.X.shape[1] > 3:
+            name = "inducing"
+        engine = choose(name, self.kernel, self.data.X, affordable=affordable, rng=self.rng())
+        if not isinstance(engine, FeatureEngine):
+            raise InputError("these places need too many features to sample; use inference='collapsed'.")
+        return engine.basis
+
+    def with_kernel(self, new: Kernel) -> Posed:
+        return replace(self, kernel=new)
+
+    def extend(self, q: vb.Posterior) -> vb.Posterior:
+        """What was learned of fewer sources, with the prior for those that are new."""
+        alpha = np.concatenate([q.alpha, self.prior.alpha0[len(q.alpha) :]])
+        return q._replace(alpha=alpha, alpha0=np.concatenate([q.alpha0, self.prior.alpha0[len(q.alpha0) :]]))
+
+
+def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:
+    places, site = distinct_places(np.concatenate([reports.places, known.places]))
+    state = np.full(len(places), -1, dtype=np.int64)
+    state[site[len(reports) :]] = known.state
+    data = arrange(
+        places,
+        site[: len(reports)],
+        reports.source,
+        reports.label,
+        n_sources=len(reports.sources),
+        n_labels=len(reports.labels),
+        n_states=len(states),
+        known=state,
+    )
+    functions = contrast(len(states)).shape[1]
+    mean_at = LatentMean(model.prior_mean, len(states))
+    prior = Prior(
+        alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
+        shape=np.full(functions, float(model.scale_shape)),
+        rate=np.full(functions, float(model.scale_rate)),
+        mean=mean_at(places),
+    )
+    given = model.confusion_prior
+    own = np.array([isinstance(given, dict) and s in given for s in reports.sources], dtype=bool)
+    everybody = given.get(None) if isinstance(given, dict) else given
+    dimension = places.shape[1]
+    the_kernel, free, shared = _kernel(model, dimension, places)
+    return Posed(
+        data=data,
+        prior=prior,
+        kernel=the_kernel,
+        scheme=vb.SCHEMES["collapsed" if model.inference in ("auto", "collapsed", "gibbs") else model.linearisation],
+        mean_at=mean_at,
+        engine_name=model.engine,
+        free=free,
+        shared=shared,
+        lengthscale_bounds=model.lengthscale_bounds,
+        lengthscale_prior=model.lengthscale_prior,
+        communities=model.communities,
+        base=weakly_diagonal(states, reports.labels) if everybody is None else np.asarray(everybody, dtype=np.float64),
+        own=own,
+        seed=model.random_state,
+    )
+
+
+def learns_lengthscale(lengthscale: Any) -> bool:
+    return "learn" in np.atleast_1d(np.asarray(lengthscale, dtype=object)).tolist()
+
+
+def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, tuple[int, ...], bool]:
+    asked = np.atleast_1d(np.asarray(model.lengthscale, dtype=object)).tolist()
+    if len(asked) not in (1, dimension):
+        raise InputError(f"lengthscale must be one number or one for each of the {dimension} columns of X.")
+    each = asked * dimension if len(asked) == 1 else asked
+    free = tuple(column for column, value in enumerate(each) if value == "learn")
+    if isinstance(model.kernel, Kernel):
+        return model.kernel, free, len(asked) == 1
+    extent = np.maximum(np.ptp(places, axis=0), 1e-300)
+    scales = [0.2 * float(extent[column]) if column in free else float(v) for column, v in enumerate(each)]
+    if len(asked) == 1:
+        return kernel(model.kernel, 0.2 * float(extent.max()) if free else scales[0]), free, True
+    return kernel(model.kernel, scales), free, False
+
+
+def check_settings(model: HeatmapBCC) -> None:
+    """Everything the constructor stored, before any work is done."""
+    for name, choices in (
+        ("inference", ("auto", "collapsed", "vb", "gibbs")),
+        ("linearisation", ("polya_gamma", "ekf")),
+        ("engine", ("auto", "exact", "inducing", "spectral")),
+    ):
+        if getattr(model, name) not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(model, name)!r}.")
+    positive("scale_shape", model.scale_shape)
+    positive("scale_rate", model.scale_rate)
+    positive("tol", model.tol)
+    whole("max_iter", model.max_iter)
+    for value in np.atleast_1d(np.asarray(model.lengthscale, dtype=object)):
+        if isinstance(value, str):
+            if value != "learn":
+                raise InputError(f"lengthscale must be positive numbers or 'learn', not {value!r}.")
+        else:
+            positive("lengthscale", value)
+    for name in ("lengthscale_bounds", "lengthscale_prior"):
+        pair = getattr(model, name)
+        if pair is not None:
+            if len(pair) != 2:
+                raise InputError(f"{name} must be a pair of positive numbers, not {pair!r}.")
+            for value in pair:
+                positive(name, value)
+    if model.communities is not None and model.communities != "learn":
+        whole("communities", model.communities)
+
+
+def gold(given: Any, states: tuple[Any, ...], dimension: int) -> Gold:
+    if given is None:
+        return Gold(np.empty((0, dimension)), np.empty(0, dtype=np.int64))
+    try:
+        places, truth = given
+        where = np.array(places, dtype=np.float64, ndmin=2)
+    except (TypeError, ValueError) as problem:
+        raise InputError("gold must be a pair: places [G, D], and the state known at each.") from problem
+    if where.shape[1] != dimension or not np.isfinite(where).all():
+        raise InputError(f"gold places must be finite, with {dimension} columns as X has.")
+    known = np.asarray(truth).tolist()
+    if len(known) != len(where):
+        raise InputError(f"gold has {len(where)} places but {len(known)} states.")
+    for state in known:
+        if state not in states:
+            raise InputError(f"gold state {state!r} is not one of the states {states!r}.")
+    return Gold(where, np.array([states.index(s) for s in known], dtype=np.int64))

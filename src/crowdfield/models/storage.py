@@ -1,0 +1,194 @@
+"""A fitted model in one file: a zip of NumPy arrays and one JSON header (docs/model-file.md). Nothing in it can run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+import crowdfield
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.inference import kernels
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.base import Statistics
+from crowdfield.inference.vb import State
+from crowdfield.models.base import Array
+from crowdfield.models.problem import Gold
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+Model = TypeVar("Model", bound="HeatmapBCC")
+
+FORMAT = "crowdfield model"
+VERSION = 1
+PLAIN = (str, int, float, bool, type(None))
+
+
+class Stored(NamedTuple):
+    """What a file holds beside the settings."""
+
+    reports: Reports
+    states: tuple[Any, ...]
+    gold: Gold
+    state: State
+    lengthscale: Array  # [D]
+    posterior: Array  # [N, J]
+    learned: dict[str, Any]  # attributes by name
+
+
+def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
+    """Write to a temporary file beside the target and rename: nothing half-written is left behind."""
+    if model.inference_ == "gibbs":
+        raise InputError("a model fitted by Gibbs is thousands of draws; save one fitted with inference='collapsed'.")
+    reports, state = model.reports_, model._solved.fit.state
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "crowdfield": crowdfield.__version__,
+        "settings": {name: _setting(name, value) for name, value in model.get_params(deep=False).items()},
+        "states": _names(model.classes_.tolist(), "state"),
+        "labels": _names(reports.labels, "label"),
+        "sources": _names(reports.sources, "source"),
+        "crs": reports.crs,
+        "functions": len(state.statistics),
+        "n_iter": model.n_iter_,
+        "converged": bool(model.converged_),
+        "bound_terms": model.bound_terms_,
+    }
+    arrays = {
+        "places": reports.places,
+        "label": reports.label.astype(np.int32),
+        "source": reports.source.astype(np.int32),
+        "gold_places": model._gold_[0],
+        "gold_states": model._gold_[1],
+        "lengthscale": model.lengthscale_,
+        "posterior": model.posterior_,
+        "counts": state.counts,
+        "precision": state.precision,
+        "bound_history": model.bound_history_,
+    }
+    if reports.time is not None:
+        arrays["time"] = reports.time
+    if state.communities is not None:
+        arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
+        arrays["community_free"] = state.communities.free
+    for j, statistics in enumerate(state.statistics):
+        arrays[f"linear_{j}"], arrays[f"quadratic_{j}"] = statistics.linear, statistics.quadratic
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent or Path("."), prefix=target.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as box:
+            box.writestr("header.json", json.dumps(header, ensure_ascii=False, indent=1))
+            for name, array in arrays.items():
+                buffer = io.BytesIO()
+                np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
+                box.writestr(f"{name}.npy", buffer.getvalue())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
+    try:
+        with zipfile.ZipFile(path) as box:
+            header = json.loads(box.read("header.json"))
+            if header.get("format") != FORMAT:
+                raise InputError(f"{path} is not a crowdfield model.")
+            if header["version"] > VERSION:
+                raise InputError(
+                    f"{path} was written by crowdfield {header['crowdfield']}, which is newer than this. Upgrade it."
+                )
+            arrays = {
+                name[: -len(".npy")]: np.load(io.BytesIO(box.read(name)), allow_pickle=False)
+                for name in box.namelist()
+                if name.endswith(".npy")
+            }
+    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as problem:
+        raise InputError(f"{path} is not a crowdfield model, or it is damaged.") from problem
+    settings = {name: _restored(name, value) for name, value in header["settings"].items()}
+    model = cls(**settings)
+    reports = Reports(
+        places=arrays["places"],
+        label=arrays["label"].astype(np.int64),
+        source=arrays["source"].astype(np.int64),
+        labels=tuple(header["labels"]),
+        sources=tuple(header["sources"]),
+        time=arrays.get("time"),
+        crs=header["crs"],
+    )
+    communities = None
+    if "community_beta" in arrays:
+        communities = Communities(arrays["community_beta"], arrays["community_weight"], arrays["community_free"])
+    state = State(
+        arrays["counts"],
+        tuple(Statistics(arrays[f"linear_{j}"], arrays[f"quadratic_{j}"]) for j in range(header["functions"])),
+        arrays["precision"],
+        communities,
+    )
+    learned = {
+        "bound_terms_": header["bound_terms"],
+        "bound_": float(sum(header["bound_terms"].values())),
+        "bound_history_": arrays["bound_history"],
+        "n_iter_": header["n_iter"],
+        "converged_": header["converged"],
+    }
+    gold = Gold(arrays["gold_places"], arrays["gold_states"])
+    model._restore(
+        Stored(reports, tuple(header["states"]), gold, state, arrays["lengthscale"], arrays["posterior"], learned)
+    )
+    return model
+
+
+def _names(names: Any, what: str) -> list[Any]:
+    for name in names:
+        if not isinstance(name, PLAIN):
+            raise InputError(f"{what} {name!r} cannot be saved: use strings or numbers as {what}s.")
+    return list(names)
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A constructor argument as JSON."""
+    if callable(value) and not isinstance(value, kernels.Kernel):
+        raise InputError(f"{name} is a function, which cannot be saved. Save its values as data, and fit again.")
+    if isinstance(value, kernels.Kernel):
+        return _kernel(value)
+    if isinstance(value, dict):
+        return {"by source": [[key, np.asarray(matrix).tolist()] for key, matrix in value.items()]}
+    if isinstance(value, np.random.Generator):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _restored(name: str, value: Any) -> Any:
+    if isinstance(value, dict) and "by source" in value:
+        return {key: matrix for key, matrix in value["by source"]}
+    if isinstance(value, dict) and "kernel" in value:
+        return _as_kernel(value)
+    return value
+
+
+def _kernel(value: kernels.Kernel) -> dict[str, Any]:
+    if isinstance(value, kernels.Product):
+        return {"kernel": "product", "factors": [_kernel(f) for f in value.factors], "columns": value.columns}
+    for name, kind in kernels.KERNELS.items():
+        if type(value) is kind:
+            return {"kernel": name, "lengthscale": value.lengthscale}
+    raise InputError(f"a kernel of type {type(value).__name__} cannot be saved: it is not one of crowdfield's own.")
+
+
+def _as_kernel(value: dict[str, Any]) -> kernels.Kernel:
+    if value["kernel"] == "product":
+        factors = tuple(_as_kernel(f) for f in value["factors"])
+        return kernels.Product(factors, tuple(tuple(c) for c in value["columns"]))
+    return kernels.kernel(value["kernel"], value["lengthscale"])
