@@ -9,7 +9,6 @@ import numpy as np
 
 from crowdfield.inference import quadrature
 from crowdfield.inference.fields.base import Array, Field
-from crowdfield.inference.gibbs import GibbsPosterior
 
 BLOCK = 1 << 16  # output points at a time: memory stays flat however large the grid
 
@@ -53,20 +52,3 @@ class FieldPredictor(NamedTuple):
 
     def covariance(self, X: Array) -> list[Array]:
         return [f.covariance_at(X) for f in self.fields]
-
-
-class GibbsPredictor(NamedTuple):
-    """Prediction from draws: averages over the sampled fields."""
-
-    draws: GibbsPosterior
-    prior_mean: Callable[[Array], Array]
-
-    def latent(self, X: Array) -> tuple[Array, Array]:
-        return self.draws.latent(X, self.prior_mean(X))
-
-    def rate(self, X: Array) -> tuple[Array, Array]:
-        return self.draws.rate(X, self.prior_mean(X))
-
-    def covariance(self, X: Array) -> list[Array]:
-        phi = self.draws.basis.features(X)
-        return [np.cov(phi @ self.draws.weights[:, j].T) for j in range(self.draws.weights.shape[1])]

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfield.data import Reports
 from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
-from crowdfield.inference import communities, confusion, explain, gibbs, information, vb
+from crowdfield.inference import communities, confusion, explain, information, sampling, vb
 from crowdfield.inference.data import contrast
 from crowdfield.inference.kernels import Kernel
-from crowdfield.inference.predict import FieldPredictor, GibbsPredictor, Predictor
+from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.models import learning, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
@@ -30,7 +30,6 @@ from crowdfield.models.base import (
     whole,
 )
 
-GIBBS_FEATURES = 250
 MOST_CANDIDATES = 4000  # of `suggest`, whose joint covariance is a matrix of this size
 
 PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
@@ -159,13 +158,12 @@ class HeatmapBCC(ReportClassifier):
     def _sample(self, posed: problem.Posed) -> Self:
         if problem.learns_lengthscale(self.lengthscale):
             raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
-        basis = posed.basis(GIBBS_FEATURES)
-        draws = gibbs.run(posed.data, posed.prior, basis, posed.rng())
-        self._gibbs = draws
-        self._predictor = GibbsPredictor(draws, posed.mean_at)
-        self.posterior_, self.confusion_ = draws.target, draws.confusion_mean
-        self.alpha_ = gibbs_alpha(draws.confusion_mean, draws.confusion_second)
-        self.scale_, self.engine_ = draws.scale.mean(0), basis.name
+        rng = posed.rng()
+        basis = sampling.basis_for(self.engine, posed.kernel, posed.data.X, rng)
+        draws = sampling.run(posed.data, posed.prior, basis, rng)
+        self._predictor = sampling.SamplePredictor(draws, posed.mean_at)
+        self.posterior_, self.alpha_, self.confusion_ = draws.target, draws.alpha, draws.confusion_mean
+        self.scale_, self.engine_ = draws.scale.mean(axis=0), basis.name
         self.lengthscale_ = posed.kernel.lengthscales(self.places_.shape[1]).copy()
         self.diagnostics_ = draws.diagnostics
         self.n_iter_, self.converged_ = len(draws.weights), draws.diagnostics.worst_rhat < 1.05
@@ -352,10 +350,3 @@ def warn_about_one_label(reports: Reports) -> None:
             DataWarning,
             stacklevel=4,
         )
-
-
-def gibbs_alpha(mean: Array, second: Array) -> Array:
-    """The Dirichlet of the sampled mean whose strength has the sampled variance, row by row. [S, J, L]"""
-    variance = np.maximum(second - mean**2, 1e-12)
-    strength = (mean * (1.0 - mean)).sum(-1, keepdims=True) / variance.sum(-1, keepdims=True) - 1.0
-    return np.asarray(mean * np.maximum(strength, 1.0))

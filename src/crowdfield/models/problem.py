@@ -14,7 +14,7 @@ from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference import vb
 from crowdfield.inference.data import Data, Prior, arrange, contrast
-from crowdfield.inference.fields.base import Basis, Engine, FeatureEngine
+from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.fields.choose import choose
 from crowdfield.inference.kernels import Kernel, kernel
 from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
@@ -84,16 +84,6 @@ class Posed:
     def engine(self) -> Engine:
         affordable = COLLAPSED_FEATURES if self.scheme.integrates_scale else VB_FEATURES
         return choose(self.engine_name, self.kernel, self.data.X, affordable=affordable, rng=self.rng())
-
-    def basis(self, affordable: int) -> Basis:
-        """Features of the prior, which sampling needs whatever the engine."""
-        name = {"auto": "spectral", "exact": "spectral"}.get(self.engine_name, self.engine_name)
-        if self.data.X.shape[1] > 3:
-            name = "inducing"
-        engine = choose(name, self.kernel, self.data.X, affordable=affordable, rng=self.rng())
-        if not isinstance(engine, FeatureEngine):
-            raise InputError("these places need too many features to sample; use inference='collapsed'.")
-        return engine.basis
 
     def with_kernel(self, new: Kernel) -> Posed:
         return replace(self, kernel=new)
