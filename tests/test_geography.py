@@ -249,6 +249,14 @@ def test_a_place_that_a_projection_cannot_show_is_an_error():
         geography.transform([[np.inf, 0.0]], "EPSG:4326", "EPSG:32618")
 
 
+def test_reports_on_the_far_side_of_the_earth_can_be_dropped():
+    reports = Reports.from_arrays([[-87.0, 14.0], [3.0, 0.0]], ["a", "b"], crs="EPSG:4326")
+    with pytest.raises(InputError, match="cannot be shown"):
+        geography.project(reports, "EPSG:32616")
+    seen = geography.project(reports, "EPSG:32616", unseen="drop")
+    assert len(seen) == 1 and seen.labels == ("a", "b")
+
+
 @given(st.floats(-1e4, 1e4))
 def test_wrapping_a_longitude_changes_only_whole_turns(lon):
     wrapped = geography.wrap(lon)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -197,11 +197,18 @@ def check_crs(crs: Any) -> str:
     return f"EPSG:{code}" if code is not None else str(known.to_string())
 
 
-def project(reports: Reports, crs: str | None = None) -> Reports:
-    """The reports in metres: in ``crs``, or in the projection that suits them."""
+def project(reports: Reports, crs: str | None = None, *, unseen: Literal["raise", "drop"] = "raise") -> Reports:
+    """The reports in metres: in ``crs``, or in the projection that suits them.
+
+    A projection for one place cannot show the far side of the Earth; reports there are an error, or dropped.
+    """
     source = reports.crs or WGS84
     if crs is None:
         crs = choose_crs(bounds(transform(reports.places, source, WGS84)))
+    if unseen == "drop" and source != crs and len(reports):
+        x, y = _transformer(source, crs).transform(reports.places[:, 0], reports.places[:, 1])
+        seen = np.isfinite(x) & np.isfinite(y)
+        reports = reports if seen.all() else reports.take(seen)
     return replace(reports, places=transform(reports.places, source, crs), crs=crs)
 
 

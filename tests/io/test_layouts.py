@@ -284,6 +284,20 @@ def test_zooniverse_rows_that_cannot_be_placed_say_why(tmp_path):
     assert said(result)[1][:3] == (12.0, 2.0, "Yes")
 
 
+def test_zooniverse_answers_come_in_many_shapes(tmp_path):
+    answers = [
+        "![icon.png](https://example.org/a.png =60x) Damaged",
+        ["Damaged"],
+        3,
+        [{"task": "T1", "value": "Damaged"}, {"task": "T2", "value": None}],
+    ]
+    rows = [classification(i, [{"task": "T0", "value": answer}], DEGREES) for i, answer in enumerate(answers)]
+    for row in rows:
+        del row["classification_id"], row["user_name"]
+    result = io.read(zooniverse(tmp_path, *rows), duplicates="keep")
+    assert [r[2:] for r in said(result)] == [("Damaged", "ab"), ("Damaged", "ab"), ("3", "ab"), ("Damaged", "ab")]
+
+
 MAPSWIPE = """idx,task_id,0_count,1_count,2_count,3_count,total_count,0_share,1_share,2_share,3_share,agreement,geom
 0,18-1-1,2,3,1,0,6,,,,,,"POLYGON ((10 1, 12 1, 12 3, 10 3, 10 1))"
 1,18-1-2,0,0,0,4,4,,,,,,"POLYGON ((10 1, 12 1, 12 3, 10 3, 10 1))"
@@ -321,6 +335,22 @@ def test_kobo_leaves_out_what_was_not_approved(tmp_path):
     assert said(result) == [(-72.3, 18.5, "yes", "eve"), (-72.4, 18.7, "no", "fay")]
     assert (result.rejects[0].line, result.rejects[0].column) == (3, "_validation_status")
     assert result.reports.id == ("u1", "u3")
+
+
+SURVEY = """start,Your name,What do you see?,_Where are you?_latitude,_Where are you?_longitude,_uuid
+2021-01-01,eve,water everywhere,18.5,-72.3,a
+2021-01-01,fay,nothing,18.6,-72.4,b
+2021-01-01,gus,nothing,18.7,-72.4,c
+2021-01-01,hal,n/a,18.7,-72.4,d
+2021-01-01,ida,water everywhere,n/a,n/a,e
+"""
+
+
+def test_kobo_finds_the_question_by_its_answers_and_skips_what_was_not_filled(tmp_path):
+    result = io.read(write(tmp_path, "survey.csv", SURVEY))
+    assert result.columns["label"] == "What do you see?"
+    assert [label for _, _, label, _ in said(result)] == ["water everywhere", "nothing", "nothing"]
+    assert [(r.line, r.reason) for r in result.rejects] == [(5, "has no label."), (6, "has no latitude.")]
 
 
 def test_odk_names_its_columns_with_a_hyphen(tmp_path):

@@ -75,6 +75,35 @@ def choose(
     return columns
 
 
+_ABOUT = frozenset(
+    "damage damaged destroyed collapsed flood flooded flooding fire status severity condition category type".split()  # noqa: SIM905
+)
+
+
+def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
+    """The question of a survey that reports are about: by its name, by a word in it, or by how it is answered.
+
+    The last: the first one with two to twelve different answers, given more than once on average, that are not numbers.
+    """
+    short = {name: name.rsplit("/", 1)[-1] for name in header}
+    found = find("label", list(short.values()))
+    if found is not None:
+        return next(name for name, own in short.items() if own == found)
+    for name, own in short.items():
+        if _ABOUT & set(plain(own).split("_")):
+            return name
+    for name in header:
+        answers = [cell.strip() for cell in samples.get(name, ()) if cell.strip().lower() not in ("", "n/a")]
+        different = set(answers)
+        if 2 <= len(different) <= 12 and len(answers) >= 2 * len(different) and not _numbers(different):
+            return name
+    return None
+
+
+def _numbers(cells: set[str]) -> bool:
+    return all(re.fullmatch(r"[-+]?\d+([.,:/-]\d+)*", cell) for cell in cells)
+
+
 def missing_message(missing: Sequence[str], header: Sequence[str]) -> str:
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)

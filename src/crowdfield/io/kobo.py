@@ -17,6 +17,19 @@ _LATITUDE = re.compile(r"_(?P<kobo>.+)_latitude|(?P<odk>.+)[-:]latitude", re.IGN
 _SOURCES = ("_submitted_by", "username", "SubmitterName", "SubmitterID", "enumerator", "deviceid", "DeviceID")
 _TIMES = ("_submission_time", "SubmissionDate", "end", "start", "today")
 _IDS = ("_uuid", "KEY", "meta/instanceID", "instanceID", "_id")
+_FORM = (
+    "start",
+    "end",
+    "today",
+    "imei",
+    "deviceid",
+    "phonenumber",
+    "simserial",
+    "subscriberid",
+    "username",
+    "name",
+    "photo",
+)
 _STATUS = ("_validation_status", "ReviewState")
 
 
@@ -39,14 +52,13 @@ def plan(table: Table, options: Options) -> Plan:
         given["lat"], given["lon"] = given.get("lat") or pair[0], given.get("lon") or pair[1]
     for role, names in (("source", _SOURCES), ("time", _TIMES), ("id", _IDS)):
         given[role] = given.get(role) or next((name for name in names if name in header), None)
-    # A question is asked in words; the part after the group's name is the question's own.
-    own = {name: name.rsplit("/", 1)[-1] for name in header if not name.startswith("_")}
+    own = [name for name in header if not name.startswith("_")]
+    own = [name for name in own if name not in given.values() and name.lower() not in _FORM]
     if given.get("label") is None:
-        found = columns.find("label", list(own.values()))
-        given["label"] = next((name for name, short in own.items() if short == found), None)
+        given["label"] = columns.question(own, {name: table.column(name) for name in own})
     if given.get("label") is None:
         raise ReportFormatError(
-            columns.missing_message(["label"], [name for name in own if name not in given.values()]),
+            columns.missing_message(["label"], own),
             file=table.name,
             line=1,
         )
@@ -56,6 +68,11 @@ def plan(table: Table, options: Options) -> Plan:
         raise ReportFormatError(columns.missing_message(missing, header), file=table.name, line=1)
     status = next((name for name in _STATUS if name in header), None)
 
+    def prepare(frame: pd.DataFrame) -> pd.DataFrame:
+        # Older exports write n/a into every cell that was not filled.
+        text = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column].dtype)]
+        return frame.assign(**{c: frame[c].astype(object).where(frame[c].astype(object) != "n/a", None) for c in text})
+
     def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
         if status is None:
             return {}
@@ -63,7 +80,7 @@ def plan(table: Table, options: Options) -> Plan:
         bad = said.str.endswith("not_approved") | said.isin(["not approved", "rejected"])
         return {at: (status, f"was marked '{said.iloc[at]}'.") for at in bad.to_numpy(dtype=bool).nonzero()[0].tolist()}
 
-    return options.plan(chosen, refuse=refuse, extra_columns=(status,) if status else ())
+    return options.plan(chosen, prepare=prepare, refuse=refuse, extra_columns=(status,) if status else ())
 
 
 LAYOUT = Layout("kobo", "a KoboToolbox or ODK export", matches=lambda header: _pair(header) is not None, plan=plan)

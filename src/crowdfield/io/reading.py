@@ -312,7 +312,8 @@ def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | 
             f"all reports say '{reports.labels[one]}': where it is not the case cannot be learned from them alone"
         )
     if times is not None and times.unread:
-        said.append(f"{times.unread} times in column '{times.column}' could not be read; those reports have none")
+        many = "1 time" if times.unread == 1 else f"{times.unread} times"
+        said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
     if times is not None and times.ambiguous:
         said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
     if reports.crs and bool(zero := int((reports.places == 0).all(axis=1).sum())):

@@ -141,7 +141,7 @@ def _version_3(table: Table, options: Options) -> Plan:
         chosen["time"] = name["created (utc)"]
     base = _BASE_3.split("|")
     asked = [c for c in table.header if c.strip().lower() not in base and not c.lower().endswith((".lat", ".lon"))]
-    label = columns.find("label", asked) or name["survey"]
+    label = columns.question(asked, {c: table.column(c) for c in asked}) or name["survey"]
     contact, origin = name.get("contact id") or name.get("contact"), name.get("source")
     made = {"source": "<source>", "label": "<label>"}
     _override(chosen, made, table, options)

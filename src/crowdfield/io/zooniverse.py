@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from crowdfield import geography
 from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.columns import named
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
@@ -24,7 +26,8 @@ NOTHING = "nothing"
 TILES = 4  # an image without marks is this many cells a side, unless a cell's size is given
 MOST_TILES = 200
 _BATCH = 5_000
-_NEEDED = ("classification_id", "annotations", "subject_data")
+_NEEDED = ("annotations", "subject_data")
+_PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)\s*")  # an answer may carry its own icon, in Markdown
 
 
 class Box(NamedTuple):
@@ -43,18 +46,13 @@ class _Refused(Exception):
 
 def plan(table: Table, options: Options) -> Plan:
     lower = {name.strip().lower(): name for name in table.header}
-    chosen = {"id": lower["classification_id"], "annotations": lower["annotations"], "subject": lower["subject_data"]}
-    for role, key in (
-        ("source", "user_name"),
-        ("user_id", "user_id"),
-        ("time", "created_at"),
-        ("metadata", "metadata"),
-    ):
+    chosen = {"annotations": lower["annotations"], "subject": lower["subject_data"]}
+    who = (("id", "classification_id"), ("source", "user_name"), ("user_id", "user_id"), ("user_ip", "user_ip"))
+    for role, key in (*who, ("time", "created_at"), ("metadata", "metadata")):
         if key in lower:
             chosen[role] = lower[key]
-    if options.given("source"):
-        chosen["source"] = lower.get(str(options.given("source")).lower(), chosen.get("source", ""))
-        chosen.pop("user_id", None)
+    if (source := options.given("source")) is not None:
+        chosen["source"] = named("source", source, table.header, table.name)
     return options.plan(chosen)
 
 
@@ -94,7 +92,11 @@ class _Marks:
             self._refused.append(Refusal(number, "", "lies outside the region."))
             return
         who = self._source(cells)
-        about = (who, cells.get(self._columns["id"], "").strip(), cells.get(self._columns.get("time", ""), "").strip())
+        about = (
+            who,
+            cells.get(self._columns.get("id", ""), "").strip(),
+            cells.get(self._columns.get("time", ""), "").strip(),
+        )
         for place, label in reports:
             self._row.append(number)
             self._place.append(place)
@@ -123,13 +125,12 @@ class _Marks:
 
     def _source(self, cells: Mapping[str, str]) -> str:
         # People who are not logged in have no number, and a name that is new in each export.
-        user = cells.get(self._columns.get("user_id", ""), "").strip()
-        name = cells.get(self._columns.get("source", ""), "").strip()
-        return name or user or "unknown"
+        names = (cells.get(self._columns.get(role, ""), "").strip() for role in ("source", "user_id", "user_ip"))
+        return next((name for name in names if name), "unknown")
 
     def _reports(self, cells: Mapping[str, str]) -> list[tuple[tuple[float, float], str]]:
         columns = self._columns
-        tasks = _json(cells, columns["annotations"], list)
+        tasks = _flat(_json(cells, columns["annotations"], list))
         subject = _subject(_json(cells, columns["subject"], dict))
         box = corners(subject, self._options.crs)
         if box is None:
@@ -160,10 +161,24 @@ class _Marks:
         """A question about the whole image: the answer, in the middle of it."""
         for task in tasks:
             value = task.get("value") if isinstance(task, dict) else None
-            answer = value[0] if isinstance(value, list) and value and isinstance(value[0], str) else value
-            if isinstance(answer, str) and answer.strip():
-                return [(_ground(box, 0.5, 0.5), answer.strip())]
+            answer = value[0] if isinstance(value, list) and value else value
+            if isinstance(answer, (str, int)) and not isinstance(answer, bool):
+                words = _PICTURE.sub("", str(answer)).strip()
+                if words:
+                    return [(_ground(box, 0.5, 0.5), words)]
         raise _Refused(self._columns["annotations"], "has neither marks nor an answer.")
+
+
+def _flat(tasks: Sequence[Any], depth: int = 0) -> list[Any]:
+    """Tasks, with those that stand together in a combined one laid out."""
+    flat: list[Any] = []
+    for task in tasks:
+        inner = task.get("value") if isinstance(task, dict) else None
+        if isinstance(inner, list) and inner and depth < 5 and all(isinstance(t, dict) and "task" in t for t in inner):
+            flat += _flat(inner, depth + 1)
+        else:
+            flat.append(task)
+    return flat
 
 
 def _json(cells: Mapping[str, str], column: str, kind: type) -> Any:
@@ -204,8 +219,8 @@ def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
         if not all(math.isfinite(v) for v in (west, east, south, north)) or south >= north or west == east:
             continue
         degrees = max(abs(west), abs(east)) <= 180 and max(abs(south), abs(north)) <= 90
-        named = next((subject[key] for key in ("crs", "epsg", "srs", "projection") if subject.get(key)), None)
-        system = crs or (_system(named) if named else None)
+        stated = next((subject[key] for key in ("crs", "epsg", "srs", "projection") if subject.get(key)), None)
+        system = crs or (_system(stated) if stated else None)
         # Metres without a system are a web map's.
         system = system or (geography.WGS84 if degrees else "EPSG:3857")
         if system == geography.WGS84 and not degrees:
@@ -214,8 +229,8 @@ def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
     return None
 
 
-def _system(named: Any) -> str | None:
-    text = str(named).strip()
+def _system(stated: Any) -> str | None:
+    text = str(stated).strip()
     try:
         return geography.check_crs(f"EPSG:{text}" if text.isdecimal() else text)
     except ValueError:

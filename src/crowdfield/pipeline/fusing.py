@@ -66,9 +66,12 @@ def fuse(
     # The grid decides the projection: a region given by hand may suit another one than the reports do.
     grid = geography.make_grid(reports, cell=settings.cell, region=settings.region, crs=settings.projection)
     mask = None if settings.mask is None else geography.mask(grid, settings.mask)
-    return fuse_on(
-        geography.project(reports, grid.crs), grid, settings, mask=mask, about=about, progress=progress, fit=fit
-    )
+    shown = geography.project(reports, grid.crs, unseen="drop")
+    fused = fuse_on(shown, grid, settings, mask=mask, about=about, progress=progress, fit=fit)
+    if lost := len(reports) - len(shown):
+        # On the far side of the Earth, where the map's projection ends, is outside the map too.
+        fused = replace(fused, about={**fused.about, "outside": fused.about["outside"] + lost})
+    return fused
 
 
 def fuse_on(
