@@ -175,10 +175,13 @@ SCHEMES = {
 }
 
 
-def sweep(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool = False) -> Summary:
+def sweep(
+    sites: Sites, q: Posterior, scheme: Scheme, foreign: bool = False, only: Sequence[int] | None = None
+) -> Summary:
     """One pass over the sites: q(t), Gaussian sites, and what they add up to.
 
     `foreign` says that q was learned by another engine (a warm start): its fields are asked for these places anew.
+    `only` names the blocks to pass over, where not all.
     """
     data, engine = sites.data, sites.engine
     functions = sites.C.shape[1]
@@ -186,7 +189,8 @@ def sweep(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool = False) -> 
     statistics = [engine.empty() for _ in range(functions)]
     targets, probe = 0.0, []
     stride = max(1, engine.n_sites // PROBES)
-    for b, block in enumerate(sites.blocks):
+    for b in range(len(sites.blocks)) if only is None else only:
+        block = sites.blocks[b]
         if foreign:
             moments = [f.at(data.X[block.sites]) for f in q.fields]
         else:
