@@ -490,6 +490,7 @@ def test_copied_messages_are_flagged_as_one_event(tmp_path):
         (["01/13/2010", "02/01/2010"], [1263340800, 1264982400]),
         (["2010-01-13", "13.01.2010 4:53"], [1263340800, 1263358380]),
         (["1263340800", "1263340800000"], [1263340800, 1263340800]),
+        (["2010/01/13", "2010-01-13 04:53"], [1263340800, 1263358380]),
         (["13 January 2010", "Jan 13, 2010 4:53 PM"], [1263340800, 1263401580]),
         (["2010-01-13T00:00:00+02:00", "2010-01-13T00:00:00Z"], [1263333600, 1263340800]),
     ],
@@ -533,6 +534,26 @@ def test_rejects_are_written_beside_the_file_and_cannot_run_in_a_spreadsheet(tmp
     assert written == tmp_path / "r.csv.rejects.csv"
     assert written.read_text().splitlines()[1].startswith("3,'=lat(),")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.csv", "r.csv.rejects.csv"]
+
+
+def test_rejects_go_to_the_current_folder_where_the_files_own_cannot_be_written(tmp_path, monkeypatch):
+    from crowdfield.io import reading
+
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    result = io.read(write(tmp_path, "r.csv", "lat,lon,label\n1,2,x\nbad,2,x\n"))
+    write_rows = reading.write_rows
+
+    def guarded(names, rows, path):
+        if path.parent == tmp_path:
+            raise PermissionError(13, "Permission denied")
+        write_rows(names, rows, path)
+
+    monkeypatch.setattr(reading, "write_rows", guarded)
+    assert result.write_rejects() == here / "r.csv.rejects.csv"
+    with pytest.raises(InputError, match="Permission denied"):
+        result.write_rejects(tmp_path / "x.csv")
 
 
 def test_lines_are_counted_through_quoted_line_breaks(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -108,7 +107,8 @@ class Table:
         return found
 
     def _records(self, progress: Progress | None = None) -> Iterator[tuple[int, int, list[str]]]:
-        with opened(self.path, encoding=self._encoding, progress=progress) as stream, _long_fields():
+        with opened(self.path, encoding=self._encoding, progress=progress) as stream:
+            _allow_long_fields()
             text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogatepass", newline="")
             reader = csv.reader(_after(text, self._preamble), delimiter=self.delimiter)
             number, line = 0, 1
@@ -133,22 +133,22 @@ class Table:
         header: list[str] = []
         sample: list[list[str]] = []
         preamble = 0
-        with _long_fields():
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-            try:
-                for cells in reader:
-                    if _blank(cells):
-                        continue
-                    if not header:
-                        header, preamble = _unique(cells), reader.line_num
-                    elif not sample and preamble_row(header, cells):
-                        preamble = reader.line_num
-                    else:
-                        sample.append(cells)
-                        if len(sample) == 1000:
-                            break
-            except csv.Error as error:
-                raise self._unreadable(error, preamble + 1) from None
+        _allow_long_fields()
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
+        try:
+            for cells in reader:
+                if _blank(cells):
+                    continue
+                if not header:
+                    header, preamble = _unique(cells), reader.line_num
+                elif not sample and preamble_row(header, cells):
+                    preamble = reader.line_num
+                else:
+                    sample.append(cells)
+                    if len(sample) == 1000:
+                        break
+        except csv.Error as error:
+            raise self._unreadable(error, preamble + 1) from None
         return header, sample, preamble
 
     def _unreadable(self, error: Exception, line: int | None = None) -> ReportFormatError:
@@ -174,11 +174,11 @@ def _sniff(lines: Sequence[str]) -> str:
     start = [line for line in lines if line.strip()][:20]
 
     def score(delimiter: str) -> tuple[int, int]:
-        with _long_fields():
-            try:
-                rows = [cells for cells in csv.reader(start, delimiter=delimiter) if cells]
-            except csv.Error:
-                return 0, 0
+        _allow_long_fields()
+        try:
+            rows = [cells for cells in csv.reader(start, delimiter=delimiter) if cells]
+        except csv.Error:
+            return 0, 0
         width = len(rows[0]) if rows else 0
         return sum(len(row) == width for row in rows) if width > 1 else 0, width
 
@@ -210,14 +210,11 @@ def _after(lines: IO[str], skip: int) -> IO[str]:
     return lines
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    # The limit of the csv module is one for the whole process, and too low for the JSON in a Zooniverse export.
-    before = csv.field_size_limit(LONGEST_LINE)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+def _allow_long_fields() -> None:
+    # The limit of the csv module is one for the whole process, and too low for the JSON in a Zooniverse export. It is
+    # raised and left there: to set it back would pull it from under another thread that reads.
+    if csv.field_size_limit() < LONGEST_LINE:
+        csv.field_size_limit(LONGEST_LINE)
 
 
 def _text_type() -> Any:

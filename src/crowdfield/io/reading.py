@@ -82,12 +82,21 @@ class ReadResult:
         return found
 
     def write_rejects(self, path: str | os.PathLike[str] | None = None) -> Path | None:
-        """Write the rejected rows to ``<name>.rejects.csv`` beside the file, or to ``path``; None if there are none."""
+        """Write the rejected rows to ``<name>.rejects.csv`` beside the file (in the current folder if that cannot
+        be), or to ``path``; None if there are none."""
         if not self.rejects:
             return None
-        target = Path(path) if path is not None else Path(f"{self.file}.rejects.csv")
-        write_rows(("line", "column", "reason"), self.rejects, target)
-        return target
+        name = f"{Path(self.file).name}.rejects.csv"
+        targets = [Path(path)] if path is not None else [Path(self.file).with_name(name), Path.cwd() / name]
+        # Data often lie where nobody may write: then the rejects go to where the user is.
+        for target in targets:
+            try:
+                write_rows(("line", "column", "reason"), self.rejects, target)
+            except OSError as error:
+                problem = InputError(f"cannot write the rejected rows to {target}: {error.strerror}.")
+                continue
+            return target
+        raise problem
 
 
 def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,16 @@ _NUMERIC_DATE = (
 _NUMBER = r"^\s*-?\d+(\.\d+)?\s*$"
 
 
+class _Chunk(NamedTuple):
+    """The times of some rows: ``seconds[which]``, once those that are ``undecided`` have been."""
+
+    seconds: NDArray[np.float64]
+    which: NDArray[np.int64] | None = None  # None: one for each row, in order
+    undecided: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    parts: NDArray[np.float64] = np.empty((0, 6))  # first, second, year, hour, minute, second of the undecided
+    filled: NDArray[np.bool_] | None = None  # where there was something to read
+
+
 @dataclass
 class Times:
     """Collects the times of a file, chunk by chunk; :meth:`seconds` gives them all once the order of dates is known."""
@@ -29,7 +39,7 @@ class Times:
     order: Order | None = None
     unread: int = 0  # how many cells hold something that is no time
     ambiguous: bool = False  # dates like 03/04/2010 and nothing to tell the order by
-    _chunks: list[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
+    _chunks: list[_Chunk] = field(default_factory=list)
     _day_first: tuple[int, str] | None = None  # a row that can only be day first, and what it says
     _month_first: tuple[int, str] | None = None
 
@@ -40,30 +50,32 @@ class Times:
     def add(self, values: pd.Series[Any], rows: NDArray[np.int64]) -> None:
         """The cells of some rows."""
         seconds = _iso_fast(values)
-        undecided = np.empty(0, dtype=np.int64)
-        parts = np.empty((0, 6))
-        if seconds is None:
-            text = values.astype(object).where(values.notna(), "").astype(str)
-            seconds, undecided, parts = self._slow(text, rows)
-        self._chunks.append((seconds, undecided, parts))
+        if seconds is not None:
+            self._chunks.append(_Chunk(seconds))
+            return
+        # The same minute is written many times: each way of writing is read once.
+        which, different = pd.factorize(values.astype(object).where(values.notna(), "").astype(str))
+        first = np.empty(len(different), dtype=np.int64)
+        first[which[::-1]] = rows[::-1]
+        self._chunks.append(self._slow(pd.Series(different, dtype=object), first)._replace(which=which))
 
     def seconds(self, line_of: Any) -> NDArray[np.float64]:
         """All times in the order they were added; NaN where there is none. ``line_of`` finds the line of a row."""
         order = self._decide(line_of)
         out = []
         while self._chunks:
-            seconds, undecided, parts = self._chunks.pop(0)
-            if len(undecided):
+            chunk = self._chunks.pop(0)
+            seconds, parts = chunk.seconds, chunk.parts
+            if len(parts):
                 day, month = (0, 1) if order == "dmy" else (1, 0)
-                seconds = seconds.copy()
-                seconds[undecided] = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:])
-                self.unread += int(np.isnan(seconds[undecided]).sum())
+                seconds[chunk.undecided] = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:])
+            if chunk.which is not None and chunk.filled is not None:
+                self.unread += int((np.isnan(seconds) & chunk.filled)[chunk.which].sum())
+                seconds = seconds[chunk.which]
             out.append(seconds)
         return np.concatenate(out) if out else np.empty(0)
 
-    def _slow(
-        self, text: pd.Series[str], rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    def _slow(self, text: pd.Series[str], rows: NDArray[np.int64]) -> _Chunk:
         filled = (text.str.strip() != "").to_numpy()
         seconds = np.full(len(text), np.nan)
         number = text.str.match(_NUMBER).to_numpy(dtype=bool) & filled
@@ -73,7 +85,7 @@ class Times:
         dated = found[0].notna().to_numpy() & ~number
         undecided = np.flatnonzero(dated)
         parts = found[dated]
-        clock = parts[[3, 4, 5]].astype(float).fillna(0.0).to_numpy()
+        clock = np.array(parts[[3, 4, 5]].astype(float).fillna(0.0), dtype=np.float64)
         half = parts[6].fillna("").str.lower().to_numpy()
         clock[:, 0] = np.where(
             half == "pm", clock[:, 0] % 12 + 12, np.where(half == "am", clock[:, 0] % 12, clock[:, 0])
@@ -90,8 +102,7 @@ class Times:
                 words = [_in_words(value) for value in text[rest][odd].tolist()]
                 parsed.loc[parsed.index[odd]] = pd.to_datetime(pd.Series(words, index=parsed.index[odd]), utc=True)
             seconds[rest] = _to_seconds(parsed)
-        self.unread += int((np.isnan(seconds) & filled & ~dated).sum())
-        return seconds, undecided, numbers
+        return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled)
 
     def _note_order(self, numbers: NDArray[np.float64], text: list[str], rows: NDArray[np.int64]) -> None:
         day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
