@@ -8,7 +8,7 @@
 3. ς | z, ω   with w integrated out (a Metropolis step), then w | ς, z, ω: Gaussian. They are drawn together because
               w pins ς down to ±13 % at a hundred features.
 4. ς | Φw√ς   once more with the shape of the field held instead of w, and z, ω, t summed out (interweaving).
-5. t | w, π   categorical;   π | t   Dirichlet.
+5. t | w, π   categorical;   communities | t (`community_sampling`), where there are any;   π | t   Dirichlet.
 
 Chains run side by side: arrays begin with their axis, K. Places go last, so that every sum over states is a sum of
 long rows: f [K, F, N], logits and ℓ [K, J, N]; confusion tables are [K, S, L, J], the order of a report's key.
@@ -41,8 +41,8 @@ class ConfusionPrior(Protocol):
         """[K or 1, S, L, J]."""
         ...
 
-    def step(self, state: Any, log_pi: Array, rng: np.random.Generator) -> Any:
-        """Draw the prior's own variables given log π [K, S, L, J]."""
+    def step(self, state: Any, counts: Array, rng: np.random.Generator) -> Any:
+        """Draw the prior's own variables given what sources said of each state, [K, S, L, J], π summed out."""
         ...
 
 
@@ -57,7 +57,7 @@ class FixedPrior(NamedTuple):
     def alpha0(self, state: None) -> Array:
         return np.ascontiguousarray(self.alpha.transpose(0, 2, 1))[None]
 
-    def step(self, state: None, log_pi: Array, rng: np.random.Generator) -> None:
+    def step(self, state: None, counts: Array, rng: np.random.Generator) -> None:
         return None
 
 
@@ -168,8 +168,9 @@ class Sampler:
         logits = self.logits(g)
         rho, r = softmax(logits), softmax(logits + ell)
         t = self._draw_targets(r, rng)
-        confusion = self.confusion.step(state.confusion, state.log_pi, rng)
-        log_pi = draw_log_pi(self.confusion.alpha0(confusion) + self._counts(t), rng)
+        counts = self._counts(t)
+        confusion = self.confusion.step(state.confusion, counts, rng)
+        log_pi = draw_log_pi(self.confusion.alpha0(confusion) + counts, rng)
         return State(weights, scale, log_pi, confusion, g), Info(r, t, rho, np.stack([accepted, accepted_again]))
 
     def _draw_what_sites_say(self, logits: Array, ell: Array, rng: np.random.Generator) -> NDArray[np.int64]:

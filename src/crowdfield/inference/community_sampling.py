@@ -1,0 +1,127 @@
+"""Communities of sources, sampled: the same hierarchical prior as `communities`, as a part of the Gibbs sweep.
+
+Given the states t, a source's counts n_s are Dirichlet-multinomial under the prior β of its community, with π summed
+out. So, before π is drawn: z_s | n, β, weights (which community); weights | z; β | z, n by Metropolis steps on log β.
+The rows of β are independent given z: all rows of all communities and chains are proposed and judged at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from crowdfield.inference.communities import CROWD_WEIGHT, MOST_COMMUNITIES, STRENGTH_RATE, Communities
+
+Array = NDArray[np.float64]
+
+STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))  # deviations of log Σβ and of each log β, one Metropolis step each
+
+
+class CommunityState(NamedTuple):
+    beta: Array  # [C, k, L, J] for C chains
+    weight: Array  # [C, k]
+    member: NDArray[np.int64]  # [C, S]
+
+
+class CommunityPrior:
+    """k communities, or at most MOST_COMMUNITIES with weights that prefer few (a finite Dirichlet process)."""
+
+    def __init__(self, k: int | str, base: Array, own: Array, free: NDArray[np.bool_]):
+        """base [J, L] is what communities start from; own [S, J, L] the priors of the sources that are not free."""
+        self.size = MOST_COMMUNITIES if k == "learn" else int(k)
+        self.concentration = CROWD_WEIGHT / self.size if k == "learn" else CROWD_WEIGHT
+        self.base = np.ascontiguousarray(base.T)  # [L, J]
+        self.own = np.ascontiguousarray(own.transpose(0, 2, 1))
+        self.free = free
+
+    def init(self, chains: int, rng: np.random.Generator) -> CommunityState:
+        """From the prior itself down to sources that say nothing, as the variational start."""
+        share = np.linspace(1.0, 0.0, self.size)[:, None, None] if self.size > 1 else np.ones((1, 1, 1))
+        beta = share * self.base + (1.0 - share) * self.base.mean(axis=0)
+        return CommunityState(
+            np.broadcast_to(beta, (chains, *beta.shape)) * np.exp(0.1 * rng.standard_normal((chains, *beta.shape))),
+            np.full((chains, self.size), 1.0 / self.size),
+            rng.integers(0, self.size, (chains, len(self.free))),
+        )
+
+    def alpha0(self, state: CommunityState) -> Array:
+        chain = np.arange(len(state.member))[:, None]
+        return np.where(self.free[:, None, None], state.beta[chain, state.member], self.own)
+
+    def step(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> CommunityState:
+        member = self._draw_members(state, counts, rng)
+        weight = self._draw_weights(member, rng)
+        beta = state.beta
+        for strength, each in STEPS:
+            beta = self._move(beta, member, counts, strength, each, rng)
+        return CommunityState(beta, weight, member)
+
+    def _draw_members(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+        if self.size == 1:
+            return np.zeros_like(state.member)
+        fit = _log_marginal(counts[:, :, None], state.beta[:, None]).sum(-1)  # [C, S, k]
+        with np.errstate(divide="ignore"):  # a weight may underflow to nothing
+            fit += np.log(state.weight)[:, None]
+        # The largest of log p + Gumbel noise is a draw from p.
+        return np.asarray((fit + rng.gumbel(size=fit.shape)).argmax(-1))
+
+    def _draw_weights(self, member: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        sizes = (member[:, self.free, None] == np.arange(self.size)).sum(axis=1)
+        draws = rng.standard_gamma(sizes + self.concentration)
+        return np.asarray(draws / draws.sum(axis=1, keepdims=True))
+
+    def _log_target(self, beta: Array, member: NDArray[np.int64], counts: Array) -> Array:
+        """log p(β | z, n) of log β, row by row: [C, k, J]. `base` is one more source in every community."""
+        chain = np.arange(len(member))[:, None]
+        sources = np.flatnonzero(self.free)
+        rows = _log_marginal(counts[:, sources], beta[chain, member[:, sources]])  # [C, S, J]
+        total = _log_marginal(self.base, beta) - STRENGTH_RATE * beta.sum(axis=2) + np.log(beta).sum(axis=2)
+        np.add.at(total, (chain, member[:, sources]), rows)
+        return np.asarray(total)
+
+    def _move(
+        self,
+        beta: Array,
+        member: NDArray[np.int64],
+        counts: Array,
+        strength: float,
+        each: float,
+        rng: np.random.Generator,
+    ) -> Array:
+        shape = (*beta.shape[:2], 1, beta.shape[3])
+        proposed = beta * np.exp(strength * rng.standard_normal(shape) + each * rng.standard_normal(beta.shape))
+        gain = self._log_target(proposed, member, counts) - self._log_target(beta, member, counts)
+        accept = np.log(rng.random(gain.shape)) < gain
+        return np.where(accept[:, :, None], proposed, beta)
+
+
+def _log_marginal(counts: Array, beta: Array) -> Array:
+    """log of the Dirichlet-multinomial of counts [..., L, J] (without the constant), row by row: [..., J]."""
+    total = beta.sum(axis=-2)
+    inside = (gammaln(beta + counts) - gammaln(beta)).sum(axis=-2)
+    return np.asarray(inside - gammaln(total + counts.sum(axis=-2)) + gammaln(total))
+
+
+def summarise(prior: CommunityPrior, states: list[CommunityState]) -> tuple[Communities, Array]:
+    """The communities on average, and each source's share in them [S, k].
+
+    Draws name communities in any order; here the first is the one that agrees most with the base prior.
+    """
+    meaning = prior.base / prior.base.sum(axis=0)
+    beta_sum = np.zeros((prior.size, *prior.base.shape))
+    weight_sum, share = np.zeros(prior.size), np.zeros((len(prior.free), prior.size))
+    chains = len(states[0].weight)
+    for state in states:
+        rows = state.beta / state.beta.sum(axis=2, keepdims=True)
+        order = np.argsort(-(rows * meaning).sum(axis=(2, 3)), axis=1, kind="stable")  # [C, k]
+        place = np.argsort(order, axis=1)
+        for c in range(chains):
+            beta_sum += state.beta[c, order[c]]
+            weight_sum += state.weight[c, order[c]]
+            share[np.arange(len(share)), place[c, state.member[c]]] += 1.0
+    draws = chains * len(states)
+    beta = (beta_sum / draws).transpose(0, 2, 1)
+    return Communities(beta, weight_sum / draws, prior.free), share / draws
