@@ -61,3 +61,13 @@ def test_every_engine_samples_the_same_posterior(engine):
     model = cf.HeatmapBCC(engine=engine, **settings).fit(X, y, sources=sources)
     auto = cf.HeatmapBCC(**settings).fit(X, y, sources=sources)
     assert np.abs(model.predict_proba(grid) - auto.predict_proba(grid)).mean() < 0.02
+
+
+def test_communities_are_sampled_too():
+    _, X, y, sources = simulated(6, reports=240, sources=8)
+    model = cf.HeatmapBCC(inference="gibbs", lengthscale=4.0, communities=1, random_state=0)
+    model.fit(X, y, sources=np.where(sources == 7, 0, sources))
+    assert model.communities_.beta.shape == (1, 2, 2)
+    population = model.communities_.population / model.communities_.population.sum(axis=1, keepdims=True)
+    assert population.diagonal().min() > 0.7  # most sources are right most of the time
+    assert (model.source_table()["community"] == 0).all()

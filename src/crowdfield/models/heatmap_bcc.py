@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from crowdfield.data import Reports
 from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
 from crowdfield.inference import communities, confusion, explain, information, sampling, vb
+from crowdfield.inference.community_sampling import CommunityPrior, summarise
 from crowdfield.inference.data import contrast
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.predict import FieldPredictor, Predictor
@@ -154,13 +155,18 @@ class HeatmapBCC(ReportClassifier):
         self.lengthscale_ = self._posed.kernel.lengthscales(self.places_.shape[1]).copy()
         self.engine_ = solved.sites.engine.name
         self.communities_ = solved.fit.state.communities
+        if self.communities_ is not None:
+            self._membership = communities.memberships(self.communities_, solved.fit.state.counts)
 
     def _sample(self, posed: problem.Posed) -> Self:
         if problem.learns_lengthscale(self.lengthscale):
             raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
         rng = posed.rng()
         basis = sampling.basis_for(self.engine, posed.kernel, posed.data.X, rng)
-        draws = sampling.run(posed.data, posed.prior, basis, rng)
+        shared = None
+        if posed.communities is not None:
+            shared = CommunityPrior(posed.communities, posed.base, posed.prior.alpha0, ~posed.own)
+        draws = sampling.run(posed.data, posed.prior, basis, rng, confusion=shared)
         self._predictor = sampling.SamplePredictor(draws, posed.mean_at)
         self.posterior_, self.alpha_, self.confusion_ = draws.target, draws.alpha, draws.confusion_mean
         self.scale_, self.engine_ = draws.scale.mean(axis=0), basis.name
@@ -168,6 +174,8 @@ class HeatmapBCC(ReportClassifier):
         self.diagnostics_ = draws.diagnostics
         self.n_iter_, self.converged_ = len(draws.weights), draws.diagnostics.worst_rhat < 1.05
         self.communities_ = None
+        if shared is not None:
+            self.communities_, self._membership = summarise(shared, draws.confusion_states)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sources: ArrayLike | None = None) -> Self:
@@ -224,7 +232,7 @@ class HeatmapBCC(ReportClassifier):
         check_is_fitted(self, "classes_")
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         if self.communities_ is not None:
-            m = communities.memberships(self.communities_, self._solved.fit.state.counts)
+            m = self._membership
             frame["community"] = np.where(self.communities_.free, m.argmax(1), -1)[frame.index]
             frame["membership"] = m.max(1)[frame.index]
         return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
