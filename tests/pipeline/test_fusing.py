@@ -105,7 +105,7 @@ def test_a_region_leaves_out_what_lies_elsewhere():
 def test_files_can_be_joined():
     whole = crowd()
     half = np.arange(240) < 100
-    parts = [fusing.take(whole, half), fusing.take(whole, ~half)]
+    parts = [whole.take(half), whole.take(~half)]
     together = pipeline.joined(parts)
     np.testing.assert_array_equal(fusing.keys(together), fusing.keys(whole))
 
@@ -127,7 +127,7 @@ def test_the_score_knows_good_from_bad_and_what_it_cannot_say(fused):
     bad = pipeline.score(fused, lies)
     assert good["auc"] > 0.95 and good["auc"] == pytest.approx(1 - bad["auc"])
     assert good["cross_entropy_bits"] < 0.5 < bad["cross_entropy_bits"] and good["accuracy"] > 0.9
-    one = fusing.take(truth, truth.label == 1)
+    one = truth.take(truth.label == 1)
     alone = pipeline.score(fused, one)
     assert alone["auc"] is None and "two different" in alone["notes"][-1]
 

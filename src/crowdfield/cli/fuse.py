@@ -153,7 +153,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
     reach = "–".join(f"{value:,.0f}" for value in sorted({float(v) for v in np.ravel(fused.model.lengthscale_)}))
     data = {
         "reports": len(fused.seen),
-        "new": len(fused.reports),
+        "new": fused.about.get("new", 0),
         "already_fused": fused.about.get("already_fused", 0),
         "outside": fused.about.get("outside", 0),
         "sources": len(fused.model.sources_seen_),

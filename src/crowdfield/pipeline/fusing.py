@@ -27,8 +27,8 @@ BLOCK = 65_536
 class Fused:
     """A fitted model and its map.
 
-    reports: those of this run (after an update: only the new ones); seen: the keys of all reports ever fused, so that
-    none counts twice; about: what the reader and the run say of themselves.
+    reports: all that were fused, in the map's reference system; seen: their keys, so that none counts twice; about:
+    what the reader and the run say of themselves.
     """
 
     model: Any
@@ -91,7 +91,7 @@ def fuse_on(
     model = build_model(settings, inside, grid)
     progress(f"Fusing {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
     _fit(model, inside, fit)
-    said = {**dict(about or {}), "outside": outside}
+    said = {**dict(about or {}), "new": len(inside), "outside": outside}
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
 
 
@@ -114,16 +114,17 @@ def extend(
         inside = inside.snap(grid)
     new = ~np.isin(keys(inside), fused.seen)
     again = int(np.count_nonzero(~new))
-    fresh = take(inside, new)
-    said = {**dict(about or {}), "outside": outside, "already_fused": again}
+    fresh = inside.take(new)
+    said = {**dict(about or {}), "new": len(fresh), "outside": outside, "already_fused": again}
     if not len(fresh):
-        return replace(fused, reports=fresh, about=said)
+        return replace(fused, about=said)
     progress(f"Folding in {len(fresh):,} new reports")
     model = fused.model
     model.partial_fit(fresh.places, said_labels(fresh), sources=said_sources(fresh))
     seen = np.concatenate([fused.seen, keys(fresh)])
     counts = fused.heatmap.reports + grid.counts(fresh.places)
-    return _finish(model, fresh, grid, mask, counts, fused.settings, seen, said, progress)
+    everything = joined([fused.reports, fresh])
+    return _finish(model, everything, grid, mask, counts, fused.settings, seen, said, progress)
 
 
 def make_map(
@@ -199,7 +200,7 @@ def within(reports: Reports, grid: Grid, *, allow_none: bool = False) -> tuple[R
         raise InputError(
             f"none of the {len(reports):,} reports lies in the region. Are longitude and latitude swapped?"
         )
-    return (reports if keep.all() else take(reports, keep)), int(np.count_nonzero(~keep))
+    return (reports if keep.all() else reports.take(keep)), int(np.count_nonzero(~keep))
 
 
 def joined(parts: Sequence[Reports]) -> Reports:
@@ -219,18 +220,6 @@ def joined(parts: Sequence[Reports]) -> Reports:
         else np.concatenate([p.time for p in parts if p.time is not None]),
         id=None if any(p.id is None for p in parts) else [name for p in parts for name in p.id or ()],
         crs=parts[0].crs,
-    )
-
-
-def take(reports: Reports, keep: NDArray[np.bool_]) -> Reports:
-    """Some of the reports; labels and sources keep their codes."""
-    return replace(
-        reports,
-        places=reports.places[keep],
-        label=reports.label[keep],
-        source=reports.source[keep],
-        time=None if reports.time is None else reports.time[keep],
-        id=None if reports.id is None else tuple(np.asarray(reports.id, dtype=object)[keep]),
     )
 
 

@@ -18,7 +18,7 @@ from crowdfield.io.layers import description
 from crowdfield.pipeline.fusing import Fused
 
 # More candidates than this say nothing new: the field is smooth between them.
-MOST_CANDIDATES = 4_000
+MOST_CANDIDATES = 1_500
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import io
 import json
 import tempfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crowdfield import __version__
-from crowdfield.data import Grid, Reports
+from crowdfield.data import Grid
 from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import plain
@@ -77,5 +78,5 @@ def load_run(path: str | Path) -> Fused:
     grid = Grid(**about["grid"])
     metadata: dict[str, Any] = about["metadata"]
     heatmap = make_map(model, grid, arrays["reports"], mask=arrays["mask"], metadata=metadata)
-    nothing = Reports.from_arrays(np.empty((0, 2)), [], [], labels=heatmap.states, sources=["nobody"], crs=grid.crs)
-    return Fused(model, heatmap, nothing, from_plain(about["settings"]), arrays["seen"], {})
+    reports = replace(model.reports_, crs=grid.crs)
+    return Fused(model, heatmap, reports, from_plain(about["settings"]), arrays["seen"], {})
