@@ -130,6 +130,7 @@ def test_the_haiti_export_gives_the_papers_2723_reports_without_options():
     box = geography.parse_region("-72.6,-72.0,18.2,18.8")
     assert geography.within(box, *result.reports.places.T).sum() == 2723
     assert result.reports.labels == ("no emergency", "emergency") and (result.reports.label == 1).all()
+    assert result.states == result.reports.labels
     assert "1c. People trapped" in result.reports.sources and "5a. Collapsed structure" in result.reports.sources
     assert result.used + result.duplicate + result.rejected == result.read
 

@@ -309,7 +309,7 @@ def _result(
         region=region,
         notes=(*found.notes, *_remarks(reports, times, events, found)),
         events=events,
-        states=found.states,
+        states=found.states or found.labels,
     )
 
 
