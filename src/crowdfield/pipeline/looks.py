@@ -115,5 +115,5 @@ def most_doubtful(
 
 
 def _suggested(model: Any, centres: NDArray[np.float64], n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    chosen, scores = model.suggest(centres, n=n)
+    chosen, scores = model.suggest(centres, n=n, score="map")
     return np.asarray(chosen, dtype=np.int64), np.asarray(scores, dtype=np.float64)
