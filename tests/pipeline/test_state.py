@@ -4,11 +4,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from tests.pipeline.test_fusing import SETTINGS, crowd
 
 from crowdfield import pipeline
 from crowdfield.errors import InputError
 from crowdfield.pipeline import fusing
-from tests.pipeline.test_fusing import SETTINGS, crowd
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,9 @@ def next_(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.geojson", help="Write them as areas for a tasking tool."),
     ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="Who would go; if not given, somebody careful.")
+    ] = None,
     size: Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of an area, like 500m.")] = None,
     config: opt.Config = None,
     lengthscale: opt.Lengthscale = None,
@@ -78,7 +81,7 @@ def next_(
         raise typer.BadParameter(str(problem), param_hint="--size") from problem
     fused = run_from(run, settings_from(config, lengthscale=lengthscale, trust=trust), talk)
     with talk.progress("Asking where to look next"):
-        looks = pipeline.next_looks(fused, n)
+        looks = pipeline.next_looks(fused, n, by=by)
     if output is not None:
         pipeline.write_looks(fused, looks, output, size=wide)
     talk.result([plain(look.plain()) for look in looks], looks_table(looks))

@@ -19,6 +19,8 @@ from crowdfield.pipeline.fusing import Fused
 
 # More candidates than this say nothing new: the field is smooth between them.
 MOST_CANDIDATES = 1_500
+# How often somebody sent to look is right.
+VISITOR = 0.95
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,12 @@ class Look:
         return asdict(self)
 
 
-def next_looks(fused: Fused, n: int = 10) -> list[Look]:
-    """The n places where one more report would teach the map most, best first."""
-    return looks_of(fused.model, fused.heatmap, n)
+def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
+    """The n places where one more report would teach the map most, best first.
+
+    by: who would go, one of the sources; by default somebody careful, sent to look.
+    """
+    return looks_of(fused.model, fused.heatmap, n, by=by)
 
 
 def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: float | None = None) -> None:
@@ -61,7 +66,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
     )
 
 
-def looks_of(model: Any, heatmap: Heatmap, n: int = 10) -> list[Look]:
+def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
     grid = heatmap.grid
     cells = np.flatnonzero(heatmap.mask.ravel())
     if len(cells) > MOST_CANDIDATES:
@@ -71,7 +76,7 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10) -> list[Look]:
         cells = cells[(row % step == step // 2) & (column % step == step // 2)]
     centres = grid.centres()[cells]
     if hasattr(model, "suggest"):
-        chosen, scores = _suggested(model, centres, min(n, len(cells)))
+        chosen, scores = _suggested(model, centres, min(n, len(cells)), by)
     else:
         doubt = heatmap.sd.reshape(-1, len(heatmap.states))[cells].max(axis=1)
         chosen, scores = most_doubtful(centres, doubt, min(n, len(cells)), apart=float(np.min(model.lengthscale_)))
@@ -114,6 +119,13 @@ def most_doubtful(
     return picked, np.asarray(doubt)[picked]
 
 
-def _suggested(model: Any, centres: NDArray[np.float64], n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    chosen, scores = model.suggest(centres, n=n, score="map")
+def _suggested(
+    model: Any, centres: NDArray[np.float64], n: int, by: Any
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    if by is None:
+        # Whoever is sent to look is not a passer-by; and only a telling report makes the next look go elsewhere.
+        states, labels = model.classes_.tolist(), model.labels_seen_.tolist()
+        wrong = (1.0 - VISITOR) / max(len(labels) - 1, 1)
+        by = np.array([[VISITOR if label == state else wrong for label in labels] for state in states])
+    chosen, scores = model.suggest(centres, n=n, source=by, score="map")
     return np.asarray(chosen, dtype=np.int64), np.asarray(scores, dtype=np.float64)
