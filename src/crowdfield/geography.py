@@ -173,7 +173,7 @@ def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64
     p = np.array(places, dtype=np.float64).reshape(-1, 2)
     if source == target or len(p) == 0:
         return p
-    x, y = _transformer(source, target).transform(p[:, 0], p[:, 1])
+    x, y = transformer(source, target).transform(p[:, 0], p[:, 1])
     out = np.column_stack([x, y])
     if not np.isfinite(out).all():
         first = int(np.argmin(np.isfinite(out).all(axis=1)))
@@ -206,7 +206,7 @@ def project(reports: Reports, crs: str | None = None, *, unseen: Literal["raise"
     if crs is None:
         crs = choose_crs(bounds(transform(reports.places, source, WGS84)))
     if unseen == "drop" and source != crs and len(reports):
-        x, y = _transformer(source, crs).transform(reports.places[:, 0], reports.places[:, 1])
+        x, y = transformer(source, crs).transform(reports.places[:, 0], reports.places[:, 1])
         seen = np.isfinite(x) & np.isfinite(y)
         reports = reports if seen.all() else reports.take(seen)
     return replace(reports, places=transform(reports.places, source, crs), crs=crs)
@@ -334,7 +334,8 @@ def _round_length(length: float) -> float:
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= length * (1 - 1e-9))
 
 
-def _transformer(source: str, target: str) -> Any:
+def transformer(source: str, target: str) -> Any:
+    """A pyproj transformer between two systems, easting or longitude first; what it cannot show becomes infinite."""
     from pyproj import Transformer
     from pyproj.exceptions import CRSError, ProjError
 

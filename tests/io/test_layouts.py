@@ -263,6 +263,13 @@ def test_zooniverse_saw_nothing_is_a_negative_for_every_covered_cell(tmp_path):
     assert with_two.reports.labels == ("not structural damage", "structural damage")
 
 
+def test_columns_that_a_layout_has_no_use_for_are_not_ignored_in_silence(tmp_path):
+    with pytest.raises(InputError, match="--lat y has no use here"):
+        io.read(zooniverse(tmp_path, classification(1, mark(x=1, y=1), DEGREES)), lat="y")
+    with pytest.raises(InputError, match="--label x has no use here"):
+        io.read(write(tmp_path, "agg.csv", MAPSWIPE), label="x")
+
+
 def test_zooniverse_rows_that_cannot_be_placed_say_why(tmp_path):
     bad = classification(5, mark(x=1, y=1), DEGREES)
     bad["annotations"] = "{not json"

@@ -126,7 +126,7 @@ class GeoFile:
         chosen |= {a: lower[key] for key, a in mapswipe.ANSWERS.items() if key in lower}
         if "task_id" in lower:
             chosen["id"] = lower["task_id"]
-        votes, plan = mapswipe._Votes(), options.plan(chosen)
+        votes, plan = mapswipe.Votes(), options.plan(chosen)
         frame = self._frame
         if self.crs not in (geography.WGS84, "local") and len(frame):
             places = frame[[LON, LAT]].to_numpy(dtype=np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, Region
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Table
@@ -26,6 +27,11 @@ class Options:
 
     def given(self, role: str) -> str | None:
         return self.columns.get(role)
+
+    def refuse(self, role: str, why: str) -> None:
+        """Say so where a column is named that this layout has no use for."""
+        if self.given(role) is not None:
+            raise InputError(f"--{role} {self.given(role)} has no use here: {why}.")
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         return Plan(columns, crs=self.crs or WGS84, region=self.region, **more)  # type: ignore[arg-type]

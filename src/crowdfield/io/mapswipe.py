@@ -28,6 +28,7 @@ def is_mapswipe(header: Sequence[str]) -> bool:
 
 
 def plan(table: Table, options: Options) -> Plan:
+    options.refuse("label", "MapSwipe's answers are its labels")
     lower = {name.strip().lower(): name for name in table.header}
     chosen = {"id": next((lower[key] for key in ("task_id", "idx") if key in lower), "")}
     geometry = next((lower[key] for key in ("geom", "geometry", "wkt") if key in lower), None)
@@ -46,16 +47,16 @@ def plan(table: Table, options: Options) -> Plan:
 
 
 def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
-    found = _Votes()
+    found = Votes()
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells, plan, options)
         if found.rows >= _BATCH:
             yield found.batch()
-            found = _Votes()
+            found = Votes()
     yield found.batch()
 
 
-class _Votes:
+class Votes:
     """The votes of some tasks, one entry a vote."""
 
     def __init__(self) -> None:

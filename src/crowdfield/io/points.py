@@ -172,8 +172,7 @@ def _to_degrees(
     ok = why.ok.copy()
     lon, lat = np.full(len(x), np.nan), np.full(len(x), np.nan)
     if ok.any():
-        transformer = geography._transformer(plan.crs, geography.WGS84)
-        lon[ok], lat[ok] = transformer.transform(x[ok], y[ok])
+        lon[ok], lat[ok] = geography.transformer(plan.crs, geography.WGS84).transform(x[ok], y[ok])
     lost = ok & ~(np.isfinite(lon) & np.isfinite(lat))
     why.add(lost, plan.column("lat") or "", f"its coordinates are nowhere in {plan.crs}.")
     return lon, lat

@@ -45,6 +45,8 @@ class _Refused(Exception):
 
 
 def plan(table: Table, options: Options) -> Plan:
+    for role in ("lat", "lon", "label"):
+        options.refuse(role, "the marks on Zooniverse's images have places and labels of their own")
     lower = {name.strip().lower(): name for name in table.header}
     chosen = {"annotations": lower["annotations"], "subject": lower["subject_data"]}
     who = (("id", "classification_id"), ("source", "user_name"), ("user_id", "user_id"), ("user_ip", "user_ip"))
