@@ -64,6 +64,12 @@ def test_a_plain_table_is_read_however_it_is_written(tmp_path, name, text):
     assert result.layout == "plain" and result.reports.crs == "EPSG:4326"
 
 
+def test_columns_are_known_by_their_hxl_tags_where_names_say_nothing(tmp_path):
+    text = "qui,o1,o2,quoi\n#contact+code,#geo+lat,#geo+lon,#status+flood\nann,18.5,-72.3,oui\nbob,18.6,-72.4,non\n"
+    result = io.read(write(tmp_path, "hxl.csv", text))
+    assert said(result) == [(-72.3, 18.5, "oui", "ann"), (-72.4, 18.6, "non", "bob")]
+
+
 def test_utf_16_and_compressed_tables_are_read_as_they_are(tmp_path):
     assert said(io.read(write(tmp_path, "wide.csv", PLAIN, "utf-16"))) == WANTED
     assert said(io.read(write(tmp_path, "packed.csv.gz", gzip.compress(PLAIN.encode())))) == WANTED

@@ -26,6 +26,16 @@ SYNONYMS: dict[str, str] = {
     "id": "id report_id reportid message_id post_id uuid guid event_id record_id classification_id",
     "text": "text message title description comment comments body content notes details",
 }
+# HXL tags that say what a column is, whatever its name: the tag and the attributes it needs.
+TAGS: dict[str, tuple[str, ...]] = {
+    "lat": ("#geo", "lat"),
+    "lon": ("#geo", "lon"),
+    "label": ("#status",),
+    "source": ("#contact",),
+    "time": ("#date",),
+    "id": ("#meta", "id"),
+    "text": ("#description",),
+}
 OPTION = {"lat": "--lat", "lon": "--lon", "label": "--label", "source": "--source", "time": "--time"}
 
 
@@ -35,7 +45,7 @@ def plain(name: str) -> str:
 
 
 def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
-    """The column that plays a role, by its name or by its HXL tag."""
+    """The column that plays a role, by its name."""
     names: dict[str, str] = {}
     for column in header:
         if column not in taken:
@@ -55,18 +65,30 @@ def named(role: str, name: str, header: Sequence[str], file: str) -> str:
     )
 
 
+def tagged(role: str, tags: Mapping[str, str], taken: Sequence[str] = ()) -> str | None:
+    """The column that plays a role, by its HXL tag."""
+    wanted = TAGS[role]
+    for column, tag in tags.items():
+        base, *attributes = re.split(r"[+\s]+", tag.strip().lower())
+        if column not in taken and base == wanted[0] and set(wanted[1:]) <= set(attributes):
+            return column
+    return None
+
+
 def choose(
     header: Sequence[str],
     file: str,
     given: Mapping[str, str | None],
     *,
     needed: Sequence[str] = ("lat", "lon", "label"),
+    tags: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """A column for each role: the one the user named, else the one whose name says so."""
+    """A column for each role: the one the user named, else the one whose name or HXL tag says so."""
     columns = {role: named(role, name, header, file) for role, name in given.items() if name is not None}
     for role in SYNONYMS:
         if role not in columns:
-            found = find(role, header, tuple(columns.values()))
+            taken = tuple(columns.values())
+            found = find(role, header, taken) or tagged(role, tags or {}, taken)
             if found is not None:
                 columns[role] = found
     missing = [role for role in needed if role not in columns]

@@ -38,6 +38,7 @@ class Table:
         if not any(line.strip() for line in lines):
             raise ReportFormatError("the file is empty. Export it again.", file=str(path))
         self.delimiter = _sniff(lines)
+        self.tags: dict[str, str] = {}  # column -> its HXL tag, where there is a row of them
         self.header, self.sample, self._preamble = self._top(text)
 
     @property
@@ -141,8 +142,9 @@ class Table:
                     continue
                 if not header:
                     header, preamble = _unique(cells), reader.line_num
-                elif not sample and preamble_row(header, cells):
+                elif not sample and not self.tags and preamble_row(cells):
                     preamble = reader.line_num
+                    self.tags = {name: tag for name, tag in zip(header, cells, strict=False) if tag.strip()}
                 else:
                     sample.append(cells)
                     if len(sample) == 1000:
@@ -161,7 +163,7 @@ class Table:
         return ReportFormatError(f"{what}. Is the file complete, and quoted as CSV is?", file=self.name, line=line)
 
 
-def preamble_row(header: Sequence[str], cells: Sequence[str]) -> bool:
+def preamble_row(cells: Sequence[str]) -> bool:
     """Whether the row under the header is no report: HXL tags, or the empty row Ushahidi writes in their place."""
     filled = [cell.strip() for cell in cells if cell.strip()]
     if not filled:

@@ -13,7 +13,7 @@ _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
 
 
 def plan(table: Table, options: Options) -> Plan:
-    chosen = columns.choose(table.header, table.name, options.columns)
+    chosen = columns.choose(table.header, table.name, options.columns, tags=table.tags)
     split_date_and_clock(table, chosen, options)
     return options.plan(chosen)
 
