@@ -53,8 +53,15 @@ def collapsed_sites(p, mean, variance, log_likelihood, order, floor):
     return r, eta, lam
 
 
-def scale_on_grid(p, eta, lam, mu, points=161, drop=35.0):
-    """p(ς | sites) ∝ Gamma(ς) N(η/λ | μ, K/ς + Λ⁻¹), on an even grid of log ς that reaches e^−drop of its top."""
+TRUST = 2.0  # how far from its last value ς may move in a step, in log ς
+
+
+def scale_on_grid(p, eta, lam, mu, near, points=161, drop=35.0):
+    """p(ς | sites) ∝ Gamma(ς) N(η/λ | μ, K/ς + Λ⁻¹), on an even grid of log ς that reaches e^−drop of its top.
+
+    Only within TRUST of log `near`: where λ was cut off at its floor, η/λ is an observation of a hundred thousand, and
+    a field of endless variance (ς → 0) would explain it.
+    """
     y, noise = eta / lam, np.diag(1.0 / lam)
 
     def log_density(grid):
@@ -63,7 +70,7 @@ def scale_on_grid(p, eta, lam, mu, points=161, drop=35.0):
         evidence = -0.5 * (np.linalg.slogdet(S)[1] + residual @ (y - mu))
         return evidence + p.a0 * grid - p.b0 * np.exp(grid)  # the Jacobian of log ς adds one to the power
 
-    coarse = np.log(p.a0 / p.b0) + np.linspace(-40.0, 8.0, 193)
+    coarse = np.log(near) + np.linspace(-TRUST, TRUST, 193)
     values = log_density(coarse)
     kept = coarse[values > values.max() - drop]
     grid = np.linspace(kept[0], kept[-1], points)
@@ -84,29 +91,48 @@ def mixture_moments(p, eta, lam, mu, scale, X_new, mu_new):
     return mean, (weights * (variances + (means - mean) ** 2)).sum(axis=0)
 
 
+def geometric_mean(scale):
+    return np.exp(scale[1] @ np.log(scale[0]))
+
+
+def posterior_of_sites(p, eta, lam, near):
+    """Moments of f at the sites with ς integrated, and the grids of ς."""
+    mean, variance, scales, mu = np.empty((p.N, p.F)), np.empty((p.N, p.F)), [], p.prior_mean
+    for j in range(p.F):
+        scales.append(scale_on_grid(p, eta[:, j], lam[:, j], mu[:, j], near[j]))
+        moments = mixture_moments(p, eta[:, j], lam[:, j], mu[:, j], scales[j], p.X, mu[:, j])
+        mean[:, j], variance[:, j] = moments
+    return mean, variance, scales
+
+
+def collapsed_map(p, mean, variance, r, near, order, floor=1e-6):
+    """One undamped step: what q(f) and r become. Its fixed points are the scheme's answers."""
+    new_r, eta, lam = collapsed_sites(p, mean, variance, left_out_log_likelihood(p, r), order, floor)
+    new_mean, new_variance, scales = posterior_of_sites(p, eta, lam, near)
+    return Collapsed(p, new_r, update_pi(p, new_r), new_mean, new_variance, eta, lam, scales)
+
+
 def collapsed(p, order, floor=1e-6, damping=0.5, tolerance=1e-9):
-    """Sites damped, from the prior, until they settle. `floor` keeps η/λ finite where a report says nothing."""
-    mean, mu = p.prior_mean.copy(), p.prior_mean
-    variance = np.full((p.N, p.F), p.b0 / p.a0)
+    """Sites damped, from the prior, until they settle. `floor` keeps η/λ finite where a report says nothing.
+
+    Plain damping may circle for ever where reports contradict each other; `collapsed_map` is what the fast code must
+    satisfy, however it gets there.
+    """
+    mean, variance = p.prior_mean.copy(), np.full((p.N, p.F), p.b0 / p.a0)
     r = softmax(logits(mean))
     for i, state in p.known.items():
         r[i] = np.eye(p.J)[state]
-    eta, lam = None, None
+    eta, lam, near = None, None, np.full(p.F, p.a0 / p.b0)
     for _ in range(MOST_ITERATIONS):
         r, new_eta, new_lam = collapsed_sites(p, mean, variance, left_out_log_likelihood(p, r), order, floor)
         change = np.inf if eta is None else max(np.abs(new_eta - eta).max(), np.abs(new_lam - lam).max())
         eta = new_eta if eta is None else eta + damping * (new_eta - eta)
         lam = new_lam if lam is None else lam + damping * (new_lam - lam)
-        scales = []
-        for j in range(p.F):
-            scales.append(scale_on_grid(p, eta[:, j], lam[:, j], mu[:, j]))
-            moments = mixture_moments(p, eta[:, j], lam[:, j], mu[:, j], scales[j], p.X, mu[:, j])
-            mean[:, j], variance[:, j] = moments
+        mean, variance, scales = posterior_of_sites(p, eta, lam, near)
+        near = [geometric_mean(scale) for scale in scales]
         if change < tolerance:
-            break
-    else:
-        raise RuntimeError(f"the collapsed reference did not settle: {change:.1e}")
-    return Collapsed(p, r, update_pi(p, r), mean, variance, eta, lam, scales)
+            return Collapsed(p, r, update_pi(p, r), mean, variance, eta, lam, scales)
+    raise RuntimeError(f"the collapsed reference did not settle: {change:.1e}")
 
 
 def predict_latent_collapsed(q, X_new, mu_new):
