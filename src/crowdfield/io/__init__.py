@@ -5,8 +5,8 @@ crowdfield.io.write(heatmap, "flood.tif")
 """
 
 from crowdfield.io.atomic import replacing
-from crowdfield.io.collect import Reject
 from crowdfield.io.reading import ReadResult, inspect, read
+from crowdfield.io.rejects import Reject, Rejects
 from crowdfield.io.report_files import check_report_format, write_reports
 from crowdfield.io.vector import write_looks
 from crowdfield.io.write import FORMATS, check_format, read_map, write
@@ -15,6 +15,7 @@ __all__ = [
     "FORMATS",
     "ReadResult",
     "Reject",
+    "Rejects",
     "check_format",
     "check_report_format",
     "inspect",

@@ -11,25 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.io.rejects import Refusal, Refusals
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
 SHORTEST_COPY = 20  # characters: "Need food" may well be said by two people
-
-
-class Reject(NamedTuple):
-    """A row that was not used, and why."""
-
-    line: int
-    column: str
-    reason: str
-
-
-class Refusal(NamedTuple):
-    """A row refused while reading, by its number; the line is looked up at the end."""
-
-    row: int
-    column: str
-    reason: str
 
 
 @dataclass
@@ -95,12 +80,12 @@ class Collector:
     def __init__(self) -> None:
         self.rows = 0
         self.labels, self.sources = Codes(fold=True), Codes()
-        self.refused: list[Refusal] = []
+        self.refused = Refusals()
         self._batches: list[Batch] = []
 
     def add(self, batch: Batch) -> None:
         self.rows += batch.rows
-        self.refused += batch.refused
+        self.refused.add(batch.refused)
         if not len(batch.row):
             return
         batch.label = self.labels.of(batch.label)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io.opening import LONGEST_LINE, Progress, Watched, opened
@@ -93,18 +95,22 @@ class Table:
         for number, line, cells in self._records(progress):
             yield number, line, dict(zip(self.header, cells, strict=False))
 
-    def lines(self, numbers: Iterable[int]) -> dict[int, int]:
-        """The line on which each of these rows starts: quoted cells may hold line breaks, so it has to be looked up."""
-        wanted = set(numbers)
-        if not wanted:
-            return {}
-        found: dict[int, int] = {}
-        last = max(wanted)
+    def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The line on which each of these rows (rising, none twice) starts.
+
+        Quoted cells may hold line breaks, so the file is gone through again.
+        """
+        found = np.zeros(len(rows), dtype=np.int64)
+        if not len(rows):
+            return found
+        at, wanted = 0, int(rows[0])
         for number, line, _ in self._records():
-            if number in wanted:
-                found[number] = line
-            if number >= last:
-                break
+            if number == wanted:
+                found[at] = line
+                at += 1
+                if at == len(rows):
+                    break
+                wanted = int(rows[at])
         return found
 
     def _records(self, progress: Progress | None = None) -> Iterator[tuple[int, int, list[str]]]:

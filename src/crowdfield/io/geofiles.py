@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.errors import MissingDependencyError, ReportFormatError
@@ -137,8 +138,8 @@ class GeoFile:
             votes.add(number, {str(k): "" if pd.isna(v) else str(v) for k, v in cells.items()}, plan, options)
         yield votes.batch()
 
-    def lines(self, numbers: Iterable[int]) -> dict[int, int]:
-        return {number: number + 1 for number in numbers}
+    def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows + 1
 
     def _table(self, frame: Any) -> pd.DataFrame:
         import shapely

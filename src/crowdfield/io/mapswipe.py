@@ -10,11 +10,12 @@ import numpy as np
 from crowdfield.errors import ReportFormatError
 from crowdfield.geography import within
 from crowdfield.io import columns
-from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
+from crowdfield.io.rejects import Refusal
 
 ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
 # "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.

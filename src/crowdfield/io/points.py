@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import geography
-from crowdfield.io.collect import Batch, Refusal, clean
+from crowdfield.io.collect import Batch, clean
 from crowdfield.io.delimited import EXTRA, Chunk
+from crowdfield.io.rejects import Refusal
 from crowdfield.io.times import Times
 
 
@@ -101,19 +102,25 @@ class _Refusals:
 
     def __init__(self, size: int) -> None:
         self.ok = np.ones(size, dtype=bool)
-        self._why: dict[int, tuple[str, str]] = {}
+        self._why: list[Refusal] = []
 
     def add(self, bad: NDArray[np.bool_], column: str, reason: str | Callable[[int], str]) -> None:
-        for at in np.flatnonzero(bad & self.ok).tolist():
-            self.one(at, column, reason if isinstance(reason, str) else reason(at))
+        at = np.flatnonzero(bad & self.ok)
+        if not len(at):
+            return
+        self.ok[at] = False
+        if isinstance(reason, str):
+            self._why.append(Refusal(at, column, reason))
+        else:
+            self._why += [Refusal(i, column, reason(i)) for i in at.tolist()]
 
     def one(self, at: int, column: str, reason: str) -> None:
         if self.ok[at]:
             self.ok[at] = False
-            self._why[at] = (column, reason)
+            self._why.append(Refusal(at, column, reason))
 
     def refusals(self, first: int) -> list[Refusal]:
-        return [Refusal(first + at, *why) for at, why in sorted(self._why.items())]
+        return [why._replace(rows=why.rows + first) for why in self._why]
 
 
 def _empty(values: pd.Series[Any]) -> NDArray[np.bool_]:

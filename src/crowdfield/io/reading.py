@@ -17,12 +17,13 @@ from crowdfield import geography
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import geofiles, points
-from crowdfield.io.collect import Batch, Collected, Collector, Refusal, Reject, settle_labels
+from crowdfield.io.collect import Batch, Collected, Collector, settle_labels
 from crowdfield.io.columns import some
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options, all_layouts
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
+from crowdfield.io.rejects import Refusal, Rejects
 from crowdfield.io.table import write_rows
 from crowdfield.io.times import Times
 
@@ -42,7 +43,7 @@ class ReadResult:
     used: int
     duplicate: int
     rejected: int
-    rejects: tuple[Reject, ...]
+    rejects: Rejects  # a sequence of (line, column, reason)
     region: geography.Region  # west, east, south, north of the reports; west > east across the antimeridian
     notes: tuple[str, ...]  # what a careful reader should know
     events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
@@ -151,8 +152,7 @@ def read(
         collector.add(batch)
     if collector.rows == 0:
         raise ReportFormatError("has a header but no reports.", file=str(file), line=1)
-    _line_of = lambda row: found.table.lines([row]).get(row)  # noqa: E731
-    seconds = None if times is None else times.seconds(_line_of)
+    seconds = None if times is None else times.seconds(lambda row: int(found.table.lines(np.array([row]))[0]))
     collected = collector.finish(duplicates=duplicates, time=seconds)
     return _result(found, collector, collected, options, times, wanted, mapping)
 
@@ -247,7 +247,7 @@ def _result(
 ) -> ReadResult:
     file = found.table.name
     names = collector.labels.names
-    refused = list(collector.refused)
+    refused = collector.refused
     row, keep = collected.row, np.ones(len(collected.row), dtype=bool)
     labels: tuple[Any, ...] = ()
     code = np.empty(0, dtype=np.int64)
@@ -260,12 +260,12 @@ def _result(
         keep = code[collected.label] >= 0
         for lost in np.setdiff1d(row[~keep], row[keep]).tolist() if not keep.all() else ():
             name = names[collected.label[np.searchsorted(row, lost)]]
-            refused.append(Refusal(lost, found.plan.column("label") or "", f"the label '{name}' is mapped to nothing."))
+            reason = f"the label '{name}' is mapped to nothing."
+            refused.add([Refusal(lost, found.plan.column("label") or "", reason)])
         row = row[keep]
     used = int(np.count_nonzero(np.diff(row, prepend=-1)))
-    refused.sort()
-    lines = found.table.lines([r.row for r in refused])
-    rejects = tuple(Reject(lines.get(r.row, 0), _shown(r.column), r.reason) for r in refused)
+    rows, codes, reasons = refused.in_order()
+    rejects = Rejects(found.table.lines(rows), codes, [(_shown(column), reason) for column, reason in reasons])
     if used == 0:
         first = rejects[0]
         several = f"none of the {collector.rows} rows can be used. The first: " if collector.rows > 1 else ""

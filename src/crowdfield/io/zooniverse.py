@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdfield import geography
-from crowdfield.io.collect import Batch, Refusal
+from crowdfield.io.collect import Batch
 from crowdfield.io.columns import named
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
+from crowdfield.io.rejects import Refusal
 from crowdfield.io.times import Times
 
 NOTHING = "nothing"
