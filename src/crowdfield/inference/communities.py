@@ -20,9 +20,12 @@ from scipy.special import digamma, gammaln
 Array = NDArray[np.float64]
 
 STRENGTH_RATE = 0.01  # of the exponential prior on Σ_l β_kjl: a community may be as tight as some hundred reports
-EM_STEPS = 4  # a sweep; the next sweep goes on from there
-SETTLED_STEPS = 200  # where communities are compared
+EM_STEPS = 60  # a sweep at the most; the next sweep goes on from there
+SETTLED_STEPS = 500  # where communities are compared
+SETTLED = 1e-4  # relative change of β
+OVERSTEP = 1.6  # Minka's fixed point creeps; a longer step in log β has the same fixed point
 MOST_COMMUNITIES = 6
+LEAST = 1e-3  # of β: below, a label that was never heard is impossible for all purposes
 CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
 
 
@@ -89,8 +92,12 @@ def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) ->
         row = n.sum(-1, keepdims=True)[:, None]
         down = np.einsum("sk,skjl->kjl", m, digamma(row + total) - digamma(total))
         down += digamma(base.sum(-1, keepdims=True) + total) - digamma(total)
-        beta = beta * up / (down + STRENGTH_RATE)
-    return Communities(np.maximum(beta, 1e-3), weight, c.free)
+        new = np.maximum(beta * (up / (down + STRENGTH_RATE)) ** OVERSTEP, LEAST)
+        moved = np.abs(new / beta - 1.0).max()
+        beta = new
+        if moved < SETTLED:
+            break
+    return Communities(beta, weight, c.free)
 
 
 def log_evidence(c: Communities, counts: Array) -> float:

@@ -13,6 +13,7 @@ from crowdfield.inference.kernels import Array
 
 COARSE = 6
 REFINEMENTS = 6
+WEAK_LOG_SD = 0.75
 
 
 class Learned(NamedTuple):
@@ -26,11 +27,11 @@ class Learned(NamedTuple):
 
 
 def search_range(X: Array) -> tuple[float, float]:
-    """From well under the typical distance of neighbours, were the places even, to twice the map's extent."""
+    """From well under the typical distance of neighbours, were the places even, to the map's extent."""
     extent = float(np.ptp(X, axis=0).max(initial=0.0)) if len(X) else 0.0
     if extent == 0.0:
         return 1.0, 1.0
-    return extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), 2.0 * extent
+    return extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), extent
 
 
 def maximise(bound: Callable[[float], float], low: float, high: float, tol: float = 0.02) -> Learned:
@@ -89,3 +90,26 @@ def _parabola_top(tried: dict[float, float], a: float, b: float, c: float) -> fl
         return b
     slope_at_b = (tried[b] - tried[a]) / (b - a) + 0.5 * curvature * (b - a)
     return float(np.clip(b - slope_at_b / curvature, 0.5 * (a + b), 0.5 * (b + c)))
+
+
+def log_moments(tried: Array) -> tuple[float, float]:
+    """Mean and standard deviation of log l, with exp(bound) as its posterior on the length-scales tried.
+
+    Where few reports leave the bound flat, its top is chance; the mean over all that is plausible is not.
+    """
+    log_l = np.log(tried[:, 0])
+    if len(log_l) == 1:
+        return float(log_l[0]), float("inf")
+    mass = np.exp(tried[:, 1] - tried[:, 1].max()) * np.gradient(log_l)
+    mass /= mass.sum()
+    mean = float(mass @ log_l)
+    return mean, float(np.sqrt(mass @ (log_l - mean) ** 2))
+
+
+def weak_log_prior(extent: float) -> Callable[[float], float]:
+    """A map worth drawing has several length-scales across: a seventh of its extent, give or take a factor of two.
+
+    Enough to keep a flat bound from running to the ends of the range, and nothing against a bound that has a top.
+    """
+    centre = np.log(extent / 7.0) if extent > 0 else 0.0
+    return lambda length: float(-0.5 * ((np.log(length) - centre) / WEAK_LOG_SD) ** 2)

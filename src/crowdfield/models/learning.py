@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ SEARCH_SWEEPS = 40
 SEARCH_SITES = 20_000  # a length-scale is as well known from these as from millions
 
 
+LogPrior = Callable[[float], float]
+
+
 class Solved(NamedTuple):
     sites: vb.Sites
     iteration: vb.Iteration
@@ -30,7 +34,7 @@ class Learned(NamedTuple):
     posed: Posed
     q: vb.Posterior
     log_sd: Array  # [columns learned], of log l; infinite where the data do not say
-    tried: Array  # [n, 2] length-scales and objectives of the last search
+    tried: Array  # [n, 2] length-scales of the last search, and objective with log prior
 
 
 def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.Iteration]:
@@ -81,27 +85,31 @@ def lengthscale(posed: Posed, q: vb.Posterior | None) -> Learned:
         nonlocal best_q, best_value
         candidate = search.with_kernel(search.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
         solved = solve(_shared(candidate), best_q, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
-        total = solved.fit.bound.total + _log_prior(scales, posed.lengthscale_prior)
+        total = solved.fit.bound.total
         if total > best_value:
             best_q, best_value = solved.fit.q, total
         return total
 
     scales = search.kernel.lengthscales(search.data.X.shape[1]).copy()
+    span = np.ptp(search.data.X, axis=0)
     if posed.shared:
-        found = lengthscale_.maximise(lambda length: value(np.array([length])), low, high)
-        scales, log_sd = np.array([found.lengthscale]), np.array([found.log_sd])
+        prior = _log_prior(posed.lengthscale_prior, float(np.exp(np.log(np.maximum(span, 1e-300)).mean())))
+        found = lengthscale_.maximise(lambda length: value(np.array([length])) + prior(length), low, high)
+        mean, sd = lengthscale_.log_moments(found.tried)
+        scales, log_sd = np.array([np.exp(mean)]), np.array([sd])
     else:
         log_sd = np.full(len(posed.free), np.inf)
         for _ in range(2):  # columns in turn; a second round lets each answer the others
             for i, column in enumerate(posed.free):
-                span = np.ptp(search.data.X[:, column])
-                limits = posed.lengthscale_bounds or (0.01 * span, 2.0 * span)
+                prior = _log_prior(posed.lengthscale_prior, float(span[column]))
+                limits = posed.lengthscale_bounds or (0.01 * float(span[column]), float(span[column]))
 
-                def along(length: float, column: int = column) -> float:
-                    return value(np.where(np.arange(len(scales)) == column, length, scales))
+                def along(length: float, column: int = column, prior: LogPrior = prior) -> float:
+                    return value(np.where(np.arange(len(scales)) == column, length, scales)) + prior(length)
 
                 found = lengthscale_.maximise(along, *limits)
-                scales[column], log_sd[i] = found.lengthscale, found.log_sd
+                mean, log_sd[i] = lengthscale_.log_moments(found.tried)
+                scales[column] = np.exp(mean)
     final = posed.with_kernel(posed.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
     assert best_q is not None  # at least one length-scale was tried
     return Learned(final, best_q, log_sd, found.tried)
@@ -112,11 +120,11 @@ def _shared(posed: Posed) -> Posed:
     return posed if posed.communities is None else replace(posed, communities=1)
 
 
-def _log_prior(scales: Array, gamma: tuple[float, float] | None) -> float:
+def _log_prior(gamma: tuple[float, float] | None, extent: float) -> Callable[[float], float]:
     if gamma is None:
-        return 0.0
+        return lengthscale_.weak_log_prior(extent)
     shape, rate = gamma
-    return float(((shape - 1.0) * np.log(scales) - rate * scales).sum())
+    return lambda length: float((shape - 1.0) * np.log(length) - rate * length)
 
 
 def thinned(posed: Posed, most: int = SEARCH_SITES) -> Posed:
