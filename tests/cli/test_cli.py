@@ -172,3 +172,18 @@ def test_questions_can_be_asked_of_a_file_of_reports(tmp_path, run, reports):
     code, out, _ = run("score", reports, tmp_path / "truth.csv", "--lengthscale", "3km", "-q", "--json")
     result = json.loads(out)
     assert code == 0 and result["auc"] > 0.7 and result["places"] > 50
+
+
+def test_a_kept_run_goes_on_with_only_the_new_reports(tmp_path, run, reports):
+    lines = reports.read_text().splitlines(keepends=True)
+    early = tmp_path / "early.csv"
+    early.write_text("".join(lines[:200]))
+    state, output = tmp_path / "run.cf", tmp_path / "map.tif"
+    arguments = ("--state", state, "-o", output, *FAST, "--json", "--quiet")
+    assert json.loads(run("fuse", early, *arguments)[1])["reports"] == 199
+    later = json.loads(run("fuse", reports, *arguments)[1])
+    assert (later["reports"], later["new"], later["already_fused"]) == (300, 101, 199)
+    assert io.read_map(output).reports.sum() + later["outside"] == 300
+    # and questions need no second fit
+    code, out, _ = run("sources", state, "--json")
+    assert code == 0 and sum(row["reports"] for row in json.loads(out)) == 300
