@@ -172,6 +172,18 @@ def test_ushahidi_3_finds_what_is_asked_for_anywhere_in_a_list(tmp_path):
     assert [label for _, _, label, _ in said(result)] == ["needs help", "not needs help"]
 
 
+def test_ushahidi_3_takes_each_post_from_its_own_survey(tmp_path):
+    header = "Post ID,Survey,Post Status,Source,Location.lat,Location.lon,Type,Location.lat,Location.lon,Type"
+    rows = [
+        "1,A,published,SMS,18.5,-72.3,Flood,,,",
+        "2,B,published,Web,,,,18.6,-72.4,Dry",
+        "3,B,published,Web,,,,18.7,-72.4,",
+    ]
+    result = io.read(write(tmp_path, "posts.csv", "\n".join([header, "," * 9, *rows]) + "\n"))
+    assert said(result) == [(-72.3, 18.5, "Flood", "SMS"), (-72.4, 18.6, "Dry", "Web")]
+    assert (result.read, result.rejects[0].line, result.rejects[0].reason) == (3, 5, "has no label.")
+
+
 USHAHIDI_2 = """#,INCIDENT TITLE,INCIDENT DATE,LOCATION,DESCRIPTION,CATEGORY,LATITUDE,LONGITUDE,APPROVED,VERIFIED
 1,A,2011-03-11 05:46:00,Sendai,Roads &amp; bridges &quot;gone&quot;,"Roads &amp; Rail, Power, ",38.26,140.87,YES,NO
 2,B,2011-03-11 06:00:00,Tokyo,no power,"Power, ",35.68,139.69,YES,YES

@@ -128,43 +128,58 @@ _BASE_3 = (
 )
 
 
+_AGAIN = re.compile(r" \(\d+\)$")  # what Table adds to the second column of a name
+
+
 def _version_3(table: Table, options: Options) -> Plan:
     name = {column.strip().lower(): column for column in table.header}
-    latitude = [c for c in table.header if c.lower().endswith(".lat") and f"{c.lower()[:-4]}.lon" in name]
     chosen = {"id": name["post id"]}
-    if latitude:
-        chosen |= {"lat": latitude[0], "lon": name[f"{latitude[0].lower()[:-4]}.lon"]}
     for role, key in (("time", "post date (utc)"), ("text", "unstructured description")):
         if key in name:
             chosen[role] = name[key]
     if "time" not in chosen and "created (utc)" in name:
         chosen["time"] = name["created (utc)"]
-    base = _BASE_3.split("|")
-    asked = [c for c in table.header if c.strip().lower() not in base and not c.lower().endswith((".lat", ".lon"))]
-    label = columns.question(asked, {c: table.column(c) for c in asked}) or name["survey"]
     contact, origin = name.get("contact id") or name.get("contact"), name.get("source")
-    made = {"source": "<source>", "label": "<label>"}
+    made = {"source": "<source>", "label": "<label>", "lat": "<lat>", "lon": "<lon>"}
     _override(chosen, made, table, options)
-    label = chosen.pop("label", label)
-    made["label"] = "<label>"
-    missing = [role for role in ("lat", "lon") if role not in chosen]
+
+    # An export of several surveys has a place and an answer for each, often under the same name; a post fills its own.
+    latitudes = [c for c in table.header if ".lat" in c.lower() and c.lower().replace(".lat", ".lon") in name]
+    longitudes = [name[c.lower().replace(".lat", ".lon")] for c in latitudes]
+    missing = [role for role in ("lat", "lon") if role not in chosen and not latitudes]
     if missing:
         raise ReportFormatError(columns.missing_message(missing, table.header), file=table.name, line=1)
+    base = _BASE_3.split("|")
+    asked = [c for c in table.header if c.strip().lower() not in base and c not in latitudes and c not in longitudes]
+    label = chosen.pop("label", None) or columns.question(asked, {c: table.column(c) for c in asked}) or name["survey"]
+    made["label"] = "<label>"
+    labels = [label, *(c for c in asked if c != label and _AGAIN.sub("", c) == _AGAIN.sub("", label))]
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         source = frame[origin].fillna("").astype(str).str.strip() if origin else pd.Series("", index=frame.index)
         if contact:
             who = frame[contact].fillna("").astype(str).str.strip()
             source = source.where(who == "", "contact " + who)
+        said = _first_filled(frame, labels)
         # With --positive any item of a list may be the one; else the first speaks for the post.
-        said = frame[label] if options.positive else _each(frame[label], _first_item)
-        return frame.assign(**_made(source, said))
+        said = said if options.positive else _each(said, lambda text: text and _first_item(text))
+        places = {"<lat>": latitudes, "<lon>": longitudes}
+        found = {column: _first_filled(frame, places[column]) for column in made.values() if column in places}
+        return frame.assign(**_made(source, said), **found)
 
-    extra = tuple(dict.fromkeys(column for column in (label, contact, origin) if column))
+    extra = [*labels, contact, origin, *latitudes, *longitudes]
     shown = {"label": label}
     if "source" in made:
         shown["source"] = " or ".join(column for column in (contact, origin) if column) or "nowhere"
-    return options.plan(chosen, made=made, shown=shown, prepare=prepare, extra_columns=extra)
+    shown |= {role: many[0] for role, many in (("lat", latitudes), ("lon", longitudes)) if role in made}
+    wanted = tuple(dict.fromkeys(column for column in extra if column))
+    return options.plan(chosen, made=made, shown=shown, prepare=prepare, extra_columns=wanted)
+
+
+def _first_filled(frame: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
+    """In each row the first of these columns that is not empty."""
+    cells = frame[list(names)].astype(object).where(frame[list(names)].notna(), None)
+    return cells.bfill(axis=1).iloc[:, 0].fillna("").astype(str)
 
 
 def _override(chosen: dict[str, str], made: dict[str, str], table: Table, options: Options) -> None:
