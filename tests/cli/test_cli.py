@@ -187,3 +187,17 @@ def test_a_kept_run_goes_on_with_only_the_new_reports(tmp_path, run, reports):
     # and questions need no second fit
     code, out, _ = run("sources", state, "--json")
     assert code == 0 and sum(row["reports"] for row in json.loads(out)) == 300
+
+
+def test_a_trusted_source_that_nobody_is_gets_a_remark(tmp_path, run, reports):
+    _, _, err = run("fuse", reports, "-o", tmp_path / "map.csv", "--trust", "fire-brigade=high", *FAST)
+    assert "no report is by 'fire-brigade'" in err
+
+
+def test_rejected_rows_are_kept_with_their_reasons(tmp_path, run, reports):
+    with reports.open("a") as file:
+        file.write("900,somebody,118.2,34.8,dry\n")
+    code, _, err = run("fuse", reports, "-o", tmp_path / "map.csv", *FAST)
+    assert code == 0 and "1 rejected" in err
+    (kept,) = tmp_path.glob("*.rejects.csv")
+    assert "118.2" in kept.read_text() or "latitude" in kept.read_text()

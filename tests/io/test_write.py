@@ -162,6 +162,10 @@ def test_kml_is_well_formed_and_coloured(tmp_path):
     used = {element.text for element in root.iterfind(".//k:Placemark/k:styleUrl", space)}
     assert used == styles
     assert root.find(".//k:Document/k:name", space).text == "Beira & around"
+    order = list(dict.fromkeys(element.tag.split("}")[1] for element in root.find("k:Document", space)))
+    assert order == ["name", "Style", "ExtendedData", "Schema", "Folder"]  # the sequence of the OGC schema
+    mark = root.find(".//k:Placemark", space)
+    assert [element.tag.split("}")[1] for element in mark] == ["styleUrl", "ExtendedData", "Polygon"]
 
 
 def test_kmz_lays_its_picture_where_the_map_is(tmp_path):

@@ -86,8 +86,13 @@ def read_reports(paths: Sequence[Path], settings: Settings, talk: Talk) -> tuple
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})
         if settings.states is None and read.states is not None:
             settings = replace(settings, states=read.states)
+    together = joined(parts)
+    for name in settings.sources:
+        # A misspelt name would otherwise be trusted in vain.
+        if name not in together.sources:
+            talk.remark(f"note: no report is by '{name}', whom the settings name.")
     files = [{"file": path.name, "hash": f"sha256:{digest(path)}"} for path in paths]
-    return joined(parts), settings, {"input": files, "read": said}
+    return together, settings, {"input": files, "read": said}
 
 
 def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:

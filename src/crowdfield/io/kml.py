@@ -36,6 +36,7 @@ def write_kml(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
         look = xml.SubElement(document, "Style", id=f"s{number}")
         xml.SubElement(xml.SubElement(look, "LineStyle"), "width").text = "0"
         xml.SubElement(xml.SubElement(look, "PolyStyle"), "color").text = _abgr(shade, 0.75)
+    _about(document, heatmap)
     schema = xml.SubElement(document, "Schema", name="heatmap", id="heatmap")
     for name in values:
         kind = "string" if name == "most_probable" else "int" if name == "reports" else "double"
@@ -64,6 +65,7 @@ def write_kmz(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
     picture = io.BytesIO()
     Image.fromarray(np.round(pixels * 255).astype(np.uint8)).save(picture, format="PNG", optimize=True)
     root, document = _document(heatmap)
+    _about(document, heatmap)
     overlay = xml.SubElement(document, "GroundOverlay")
     xml.SubElement(overlay, "name").text = f"Probability: {heatmap.states[-1] if state is None else state}"
     xml.SubElement(xml.SubElement(overlay, "Icon"), "href").text = "map.png"
@@ -116,11 +118,15 @@ def _document(heatmap: Heatmap) -> tuple[xml.Element, xml.Element]:
     root = xml.Element("kml", xmlns=NAMESPACE)
     document = xml.SubElement(root, "Document")
     xml.SubElement(document, "name").text = str(heatmap.metadata.get("title", "crowdfield map"))
+    return root, document
+
+
+def _about(document: xml.Element, heatmap: Heatmap) -> None:
+    """How the map was made. The schema fixes the order in a document: name, styles, this, schemas, features."""
     extended = xml.SubElement(document, "ExtendedData")
     for name, text in flat(description(heatmap)).items():
         item = xml.SubElement(extended, "Data", name=name)
         xml.SubElement(item, "value").text = text
-    return root, document
 
 
 def _geometry(mark: xml.Element, shape: dict[str, Any]) -> None:

@@ -182,7 +182,8 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:
         scale_shape=settings.scale_shape,
         scale_rate=settings.scale_rate,
         prior_mean=settings.prior_mean,
-        states=list(states) if settings.states is not None else None,
+        # Also those that nobody has reported yet: a reader may know them (Haiti: "no emergency").
+        states=list(states),
         labels=list(labels) if labels is not None else None,
         inference=settings.inference,
         engine=settings.engine,
