@@ -8,8 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
-
-from .conftest import FLOOD
+from tests.service.workspace import FLOOD
 
 
 def near(i, **more):

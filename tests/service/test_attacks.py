@@ -8,11 +8,10 @@ import zipfile
 import zlib
 
 import pytest
+from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.service import logs
 from crowdfield.service.limits import RateLimit
-
-from .conftest import FLOOD, HERE
 
 REPORT = HERE | {"label": "flooded", "source": "s"}
 URL = "/situations/flood/reports"

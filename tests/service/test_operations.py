@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
+from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.errors import InputError
 from crowdfield.service import operations, tables
 from crowdfield.service.database import connect, migrate, open_database, revision
-
-from .conftest import FLOOD, HERE
 
 
 def test_every_migration_leads_to_the_tables_that_the_code_uses(database):

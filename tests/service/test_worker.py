@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.errors import NumericalError
 from crowdfield.service import lease, worker
@@ -15,8 +16,6 @@ from crowdfield.service.database import open_database
 from crowdfield.service.maps import unpack
 from crowdfield.service.store import Store
 from crowdfield.service.worker import Worker
-
-from .conftest import FLOOD, HERE
 
 
 def send(workspace, n, label="flooded", role="reporter", **more):

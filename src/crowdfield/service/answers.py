@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from crowdfield.service import fit, places, tiles
+from crowdfield.service import places, tiles
 from crowdfield.service.auth import Principal, Role
+from crowdfield.service.intake import TRUSTED
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.problems import Problem
 from crowdfield.service.store import Situation
@@ -70,6 +71,8 @@ def point(
     stored = service.store.model(situation.id)
     if stored is not None and stored[0] == now.info.number and stored[2]:
         key = (situation.id, situation.created, stored[0])
+        from crowdfield.service import fit  # the models take a moment to load; most servers never need them
+
         model = service.models.get(key, lambda: fit.load_model(stored[2]))
         why = fit.explain(model, situation, metres, state)
         if why is not None:
@@ -98,7 +101,7 @@ def sources(service: "Service", situation: Situation, principal: Principal, vers
     trust = service.store.trust(situation.id)
     for row in table:
         name = row["source"]
-        row["trust"] = trust.get(name, "certain" if name.startswith(fit.TRUSTED) else None)
+        row["trust"] = trust.get(name, "certain" if name.startswith(TRUSTED) else None)
         row["source"] = service.names.shown(name, principal)
     return {"version": info.number, "states": situation.states, "labels": situation.labels, "sources": table}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from starlette.responses import Response
 
-from crowdfield import __version__, io
+from crowdfield import __version__
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.problems import Problem
 
@@ -31,6 +31,8 @@ SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 def export(now: MapArrays, form: str, *, minimum_count: int = 1) -> Response:
     """The map in the format of this file ending; counts of reports below the minimum are told as none."""
+    from crowdfield import io  # late: the writers bring pandas and more
+
     suffix = f".{form}"
     if suffix not in io.FORMATS:
         known = " ".join(sorted(name[1:] for name in io.FORMATS))

@@ -18,7 +18,6 @@ from crowdfield.errors import CrowdfieldWarning
 from crowdfield.pipeline.fusing import make_map
 from crowdfield.pipeline.looks import looks_of
 from crowdfield.pipeline.settings import trusted
-from crowdfield.plot import NO_IDEA
 from crowdfield.service import places
 from crowdfield.service.intake import TRUSTED
 from crowdfield.service.journal import Entry, Ledger
@@ -26,6 +25,7 @@ from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Published, Situation
+from crowdfield.service.tiles import NO_IDEA
 
 SUGGESTIONS = 8
 

@@ -1,30 +1,40 @@
 """Web map tiles drawn from a map version: fixed colours, faded where uncertain, hatched grey where nobody knows."""
 
 import io
+from functools import cache
 from typing import Literal
 
 import numpy as np
-from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.ndimage import map_coordinates
 
-from crowdfield.plot import NO_IDEA, PROBABILITY, UNCERTAINTY, UNKNOWN, UNKNOWN_SHARE
 from crowdfield.service import places
 from crowdfield.service.maps import MapArrays
 
 Layer = Literal["probability", "uncertainty", "difference"]
 SIZE = 256
 # Below this share of what could be known the map says "unknown"; from the second on colours are full (as in `plot`).
-UNKNOWN_BELOW, KNOWN_FROM = 1.0 - UNKNOWN_SHARE, 0.6
+UNKNOWN_BELOW, KNOWN_FROM = 0.15, 0.6
+# The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.
+NO_IDEA = 1.0 / np.sqrt(12.0)
 # A change smaller than this is drawn faintly: a map that is fitted anew always moves a little.
 CHANGE = 0.1
 
 Pixels = NDArray[np.uint8]
-_P = np.asarray(PROBABILITY(np.linspace(0, 1, 256))[:, :3], dtype=np.float32)
-_U = np.asarray(UNCERTAINTY(np.linspace(0, 1, 256))[:, :3], dtype=np.float32)
-_D = np.asarray(colormaps["PuOr_r"](np.linspace(0, 1, 256))[:, :3], dtype=np.float32)
-_GREY = np.asarray(UNKNOWN, dtype=np.float32)
+
+
+@cache
+def palette(name: Literal["probability", "uncertainty", "difference", "unknown"]) -> NDArray[np.float32]:
+    """The colours of `plot`, as a table of 256.   [256, 3]"""
+    # Matplotlib takes a moment to load; a server should not wait for it before it takes reports.
+    from matplotlib import colormaps
+
+    from crowdfield import plot
+
+    if name == "unknown":
+        return np.asarray(plot.UNKNOWN, dtype=np.float32)
+    maps = {"probability": plot.PROBABILITY, "uncertainty": plot.UNCERTAINTY, "difference": colormaps["PuOr_r"]}
+    return np.asarray(maps[name](np.linspace(0, 1, 256))[:, :3], dtype=np.float32)
 
 
 def empty() -> bytes:
@@ -41,7 +51,7 @@ def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, bef
     drawn = drawn & np.isfinite(p)
     p, sd = np.nan_to_num(p), np.nan_to_num(sd)
     if layer == "uncertainty":
-        rgb, alpha = _U[_index(sd / prior_sd(now, state))], np.full(p.shape, 0.8, dtype=np.float32)
+        rgb, alpha = palette("uncertainty")[_index(sd / prior_sd(now, state))], np.full(p.shape, 0.8, dtype=np.float32)
     elif layer == "difference":
         earlier = (
             np.zeros_like(p) + 0.5
@@ -49,7 +59,7 @@ def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, bef
             else np.nan_to_num(_sample(before.probability[..., state], row, column))
         )
         change = p - earlier
-        rgb, alpha = _D[_index((change + 1) / 2)], 0.85 * np.clip(np.abs(change) / CHANGE, 0.0, 1.0)
+        rgb, alpha = palette("difference")[_index((change + 1) / 2)], 0.85 * np.clip(np.abs(change) / CHANGE, 0.0, 1.0)
     else:
         rgb, alpha = faded(p, 1.0 - sd / prior_sd(now, state))
     pixels = np.empty((SIZE, SIZE, 4), dtype=np.uint8)
@@ -61,7 +71,7 @@ def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, bef
 def faded(p: NDArray[np.float32], known: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Colour and opacity of a probability of which `known` (0 to 1) is known."""
     share = np.clip((known - UNKNOWN_BELOW) / (KNOWN_FROM - UNKNOWN_BELOW), 0.0, 1.0)[..., None]
-    rgb = share * _P[_index(p)] + (1 - share) * _GREY
+    rgb = share * palette("probability")[_index(p)] + (1 - share) * palette("unknown")
     # Diagonal strokes: 8 divides the tile, so they run on from tile to tile.
     line = (np.add.outer(np.arange(p.shape[0]), np.arange(p.shape[1])) % 8) < 1
     hatched = line & (known < UNKNOWN_BELOW)
@@ -78,9 +88,9 @@ def legend(layer: Layer, width: int = 192, height: int = 72) -> bytes:
         rgb, _ = faded(across, upwards)
         alpha = np.ones_like(across)
     elif layer == "uncertainty":
-        rgb, alpha = _U[_index(across)], np.ones_like(across)
+        rgb, alpha = palette("uncertainty")[_index(across)], np.ones_like(across)
     else:
-        rgb, alpha = _D[_index(across)], np.clip(np.abs(2 * across - 1) / CHANGE, 0.0, 1.0)
+        rgb, alpha = palette("difference")[_index(across)], np.clip(np.abs(2 * across - 1) / CHANGE, 0.0, 1.0)
     return _png(np.dstack([rgb * 255 + 0.5, alpha * 255]).astype(np.uint8))
 
 
@@ -135,9 +145,15 @@ def _between(lattice: NDArray[np.float64], step: int) -> NDArray[np.float64]:
 
 
 def _sample(values: NDArray[np.float32], row: NDArray[np.float64], column: NDArray[np.float64]) -> NDArray[np.float32]:
-    inside = np.isfinite(row) & np.isfinite(column)
-    at = np.where(inside, row, 0.0), np.where(inside, column, 0.0)
-    return map_coordinates(values, at, order=1, mode="nearest", output=np.float32)
+    """Values between the centres of cells, by straight lines; beyond the outermost centres, theirs."""
+    r = np.clip(np.nan_to_num(row), 0, values.shape[0] - 1)
+    c = np.clip(np.nan_to_num(column), 0, values.shape[1] - 1)
+    top, left = r.astype(np.intp), c.astype(np.intp)
+    below, right = np.minimum(top + 1, values.shape[0] - 1), np.minimum(left + 1, values.shape[1] - 1)
+    v, h = (r - top).astype(np.float32), (c - left).astype(np.float32)
+    upper = values[top, left] * (1 - h) + values[top, right] * h
+    lower = values[below, left] * (1 - h) + values[below, right] * h
+    return upper * (1 - v) + lower * v
 
 
 def _index(share: NDArray[np.float32]) -> NDArray[np.intp]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfield import geography, io
+from crowdfield import geography
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import places
 from crowdfield.service.problems import Problem
@@ -61,6 +61,8 @@ def read_bytes(body: bytes, row_limit: int) -> Read:
 
 def read_file(path: Path, row_limit: int, byte_limit: int, positive: str | None = None) -> Read:
     """The rows of a file of any known layout. Contacts and free text stay behind in it."""
+    from crowdfield import io  # late: the readers bring pandas and more
+
     if not unfolds_within(path, byte_limit):
         raise Problem(413, f"the file unpacks to more than {byte_limit:,} bytes; send it in parts")
     try:

@@ -1,0 +1,331 @@
+"""The page, in a real browser that can reach nothing but the service: as a duty officer would use it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from tests.browser import CHROMIUM, QUIET, needs_chromium
+from tests.service.workspace import FLOOD
+
+from crowdfield.service.auth import Keys, Role
+from crowdfield.service.database import open_database
+
+pytestmark = needs_chromium
+# MapLibre needs WebGL, which a machine without a screen has only in software.
+WEBGL = [arg for arg in QUIET if arg != "--disable-gpu"] + ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+SHOTS = Path(os.environ.get("CROWDFIELD_SHOTS", Path(__file__).resolve().parents[2] / "out" / "screenshots"))
+
+
+class Live:
+    def __init__(self, port: int, keys: dict[str, str]):
+        self.url, self.keys = f"http://127.0.0.1:{port}", keys
+
+    def api(self, role: str = "admin") -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[role]}"}, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    """`crowdfield serve` with its worker, and a map of 60 reports."""
+    database = str(tmp_path_factory.mktemp("live") / "workspace.db")
+    engine = open_database(database)
+    keys = {role.name: Keys(engine).create(f"the {role.name}", role) for role in Role if role}
+    engine.dispose()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-c", "from crowdfield.cli import main; main()", "serve", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--log-level", "error"],
+        env=os.environ | {"CROWDFIELD_DATABASE": database},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            try:
+                connection = HTTPConnection("127.0.0.1", port, timeout=5)
+                connection.request("GET", "/health")
+                assert connection.getresponse().status == 200
+                break
+            except (OSError, HTTPException):
+                time.sleep(0.1)
+            finally:
+                connection.close()
+        service = Live(port, keys)
+        with service.api() as api:
+            api.post("/situations", json=FLOOD | {"title": "Léogâne", "columns": 48}).raise_for_status()
+            rng = np.random.default_rng(0)
+            places = rng.normal([-72.3, 18.5], 0.07, (60, 2)).clip([-72.55, 18.25], [-72.05, 18.75])
+            for part in (places[:40], places[40:]):
+                rows = [
+                    {"longitude": x, "latitude": y, "label": FLOOD["states"][int(x > -72.3)],
+                     "source": f"<b>s{i % 3}</b>", "text": "<img src=x onerror=alert(1)>"}
+                    for i, (x, y) in enumerate(part.tolist())
+                ]  # fmt: skip
+                assert api.post("/situations/flood/reports", json=rows).json()["stored"] == len(rows)
+                _wait(lambda: not api.get("/situations/flood").json()["waiting"])
+        yield service
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(true, seconds=90.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+@contextmanager
+def opened(live, role="admin", *, query="", width=1280, height=800, expect=(), **options):
+    """The page with a key. On leaving: nothing on the console, and no request to anywhere else."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
+        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
+        page, trouble, elsewhere = context.new_page(), [], []
+        page.set_default_timeout(60_000)
+        page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: trouble.append(f"a dialog: {dialog.message}"))
+        page.on(
+            "request", lambda r: None if r.url.startswith((live.url, "blob:", "data:")) else elsewhere.append(r.url)
+        )
+        page.goto(f"{live.url}/{query}" + (f"#key={live.keys[role]}" if role else ""))
+        yield page
+        browser.close()
+    assert not elsewhere
+    assert [t for t in trouble if not any(known in t for known in expect)] == []
+
+
+def ready(page, version=None):
+    """Everything of a version is there and drawn."""
+    page.wait_for_selector(f"body[data-version='{version}']" if version else "body[data-version]")
+    page.wait_for_function("crowdfieldMap.loaded() && crowdfieldMap.areTilesLoaded()")
+
+
+def newest(page):
+    return int(page.get_attribute("body", "data-version"))
+
+
+def shot(page, name):
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name}.png")
+
+
+def picture(page):
+    """The drawn map, as the browser shows it."""
+    import io
+
+    from PIL import Image
+
+    page.wait_for_timeout(400)
+    return np.asarray(Image.open(io.BytesIO(page.locator("#map canvas").screenshot())).convert("RGB")).astype(int)
+
+
+def click_map(page, across, down):
+    box = page.locator("#map").bounding_box()
+    page.mouse.click(box["x"] + across * box["width"], box["y"] + down * box["height"])
+
+
+def serious(page):
+    return [
+        (v["id"], [node["html"][:120] for node in v["nodes"][:3]])
+        for v in Axe().run(page).response["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_page_loads_offline_and_shows_the_map(live):
+    with opened(live) as page:
+        ready(page)
+        assert page.url == f"{live.url}/"  # the key is gone from the address bar
+        assert "60 reports" in page.inner_text("#status") and page.title().startswith("Léogâne")
+        assert page.locator("#legend").is_visible() and "flooded" in page.inner_text("#legend-title")
+        image = picture(page)
+        coloured = (image.max(axis=-1) - image.min(axis=-1)) > 40
+        assert coloured.mean() > 0.02  # not only grey: something is known
+        assert page.locator("#source-colours li").count() >= 3
+        shot(page, "desktop")
+        assert serious(page) == []
+
+
+def test_a_report_by_click_changes_the_map_and_says_how(live):
+    with opened(live) as page:
+        ready(page)
+        before, image = newest(page), picture(page)
+        click_map(page, 0.25, 0.3)
+        page.wait_for_selector("#why .big b")
+        assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
+        page.select_option("#report-label", "flooded")
+        page.fill("#report-text", "<script>alert('x')</script>")
+        page.click("#report button[type=submit]")
+        page.wait_for_selector("#report-outcome b")
+        said = page.inner_text("#report-outcome b")
+        assert "before" in said and "now" in said
+        assert newest(page) > before
+        ready(page)
+        shot(page, "report-sent")
+        page.click("#report-outcome button")
+        ready(page)
+        page.click("#tab-layers")
+        assert page.is_checked("input[value=difference]") and page.is_visible("#base-row")
+        assert (abs(picture(page) - image).max(axis=-1) > 25).mean() > 0.01
+        shot(page, "difference")
+
+
+def test_layers_and_states_switch(live):
+    with opened(live) as page:
+        ready(page)
+        seen = [picture(page)]
+        for layer in ("uncertainty", "probability"):
+            page.check(f"input[value={layer}]")
+            page.wait_for_function(f"document.getElementById('legend-image').src.includes('{layer}')")
+            ready(page)
+            seen.append(picture(page))
+        page.select_option("#state", "dry")
+        ready(page)
+        assert "dry" in page.inner_text("#legend-title")
+        seen.append(picture(page))
+        assert (abs(seen[0] - seen[1]).max(axis=-1) > 25).mean() > 0.1
+        assert (abs(seen[0] - seen[2]).max(axis=-1) > 25).mean() < 0.05  # back to where it was
+        assert (abs(seen[0] - seen[3]).max(axis=-1) > 25).mean() > 0.01
+
+
+def test_why_tells_the_sources_and_the_slider_goes_back(live):
+    with opened(live) as page:
+        ready(page)
+        click_map(page, 0.5, 0.5)
+        page.wait_for_selector("#why dl.states")
+        assert "%" in page.inner_text("#why .big")
+        page.click("#tab-sources")
+        page.click("details.source >> nth=0")
+        assert page.locator("details.source >> nth=0").locator("table.matrix td").count() >= 5
+        assert "<b>s" in page.inner_text("#sources")  # names are text, whatever they look like
+        shot(page, "sources")
+        last = newest(page)
+        page.focus("#slider")
+        page.keyboard.press("Home")
+        ready(page, 1)
+        assert "40 reports" in page.inner_text("#moment")
+        assert page.get_attribute("#live", "aria-pressed") == "false"
+        page.click("#live")
+        ready(page, last)
+
+
+def test_exports_are_saved(live):
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        for form, start in (("GeoTIFF", b"II"), ("GeoJSON", b"{"), ("CSV", b"")):
+            with page.expect_download() as saving:
+                page.click(f"#exports button:has-text('{form}')")
+            path = saving.value.path()
+            assert saving.value.suggested_filename.startswith("flood-v") and path.read_bytes().startswith(start)
+        assert serious(page) == []
+
+
+def test_a_dropped_file_starts_a_map(live, tmp_path):
+    table = tmp_path / "Bridges down.csv"
+    rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(30)]
+    table.write_text("\n".join(["source,lat,lon,label", *rows]))
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_function("document.title.startsWith('Bridges down')")
+        page.wait_for_function("document.getElementById('status').textContent.includes('30 reports')")
+    with live.api() as api:
+        assert "bridges-down" in {s["id"] for s in api.get("/situations").json()}
+        api.delete("/situations/bridges-down").raise_for_status()
+
+
+def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(live):
+    with live.api() as api:
+        api.post("/situations", json=FLOOD | {"id": "empty", "title": "Empty"}).raise_for_status()
+    try:
+        with opened(live, query="?situation=empty") as page:
+            page.wait_for_selector("#welcome:not([hidden])")
+            assert "first report" in page.inner_text("#welcome") and "/situations/empty/reports" in page.inner_text(
+                "#welcome"
+            )
+            shot(page, "empty")
+            page.focus("#map canvas")
+            page.keyboard.press("ArrowRight")
+            page.wait_for_timeout(500)
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#report:not([hidden])")
+            page.focus("#report button[type=submit]")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("body[data-version='1']")
+            assert page.is_hidden("#welcome")
+    finally:
+        with live.api() as api:
+            api.delete("/situations/empty").raise_for_status()
+
+
+def test_a_reader_on_a_phone(live):
+    with opened(live, None, width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2) as page:
+        ready(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out
+        assert page.locator("#map").bounding_box()["height"] > 300
+        page.click("#tab-sources")
+        assert "source-" in page.inner_text("#sources") and "<b>s" not in page.inner_text("#sources")
+        click_map(page, 0.5, 0.4)
+        page.wait_for_selector("#why .big b")
+        assert page.is_hidden("#report")
+        shot(page, "phone")
+        assert serious(page) == []
+
+
+def test_every_control_is_reached_by_keyboard(live):
+    with opened(live) as page:
+        ready(page)
+        reached = set()
+        page.focus("#situation")
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
+        assert {"key", "slider", "tab-layers", "state", "show-reports", "show-next"} <= reached
+        assert any("maplibregl-canvas" in name for name in reached)
+        page.focus("#tab-layers")
+        page.keyboard.press("ArrowRight")
+        assert page.get_attribute("#tab-why", "aria-selected") == "true"
+
+
+def test_a_wrong_key_is_said(live):
+    with opened(live, None, expect=("401",)) as page:
+        ready(page)
+        page.click("#key")
+        page.fill("#key-value", "cf_abc_wrong")
+        page.click("#key-form button[value=use]")
+        page.wait_for_selector("#alert:not([hidden])")
+        assert "not known" in page.inner_text("#alert")
+
+
+def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
+        page = browser.new_page()
+        page.route("**/vendor/maplibre-gl.js", lambda route: route.fulfill(status=404))
+        page.goto(f"{live.url}/#key={live.keys['admin']}")
+        page.wait_for_selector("#cover:not([hidden])")
+        assert "MapLibre GL JS is not installed" in page.inner_text("#cover")
+        page.wait_for_selector("body[data-version]", timeout=60_000)
+        page.click("#tab-sources")
+        assert page.locator("details.source").count() == 3 or page.locator("details.source").count() == 4
+        browser.close()
