@@ -428,3 +428,17 @@ def test_time_without_zone_is_utc(workspace):
     workspace.client("reporter").post("/situations/flood/reports", json=near(0, time="2026-01-01T00:00:00"))
     (row,) = workspace.service.store.standing("flood")
     assert row.time == 1767225600.0 and abs(row.received - time.time()) < 60
+
+
+def test_the_reasons_add_up_and_name_names_only_to_those_trusted(mapped):
+    told = mapped.client("trusted").get("/point/-72.295,18.5").json()
+    why, p = told["why"], told["probability"]["flooded"]
+    parts = why["prior"] + why["uncertainty"] + sum(s["log_odds"] for s in why["sources"])
+    assert parts == pytest.approx(why["total"], abs=1e-6) and why["total"] == pytest.approx(
+        np.log(p / (1 - p)), abs=1e-4
+    )
+    assert {s["source"] for s in why["sources"]} == {"s0", "s1", "s2", "s3"} and why["reports"][0]["log_odds"] != 0
+    public = mapped.client().get("/point/-72.295,18.5").json()["why"]
+    assert "reports" not in public and all(s["source"].startswith("source-") for s in public["sources"])
+    opposite = mapped.client().get("/point/-72.295,18.5", params={"state": "dry"}).json()["why"]
+    assert opposite["total"] == pytest.approx(-why["total"], abs=1e-6)

@@ -74,7 +74,7 @@ def point(
         from crowdfield.service import fit  # the models take a moment to load; most servers never need them
 
         model = service.models.get(key, lambda: fit.load_model(stored[2]))
-        why = fit.explain(model, situation, metres, state)
+        why = fit.explain(model, situation, now.grid.centres()[cell], state)
         if why is not None:
             answer["why"] = _shown_reasons(service, situation, principal, why)
     return answer
@@ -87,7 +87,7 @@ def _shown_reasons(
     for source in why["sources"]:
         source["source"] = service.names.shown(source["source"], principal)
     if principal.role < Role.trusted:
-        why.pop("reports", None)
+        why.pop("reports", None)  # each of them says where somebody was
     return why
 
 

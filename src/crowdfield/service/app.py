@@ -105,6 +105,10 @@ class Service:
         environment = os.environ | {"CROWDFIELD_DATABASE": self.settings.database}
         for name in ("coalesce_seconds", "poll_seconds", "lease_seconds", "keep_versions", "distribute_above"):
             environment[f"CROWDFIELD_{name.upper()}"] = str(getattr(self.settings, name))
+        # One thread for linear algebra unless an operator says otherwise: more of them wait for each other while the
+        # server is busy too, and a fit takes many times as long.
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment.setdefault(name, "1")
         if self.settings.dask_scheduler:
             environment["CROWDFIELD_DASK_SCHEDULER"] = self.settings.dask_scheduler
         command = [sys.executable, "-m", "crowdfield.service.worker", "--with-parent"]

@@ -14,20 +14,27 @@ from scipy.stats import beta
 
 import crowdfield as cf
 from crowdfield.data import Heatmap
-from crowdfield.errors import CrowdfieldWarning
+from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning
 from crowdfield.pipeline.fusing import make_map
-from crowdfield.pipeline.looks import looks_of
 from crowdfield.pipeline.settings import trusted
 from crowdfield.service import places
 from crowdfield.service.intake import TRUSTED
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite
-from crowdfield.service.settings import Settings
 from crowdfield.service.store import Published, Situation
 from crowdfield.service.tiles import NO_IDEA
 
 SUGGESTIONS = 8
+# The reports named one by one when a place is explained.
+EXPLAINED = 8
+# Where to look next is chosen among so many cells at most, spread evenly.
+CANDIDATES = 512
+# From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
+# would rather see most of a change at once than all of it later.
+LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
+# Of the log odds between sweeps: far below what a map can show.
+TOLERANCE = 5e-3
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,7 @@ class Previous:
     model: Any
 
 
-def fit_map(
-    situation: Situation, ledger: Ledger, previous: Previous | None, settings: Settings
-) -> tuple[Published, Any]:
+def fit_map(situation: Situation, ledger: Ledger, previous: Previous | None) -> tuple[Published, Any]:
     """Fit the standing reports, from the previous model where there is one; the version to publish, and the model."""
     began = time.perf_counter()
     grid = situation.grid
@@ -53,8 +58,10 @@ def fit_map(
         with warnings.catch_warnings(record=True) as caught:
             # What the model wants to be known is for those who look at the map, not for the log alone.
             warnings.simplefilter("always", CrowdfieldWarning)
-            model = _fitted(situation, ledger, reports, metres, previous, settings)
-        remarks = sorted({str(w.message) for w in caught if issubclass(w.category, CrowdfieldWarning)})
+            model = _fitted(situation, ledger, reports, metres, previous)
+        # That it has not settled is said once, below, and is no cause for alarm.
+        said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
+        remarks = sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
     heatmap = _heatmap(model, situation, cells)
     published = Published(
         head=ledger.head,
@@ -101,17 +108,20 @@ def _fitted(
     reports: Sequence[Entry],
     metres: NDArray[np.float64],
     previous: Previous | None,
-    settings: Settings,
 ) -> Any:
     label = np.array([r.label for r in reports], dtype=object)
     source = np.array([r.source for r in reports], dtype=object)
-    new = np.zeros(len(reports), dtype=bool)
-    if previous is not None and previous.model is not None and hasattr(previous.model, "partial_fit"):
+    quick = len(reports) >= LARGE
+    if previous is not None and previous.model is not None:
+        model = previous.model
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
-        # A source that was not there before may need a prior of its own, which only a new fit takes up.
-        fresh = any(name.startswith(TRUSTED) for name in set(source[new]) - set(source[~new]))
-        if not fresh:
-            return previous.model.partial_fit(metres[new], label[new], source[new]) if new.any() else previous.model
+        if not new.any():
+            # Nothing new: some more sweeps for a map that was published before it had settled.
+            return model if model.converged_ else model.set_params(max_iter=ROUND).forget(rows=np.empty(0, dtype=int))
+        # A trusted source that was not there before needs a prior of its own, which only a new fit takes up.
+        if not any(name.startswith(TRUSTED) for name in set(source[new]) - set(source[~new])):
+            model.set_params(max_iter=WARM if quick else MOST_SWEEPS)
+            return model.partial_fit(metres[new], label[new], source[new])
     options = situation.model
     side = max(situation.grid.east - situation.grid.west, situation.grid.north - situation.grid.south)
     model = cf.HeatmapBCC(
@@ -122,6 +132,8 @@ def _fitted(
         confusion_prior=confusion_prior(situation, ledger, sorted(set(source))),
         states=list(situation.states),
         labels=list(situation.labels),
+        max_iter=COLD if quick else MOST_SWEEPS,
+        tol=TOLERANCE,
         random_state=0,
     )
     return model.fit(metres, label, source)
@@ -161,14 +173,22 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
     """Where a report would tell most about the map, best first."""
-    if model is None or not hasattr(model, "suggest"):
+    if model is None:
         return []
-    return [finite(look.plain()) for look in looks_of(model, heatmap, SUGGESTIONS)]
+    rows, columns = heatmap.grid.shape
+    step = max(1, int(np.ceil(np.sqrt(rows * columns / CANDIDATES))))
+    spread = np.arange(rows * columns).reshape(rows, columns)[step // 2 :: step, step // 2 :: step].ravel()
+    centres = heatmap.grid.centres()[spread]
+    chosen, scores = model.suggest(centres, n=min(SUGGESTIONS, len(centres)))
+    return [
+        {"easting": float(easting), "northing": float(northing), "score": float(score)}
+        for (easting, northing), score in zip(centres[chosen], scores, strict=True)
+    ]
 
 
 def _about(model: Any) -> dict[str, Any]:
     about: dict[str, Any] = {}
-    for name in ("engine_", "inference_", "n_iter_", "lengthscale_"):
+    for name in ("engine_", "inference_", "n_iter_", "converged_", "lengthscale_"):
         value = getattr(model, name, None)
         if value is not None:
             about[name.rstrip("_")] = finite(np.asarray(value).tolist())
@@ -176,7 +196,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 
 def _saved(model: Any) -> bytes:
-    if model is None or not hasattr(model, "save"):
+    if model is None:
         return b""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.cf"
@@ -184,6 +204,24 @@ def _saved(model: Any) -> bytes:
         return path.read_bytes()
 
 
-def explain(model: Any, situation: Situation, metres: NDArray[np.float64], state: int) -> dict[str, Any] | None:
-    """Which sources and which reports moved this place, and by how much, in log odds of the state."""
-    return None
+def explain(model: Any, situation: Situation, place: NDArray[np.float64], state: int) -> dict[str, Any] | None:
+    """Which sources and which reports moved this place, and by how much, in log odds of the state; they add up."""
+    if model is None or model.inference_ == "gibbs":
+        return None
+    table = model.explain(place, situation.states[state])
+    said = table[table["kind"] == "report"]
+    by_source = said.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
+    strongest = said.head(EXPLAINED)
+    return {
+        "total": float(table["log_odds"].sum()),
+        "prior": float(table.loc[table["kind"] == "prior", "log_odds"].sum()),
+        "uncertainty": float(table.loc[table["kind"] == "uncertainty", "log_odds"].sum()),
+        "sources": [
+            {"source": str(name), "log_odds": float(share), "reports": int(count)}
+            for name, share, count in by_source.itertuples()
+        ],
+        "reports": [
+            {"source": str(r.source), "label": str(r.label), "metres": float(r.distance), "log_odds": float(r.log_odds)}
+            for r in strongest.itertuples()
+        ],
+    }

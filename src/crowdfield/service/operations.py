@@ -19,11 +19,10 @@ from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
 from crowdfield.service import tables
 from crowdfield.service.database import connect, is_sqlite, migrate, open_database, revision, writing
-from crowdfield.service.fit import fit_map
+from crowdfield.service.fit import Previous, fit_map
 from crowdfield.service.journal import Entry, Ledger, write
 from crowdfield.service.maps import unpack
-from crowdfield.service.settings import Settings
-from crowdfield.service.store import Store
+from crowdfield.service.store import Published, Situation, Store
 
 FORMAT = 1
 # The columns that count by themselves.
@@ -212,12 +211,20 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
     if replay and newest is not None:
         ledger = Ledger(name)
         ledger.follow(engine, upto=newest.head)
-        again, _ = fit_map(situation, ledger, None, Settings(database=str(engine.url)))
+        again = _settled(situation, ledger)
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(again.arrays)["probability"] - stored)))
         if facts["replayed"] > SAME_MAP:
             found.problems.append(f"{name}: the log replays to a map that differs by up to {facts['replayed']:.3f}")
     found.facts[name] = facts
+
+
+def _settled(situation: Situation, ledger: Ledger) -> Published:
+    """The map of a log, fitted from nothing until it moves no more."""
+    made, model = fit_map(situation, ledger, None)
+    while model is not None and not model.converged_:
+        made, model = fit_map(situation, ledger, Previous(ledger.head, model))
+    return made
 
 
 # Retention

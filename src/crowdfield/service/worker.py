@@ -13,6 +13,7 @@ import threading
 import time
 from uuid import uuid4
 
+import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.errors import CrowdfieldError
@@ -20,10 +21,13 @@ from crowdfield.service import lease, logs
 from crowdfield.service.database import connect
 from crowdfield.service.fit import Previous, fit_map, load_model
 from crowdfield.service.journal import Ledger
+from crowdfield.service.maps import unpack
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Situation, Store
+from crowdfield.service.store import Published, Situation, Store
 
 log = logging.getLogger("crowdfield.worker")
+# A change of probability below this is not worth a version of its own.
+VISIBLE = 0.005
 
 
 class Worker:
@@ -62,12 +66,16 @@ class Worker:
                 break
             newest = self.store.version(situation.id)
             behind = situation.head > (newest.head if newest else 0)
-            if not behind or self._failed_at.get(situation.id) == situation.head:
+            held = self._models.get(situation.id)
+            settling = held is not None and held.model is not None and not held.model.converged_
+            if not (behind or settling) or self._failed_at.get(situation.id) == situation.head:
                 continue
             if not lease.acquire(self.engine, situation.id, self.holder, self.settings.lease_seconds):
                 self._ledgers.pop(situation.id, None)
+                self._models.pop(situation.id, None)
                 continue
-            self.stop.wait(self.settings.coalesce_seconds)
+            if behind:
+                self.stop.wait(self.settings.coalesce_seconds)
             self.renew(situation)
             busy = True
         return busy
@@ -78,13 +86,16 @@ class Worker:
         with lease.Keeping(self.engine, situation.id, self.holder, self.settings.lease_seconds):
             ledger.follow(self.engine)
             try:
-                published, model = fit_map(situation, ledger, self._previous(situation, ledger), self.settings)
+                published, model = fit_map(situation, ledger, self._previous(situation, ledger))
             except (CrowdfieldError, ArithmeticError, MemoryError, ValueError, RuntimeError, ImportError) as error:
                 # Whatever the numerics raise must not take the service down: it is told, and the last good map stays.
                 log.exception("a fit failed", extra={"situation": situation.id})
                 self._failed_at[situation.id] = ledger.head
                 self._models.pop(situation.id, None)
                 self.store.fail(situation.id, f"{type(error).__name__}: {error}"[:500])
+                return None
+            if not self._news(situation, ledger, published):
+                self._models[situation.id] = Previous(ledger.head, model)
                 return None
             number = self.store.publish(situation.id, published, holder=self.holder, keep=self.settings.keep_versions)
         if number is None:
@@ -101,6 +112,14 @@ class Worker:
             },
         )  # fmt: skip
         return number
+
+    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
+        """Whether a map says what the newest version does not: more reports, or visibly other probabilities."""
+        newest = self.store.version(situation.id)
+        if newest is None or newest.head != ledger.head:
+            return True
+        before = unpack(self.store.blob(situation.id, newest.number, "arrays"))["probability"]
+        return bool(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before)) > VISIBLE)
 
     def _previous(self, situation: Situation, ledger: Ledger) -> Previous | None:
         """The model to go on from; none where something was taken away that a warm start would remember."""

@@ -42,7 +42,7 @@ function reasons(answer) {
   const forces = [...answer.why.sources].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
   const shown = forces.slice(0, 7);
   const rest = forces.slice(7);
-  const rows = [{ name: T.whyPrior, value: answer.why.prior }, ...shown.map((s) => ({ name: s.source, value: s.log_odds }))];
+  const rows = [{ name: T.whyPrior, value: answer.why.prior + answer.why.uncertainty }, ...shown.map((s) => ({ name: s.source, value: s.log_odds }))];
   if (rest.length) rows.push({ name: T.whyOthers(rest.length), value: rest.reduce((sum, s) => sum + s.log_odds, 0) });
   const most = Math.max(...rows.map((row) => Math.abs(row.value)), Math.abs(answer.why.total), 0.5);
   const list = make("ol", { class: "forces" }, ...rows.map((row) => force(row, most)), force({ name: T.whyTotal, value: answer.why.total, sum: true }, most));
@@ -50,7 +50,7 @@ function reasons(answer) {
   if (answer.why.reports?.length) {
     parts.push(
       make("h2", { textContent: T.whyReports }),
-      make("ul", { class: "said" }, ...answer.why.reports.map((r) => make("li", {}, make("b", { textContent: r.label }), ` ${r.source} (${signed.format(r.log_odds)}) `, r.text ? make("q", { textContent: r.text }) : null))),
+      make("ul", { class: "said" }, ...answer.why.reports.map((r) => make("li", {}, make("b", { textContent: r.label }), ` · ${r.source} · ${distance(r.metres)} · ${signed.format(r.log_odds)}`))),
     );
   }
   return parts;
@@ -61,6 +61,8 @@ function force({ name, value, sum }, most) {
   bar.style.width = `${(50 * Math.abs(value)) / most}%`;
   return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
 }
+
+const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
 
 // Sources
 

@@ -59,7 +59,7 @@ export const T = {
   whyCell: (n) => (n === 1 ? "1 report in this cell" : `${n} reports in this cell`),
   whySources: "Who moved it, and how far",
   whySourcesHint: "In log odds: to the right for the state, to the left against it.",
-  whyPrior: "before any report",
+  whyPrior: "prior and doubt",
   whyOthers: (n) => `${n} others`,
   whyTotal: "together",
   whyReports: "The reports that count most",
