@@ -4,7 +4,7 @@ fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-bri
 fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
 """
 
-from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map
+from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map, on_cluster
 from crowdfield.pipeline.looks import Look, next_looks, write_looks
 from crowdfield.pipeline.scoring import score
 from crowdfield.pipeline.settings import TRUST, Settings, read_settings
@@ -23,6 +23,7 @@ __all__ = [
     "load_run",
     "make_map",
     "next_looks",
+    "on_cluster",
     "read_settings",
     "save_run",
     "score",

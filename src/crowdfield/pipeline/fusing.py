@@ -54,7 +54,8 @@ def fuse(
     fit: Callable[..., Any] | None = None,
     **keywords: Any,
 ) -> Fused:
-    """A map from reports. Keywords are those of `Settings`; `fit(model, X, y, sources)` replaces `model.fit` (Dask)."""
+    """A map from reports. Keywords are those of `Settings`; `fit(model, reports)`, which gives a fitted model, replaces
+    the fit in this process (see `on_cluster`)."""
     from crowdfield import geography
 
     settings = replace(settings or Settings(), **keywords)
@@ -90,7 +91,7 @@ def fuse_on(
         inside = inside.snap(grid)
     model = build_model(settings, inside, grid)
     progress(f"Fusing {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
-    _fit(model, inside, fit)
+    model = fit(model, inside) if fit is not None else _fit(model, inside)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
 
@@ -257,12 +258,18 @@ def names_of(names: tuple[Any, ...]) -> NDArray[Any]:
     return out
 
 
-def _fit(model: Any, reports: Reports, fit: Callable[..., Any] | None) -> None:
-    labels, sources = said_labels(reports), said_sources(reports)
-    if fit is None:
-        model.fit(reports.places, labels, sources=sources)
-    else:
-        fit(model, reports.places, labels, sources)
+def _fit(model: Any, reports: Reports) -> Any:
+    return model.fit(reports.places, said_labels(reports), sources=said_sources(reports))
+
+
+def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
+    """A `fit` for `fuse` that runs over Dask: at a scheduler's address, or on a cluster of this machine ("local")."""
+    from crowdfield import distributed
+
+    def fit(model: Any, reports: Reports) -> Any:
+        return distributed.fit(reports, model=model, client=None if address == "local" else address)
+
+    return fit
 
 
 def _finish(
