@@ -67,15 +67,36 @@ def _log_2cosh_half(c: Array) -> Array:
 
 
 def _bouchard_offset(mean: Array, variance: Array) -> Array:
-    """a = (F/2 − 1 + Σ λ_j m_j) / Σ λ_j, iterated to its fixed point; every step tightens the bound."""
+    """The a that tightens the bound: Σ_j λ(c_j)(a − m_j) = F/2 − 1 with c_j² = var f_j + (m_j − a)²; [n, 1].
+
+    The closed-form step for a given λ is a majorisation, and crawls where |f_j − a| is large: stopped short, it lets
+    the bound fall. The slope in a rises from below zero at the least mean, so Newton's method in a bracket cannot fail.
+    """
     functions = mean.shape[1]
-    a = mean.mean(1, keepdims=True)
+
+    def slope(a: Array) -> tuple[Array, Array]:
+        x = a - mean
+        c = np.maximum(np.sqrt(variance + x**2), 1e-3)
+        lam = _half_tanh(c)
+        curvature = lam + x**2 * (0.25 / np.cosh(0.5 * np.minimum(c, 500.0)) ** 2 - lam) / c**2
+        return 1.0 - 0.5 * functions + (lam * x).sum(1, keepdims=True), curvature.sum(1, keepdims=True)
+
+    low = mean.min(1, keepdims=True)
+    reach = 1.0 + np.sqrt(variance.max(1, keepdims=True))
+    high = mean.max(1, keepdims=True) + reach
+    while (short := slope(high)[0] < 0.0).any():
+        reach = 2.0 * reach
+        high = np.where(short, high + reach, high)
+    a = np.clip(mean.mean(1, keepdims=True), low, high)
     for _ in range(OFFSET_STEPS):
-        lam = _half_tanh(np.sqrt(variance + (mean - a) ** 2))
-        new = (0.5 * functions - 1.0 + (lam * mean).sum(1, keepdims=True)) / lam.sum(1, keepdims=True)
+        value, curvature = slope(a)
+        low, high = np.where(value < 0.0, a, low), np.where(value > 0.0, a, high)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            new = a - value / curvature
+        new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
         step = np.abs(new - a).max(initial=0.0)
         a = new
-        if step < 1e-12:
+        if step < 1e-13 * (1.0 + np.abs(a).max(initial=0.0)):
             break
     return np.asarray(a)
 

@@ -1,0 +1,56 @@
+"""Converged must mean converged; and what rises, rises."""
+
+import numpy as np
+import pytest
+
+import crowdfield as cf
+from crowdfield.simulate import simulate
+
+
+def small(seed, side=10, reports=160, **kw):
+    made = simulate(reports, rng=np.random.default_rng(seed), places=(side, side), lengthscale=7.0, **kw)
+    return made.reports.places, made.reports.label, made.reports.source, made.truth.places
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        dict(inference="vb", linearisation="polya_gamma"),
+        dict(inference="vb", linearisation="ekf"),
+        dict(inference="collapsed"),
+    ],
+    ids=lambda way: way.get("linearisation", "collapsed"),
+)
+@pytest.mark.parametrize("states", [2, 3])
+def test_five_times_the_iterations_move_no_prediction(way, states):
+    X, y, sources, grid = small(1, side=14, reports=250, states=states)
+    model = cf.HeatmapBCC(lengthscale=7.0, **way).fit(X, y, sources=sources)
+    assert model.converged_
+    longer = cf.HeatmapBCC(lengthscale=7.0, tol=1e-9, max_iter=5 * 200, **way).fit(X, y, sources=sources)
+    assert longer.n_iter_ > model.n_iter_
+    np.testing.assert_allclose(model.predict_proba(grid), longer.predict_proba(grid), atol=1e-3)
+    np.testing.assert_allclose(model.scale_, longer.scale_, rtol=5e-3)
+
+
+@pytest.mark.parametrize("states", [2, 3])
+@pytest.mark.parametrize("prior_mean", [0.0, 0.6])
+def test_the_polya_gamma_bound_never_falls(states, prior_mean):
+    X, y, sources, _ = small(2, states=states)
+    mean = prior_mean if states == 2 else [prior_mean, 0.0, 0.0]
+    model = cf.HeatmapBCC(lengthscale=7.0, inference="vb", prior_mean=mean, tol=1e-8, max_iter=500)
+    model.fit(X, y, sources=sources)
+    history = model.bound_history_
+    assert np.diff(history).min() > -1e-9 * abs(history[-1])
+    assert history[-1] - history[0] > 1.0
+    assert model.bound_ == pytest.approx(sum(model.bound_terms_.values()), rel=1e-12)
+
+
+def test_the_start_does_not_matter_to_the_scale():
+    """r settles long before ς does; a stop on r alone would leave ς where it began. Here it begins at a0/b0, and the
+    same prior reached through more reports must end where a fresh fit ends."""
+    X, y, sources, grid = small(3)
+    fresh = cf.HeatmapBCC(lengthscale=7.0, inference="vb").fit(X, y, sources=sources)
+    continued = cf.HeatmapBCC(lengthscale=7.0, inference="vb").fit(X[:60], y[:60], sources=sources[:60])
+    continued.partial_fit(X[60:], y[60:], sources=sources[60:])
+    np.testing.assert_allclose(continued.scale_, fresh.scale_, rtol=5e-3)
+    np.testing.assert_allclose(continued.predict_proba(grid), fresh.predict_proba(grid), atol=1e-3)
