@@ -1,0 +1,125 @@
+"""Run every measurement, each in its own process; keep the results as JSON and draw them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import CASES
+
+# Seconds and MB of the authors' code (full GP), 10 iterations, 2 reports a site, on two cores; and of its "SVI".
+AUTHORS = {1000: (6.6, 396, 2.0, 319), 4000: (168.0, 2081, 12.2, 959), 8000: (None, None, 44.0, 1966)}
+
+QUICK = {
+    "authors": [1000],
+    "sklearn_gpc": [500],
+    "gpboost": [500],
+    "dawid_skene": [20_000],
+    "grid": [256],
+    "streaming": [10_000],
+}
+FULL = {
+    "authors": [1000, 4000, 8000],
+    "sklearn_gpc": [500, 1000, 2000],
+    "gpboost": [1000, 4000],
+    "dawid_skene": [100_000, 1_000_000],
+    "grid": [256, 2000],
+    "streaming": [10_000, 100_000],
+}
+
+
+def machine() -> dict[str, Any]:
+    names = ("numpy", "scipy", "finufft", "scikit-learn", "crowdfield")
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in names},
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
+    """A process for each, so that peak memory is its own."""
+    command = [sys.executable, "-m", "benchmarks", "--case", case, "--size", str(size)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return {"case": case, "size": size, "skipped": f"not finished after {timeout:.0f} s"}
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return {"case": case, "size": size, "failed": last[0]}
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    if case == "authors" and "seconds" in result:
+        seconds, megabytes, svi_seconds, _ = AUTHORS.get(size, (None, None, None, None))
+        result |= {"their_seconds": seconds, "their_peak_mb": megabytes, "their_svi_seconds": svi_seconds}
+        # Their seconds come from another run on two cores (they are not a package to install): see docs/engines.md.
+        result["ratio"] = None if seconds is None else seconds / result["seconds"]
+        result["ratio_to_svi"] = None if svi_seconds is None else svi_seconds / result["seconds"]
+    return {"case": case, "size": size, **result}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: about a minute")
+    parser.add_argument("--upto", type=float, default=1e6, help="largest N of the growth curves (default 1e6)")
+    parser.add_argument("--only", nargs="*", choices=sorted(CASES), help="these measurements alone")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one measurement")
+    parser.add_argument("--output", type=Path, default=Path("bench"))
+    parser.add_argument("--case", choices=sorted(CASES), help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(CASES[options.case](options.size)))
+        return 0
+    upto = min(options.upto, 1e4) if options.quick else options.upto
+    growth = [10**k for k in range(3, 8) if 10**k <= upto]
+    plan = dict(QUICK if options.quick else FULL) | {"growth": growth, "growth_collapsed": growth}
+    here = machine()
+    print(json.dumps(here, indent=1))
+    results = []
+    for case, sizes in plan.items():
+        if options.only and case not in options.only:
+            continue
+        for size in sizes:
+            results.append(measure(case, size, options.timeout))
+            print(line(results[-1]), flush=True)
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / "results.json"
+    path.write_text(json.dumps({"machine": here, "results": results}, indent=1) + "\n")
+    from benchmarks.draw import draw
+
+    draw(results, options.output / "results.png")
+    print(f"wrote {path} and {options.output / 'results.png'}")
+    return int(any("failed" in r for r in results))
+
+
+def line(result: dict[str, Any]) -> str:
+    """One measurement on one line."""
+    head = f"{result['case']:<17} {result['size']:>9,}"
+    if "seconds" not in result:
+        return f"{head}  {result.get('skipped') or result.get('failed')}"
+    parts = [f"{result['seconds']:9.2f} s"]
+    if result.get("ratio") is not None:
+        parts.append(f"{result['ratio']:.1f} times as fast as theirs")
+    if "peak_mb" in result:
+        parts.append(f"{result['peak_mb']:.0f} MB")
+    for name in ("sweeps", "engine", "auc", "our_auc", "their_auc", "our_accuracy", "their_accuracy"):
+        if name in result:
+            value = result[name]
+            parts.append(f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}")
+    return f"{head}  " + ", ".join(parts)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,175 @@
+"""One measurement each: a function of a size that returns what it found. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import crowdfield as cf
+from benchmarks import worlds
+from crowdfield.errors import ConvergenceWarning
+from crowdfield.metrics import auc, cross_entropy
+
+Result = dict[str, Any]
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said in the result instead
+        out = work()
+    return out, time.perf_counter() - start
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def heatmap(size: int, inference: str) -> Result:
+    """A fit of `size` reports at as many places, at most 1,000 sources, on a map ten length-scales wide."""
+    world = worlds.field(size, min(1000, max(10, size // 50)))
+    before = peak_mb()
+    model = cf.HeatmapBCC(lengthscale=1.0, inference=inference, random_state=0)
+    _, seconds = timed(lambda: model.fit(world.X, world.label, sources=world.source))
+    some = np.random.default_rng(1).choice(size, min(size, 20_000), replace=False)
+    p = model.predict_rate(world.X[some])[0][:, 1]
+    return {
+        "seconds": seconds,
+        "sweeps": int(model.n_iter_),
+        "converged": bool(model.converged_),
+        "engine": model.engine_,
+        "peak_mb": peak_mb(),
+        "peak_mb_before": before,
+        "auc": auc(world.truth[some], p),
+        "cross_entropy": cross_entropy(world.truth[some], p),
+    }
+
+
+def authors(size: int, inference: str = "vb") -> Result:
+    """Two reports a site on a map ten length-scales wide, as in the table of the authors' code."""
+    world, rng = worlds.field(size, 20), np.random.default_rng(1)
+    second = rng.integers(0, 10, size)  # a reliable source looks again
+    again = np.where(rng.random(size) < 0.9, world.truth, ~world.truth).astype(np.int64)
+    X, label = np.vstack([world.X, world.X]), np.concatenate([world.label, again])
+    source = np.concatenate([world.source, second])
+    model = cf.HeatmapBCC(lengthscale=1.0, inference=inference, random_state=0)
+    _, seconds = timed(lambda: model.fit(X, label, sources=source))
+    return {"seconds": seconds, "sweeps": int(model.n_iter_), "engine": model.engine_, "peak_mb": peak_mb()}
+
+
+def grid(size: int) -> Result:
+    """Mean and deviation on a grid of size × size cells, from 20,000 reports."""
+    world = worlds.field(20_000, 100)
+    model = cf.HeatmapBCC(lengthscale=1.0, inference="vb", random_state=0)
+    timed(lambda: model.fit(world.X, world.label, sources=world.source))
+    axis = (np.arange(size) + 0.5) * 10.0 / size
+    before = peak_mb()
+    places = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    _, seconds = timed(lambda: model.predict_rate(places))
+    return {"seconds": seconds, "peak_mb": peak_mb(), "peak_mb_before": before}
+
+
+def streaming(size: int) -> Result:
+    """One new report on a fitted map of `size` reports: until the updated 256 × 256 map is there."""
+    if not hasattr(cf.HeatmapBCC, "partial_fit"):
+        return {"skipped": "HeatmapBCC has no partial_fit yet"}
+    world = worlds.field(size, 100)
+    model = cf.HeatmapBCC(lengthscale=1.0, inference="vb", random_state=0)
+    timed(lambda: model.fit(world.X[1:], world.label[1:], sources=world.source[1:]))
+    axis = (np.arange(256) + 0.5) * 10.0 / 256
+    places = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    _, update = timed(lambda: model.partial_fit(world.X[:1], world.label[:1], sources=world.source[:1]))
+    _, draw = timed(lambda: model.predict_rate(places))
+    return {"seconds": update + draw, "update_seconds": update, "map_seconds": draw}
+
+
+def sklearn_gpc(size: int) -> Result:
+    """scikit-learn's GaussianProcessClassifier (Laplace, fixed kernel) and ours, on labels of one source each."""
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.gaussian_process.kernels import Matern
+
+    world = worlds.field(2 * size, 1)
+    train, test = slice(0, size), slice(size, 2 * size)
+    theirs = GaussianProcessClassifier(Matern(1.0, nu=1.5), optimizer=None)
+    _, their_seconds = timed(lambda: theirs.fit(world.X[train], world.label[train]))
+    p_theirs = theirs.predict_proba(world.X[test])[:, 1]
+    ours = cf.GPClassifier(lengthscale=1.0)
+    _, our_seconds = timed(lambda: ours.fit(world.X[train], world.label[train]))
+    p_ours = ours.predict_proba(world.X[test])[:, 1]
+    return _compared(our_seconds, their_seconds, world.label[test], p_ours, p_theirs)
+
+
+def gpboost(size: int) -> Result:
+    """GPBoost's Gaussian process classifier (Vecchia approximation, fixed kernel) and ours."""
+    try:
+        import gpboost as gpb
+    except ImportError:
+        return {"skipped": "gpboost is not installed"}
+    world = worlds.field(2 * size, 1)
+    train, test = slice(0, size), slice(size, 2 * size)
+    theirs = gpb.GPModel(
+        gp_coords=world.X[train],
+        cov_function="matern",
+        cov_fct_shape=1.5,
+        gp_approx="vecchia",
+        num_neighbors=20,
+        likelihood="bernoulli_logit",
+    )
+    _, their_seconds = timed(lambda: theirs.fit(y=world.label[train].astype(float), params={"trace": False}))
+    p_theirs = theirs.predict(gp_coords_pred=world.X[test], predict_response=True)["mu"]
+    ours = cf.GPClassifier(lengthscale=1.0)
+    _, our_seconds = timed(lambda: ours.fit(world.X[train], world.label[train]))
+    p_ours = ours.predict_proba(world.X[test])[:, 1]
+    return _compared(our_seconds, their_seconds, world.label[test], p_ours, p_theirs)
+
+
+def dawid_skene(size: int) -> Result:
+    """crowd-kit's DawidSkene and our IBCC on the same `size` reports, without a map."""
+    try:
+        from crowdkit.aggregation import DawidSkene
+    except ImportError:
+        return {"skipped": "crowd-kit is not installed"}
+    import pandas as pd
+
+    world = worlds.items(size, 1000)
+    item = world.X[:, 0].astype(np.int64)
+    state = world.truth[::5]
+    table = pd.DataFrame({"task": item, "worker": world.source, "label": world.label})
+    theirs, their_seconds = timed(lambda: DawidSkene(n_iter=100).fit_predict_proba(table))
+    p_theirs = theirs.sort_index()[1].to_numpy()
+    ours = cf.IBCC()
+    _, our_seconds = timed(lambda: ours.fit(world.X, world.label, sources=world.source))
+    p_ours = ours.predict_proba(np.arange(len(state))[:, None].astype(float))[:, 1]
+    result = _compared(our_seconds, their_seconds, state, p_ours, p_theirs)
+    accuracy = {"our_accuracy": ((p_ours > 0.5) == state).mean(), "their_accuracy": ((p_theirs > 0.5) == state).mean()}
+    return result | {name: float(value) for name, value in accuracy.items()}
+
+
+def _compared(ours: float, theirs: float, truth: Any, p_ours: Any, p_theirs: Any) -> Result:
+    return {
+        "seconds": ours,
+        "their_seconds": theirs,
+        "ratio": theirs / ours,
+        "our_auc": auc(truth, p_ours),
+        "their_auc": auc(truth, p_theirs),
+        "our_cross_entropy": cross_entropy(truth, p_ours),
+        "their_cross_entropy": cross_entropy(truth, p_theirs),
+        "peak_mb": peak_mb(),
+    }
+
+
+CASES: dict[str, Callable[[int], Result]] = {
+    "growth": lambda size: heatmap(size, "vb"),
+    "growth_collapsed": lambda size: heatmap(size, "collapsed"),
+    "authors": authors,
+    "grid": grid,
+    "streaming": streaming,
+    "sklearn_gpc": sklearn_gpc,
+    "gpboost": gpboost,
+    "dawid_skene": dawid_skene,
+}
