@@ -1,7 +1,7 @@
 """Maximum likelihood II: the length-scale that the bound likes best, and how sure it is of it.
 
-One number for all columns. The bound is a smooth function of log l with, as a rule, one hill; a coarse look over the
-whole range guards against another, then parabolas climb the hill.
+One number for all columns. The bound is a smooth function of log l with, as a rule, one hill; a coarse look
+guards against another, then parabolas climb the hill.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import numpy as np
 from crowdfield.inference.kernels import Array
 
 COARSE = 6
+CLEAR = 20.0  # nats under the best: no second hill is worth the walk
 REFINEMENTS = 6
 WEAK_LOG_SD = 0.75
 
@@ -34,8 +35,14 @@ def search_range(X: Array) -> tuple[float, float]:
     return extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), extent
 
 
-def maximise(bound: Callable[[float], float], low: float, high: float, tol: float = 0.02) -> Learned:
-    """The length-scale in [low, high] of the largest bound, to a relative `tol`."""
+def maximise(
+    bound: Callable[[float], float], low: float, high: float, tol: float = 0.02, long_first: bool = False
+) -> Learned:
+    """The length-scale in [low, high] of the largest bound, to a relative `tol`.
+
+    long_first: look down from the long end, and only until the bound has clearly fallen: short length-scales need many
+    features. Not for a bound that starts each fit from the last one: starting long, it may learn the states reversed.
+    """
     if not high > low:
         value = bound(low)
         return Learned(low, float("inf"), value, np.array([[low, value]]), True)
@@ -45,8 +52,10 @@ def maximise(bound: Callable[[float], float], low: float, high: float, tol: floa
         if log_l not in tried:
             tried[log_l] = bound(float(np.exp(log_l)))
 
-    for log_l in np.linspace(np.log(low), np.log(high), COARSE):
+    for log_l in np.linspace(np.log(high), np.log(low), COARSE)[:: 1 if long_first else -1]:
         at(float(log_l))
+        if long_first and tried[float(log_l)] < max(tried.values()) - CLEAR:
+            break
     for _ in range(REFINEMENTS):
         left, best, right = _bracket(tried)
         if left is None or right is None:

@@ -81,6 +81,7 @@ class FieldClassifier(ReportClassifier):
             self.learned_ = lengthscale.maximise(
                 lambda value: fit(base.with_lengthscale(value), max(tol, SEARCH_TOL))[0].bound.total,
                 *lengthscale.search_range(places),
+                long_first=True,
             )
             if self.learned_.at_limit:
                 warnings.warn(

@@ -178,6 +178,8 @@ def integrate_scale(
     grid = np.log(near) + np.linspace(-TRUST, TRUST, NODES)
     for _ in range(3):
         values = log_density(grid)
+        if not np.abs(values).max() < 1e12:  # an accelerated step may propose such a state; it is then not taken
+            raise NumericalError("the inverse scale or a site has run away. Try a larger scale_shape and scale_rate.")
         kept = np.flatnonzero(values > values.max() - 14.0)
         if len(kept) > NODES // 2:
             break

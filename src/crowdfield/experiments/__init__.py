@@ -1,0 +1,86 @@
+"""Every experiment of the paper, by one call.
+
+    from crowdfield.experiments import reproduce
+    page = reproduce(["all"], Path("results"), quick=True, jobs=2)
+
+Results are kept in `results.jsonl` in the output folder as they come: a run that was stopped goes on where it was.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield import __version__, datasets
+from crowdfield.errors import InputError
+from crowdfield.experiments import haiti, report, synthetic, tacloban
+from crowdfield.experiments.protocol import Plan, Progress, Store, run
+
+__all__ = ["EXPERIMENTS", "reproduce"]
+
+EXPERIMENTS = ("synthetic", "tacloban", "haiti")
+
+
+def reproduce(
+    names: Sequence[str],
+    output: str | Path,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Run experiments (of EXPERIMENTS, or "all") and write figures, tables and a page; gives the path of the page.
+
+    quick: a small honest version; its cells are cells of the full run too. jobs: processes (default: one a core).
+    progress: called with cells done, cells in all, and a text.
+    """
+    chosen = EXPERIMENTS if "all" in names else tuple(dict.fromkeys(names))
+    unknown = [name for name in chosen if name not in EXPERIMENTS]
+    if unknown or not chosen:
+        raise InputError(f"unknown experiment {unknown!r}: choose of {', '.join(EXPERIMENTS)}, or all.")
+    _data_at_hand(chosen)
+    folder = Path(output)
+    store = Store(folder / "results.jsonl")
+    table = run(_plans(chosen, quick), store, seed=seed, jobs=jobs or os.cpu_count() or 1, progress=progress)
+    maps: dict[str, dict[str, NDArray[np.float64]]] = {}
+    if "synthetic" in chosen:
+        maps["case study"] = _kept(folder / f"case-study-{seed}-{__version__}.npz", partial(synthetic.case_study, seed))
+    if "haiti" in chosen:
+        maps["responder"] = _kept(folder / f"responder-{__version__}.npz", haiti.responder)
+    options = " --quick" if quick else ""
+    command = f"crowdfield reproduce {' '.join(names)}{options} --seed {seed} --output DIR"
+    return report.write(table, maps, folder, command=command)
+
+
+def _data_at_hand(chosen: Sequence[str]) -> None:
+    """Ask for the data before an hour of work, not after it."""
+    if "tacloban" in chosen:
+        datasets.tacloban()
+    if "haiti" in chosen:
+        datasets.haiti()
+        datasets.unosat()
+
+
+def _plans(chosen: Sequence[str], quick: bool) -> list[Plan]:
+    plans = []
+    if "synthetic" in chosen:
+        plans.append(synthetic.plan(quick))
+    if "tacloban" in chosen:
+        plans.append(tacloban.plan(quick))
+    if "haiti" in chosen:
+        plans += [haiti.plan(quick), haiti.lengthscale_plan(quick)]
+    return plans
+
+
+def _kept(path: Path, make: Callable[[], dict[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
+    """Maps from an earlier run, or made now and written whole or not at all."""
+    if not path.exists():
+        part = path.with_suffix(".part.npz")
+        np.savez_compressed(part, allow_pickle=False, **make())  # type: ignore[arg-type]
+        os.replace(part, path)
+    with np.load(path, allow_pickle=False) as kept:
+        return {name: kept[name] for name in kept.files}
