@@ -1,6 +1,7 @@
 """The command line: results on stdout, everything else on stderr, and an exit code that says whose fault it was."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +28,21 @@ def run(capsys):
     return call
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulated")
+    with pytest.raises(SystemExit) as stop:
+        options = ["--truth", str(folder / "truth.csv"), "-n", "300", "--cell", "2km", "--quiet"]
+        main(["simulate", str(folder / "reports.csv"), *options])
+    assert stop.value.code == 0
+    return folder
+
+
 @pytest.fixture
-def reports(tmp_path, run):
-    path = tmp_path / "reports.csv"
-    assert run("simulate", path, "--truth", tmp_path / "truth.csv", "-n", 300, "--cell", "2km", "--quiet")[0] == 0
-    return path
+def reports(simulated, tmp_path):
+    for name in ("reports.csv", "truth.csv"):
+        shutil.copy(simulated / name, tmp_path / name)
+    return tmp_path / "reports.csv"
 
 
 def test_the_page_about_the_command_line_is_up_to_date():
@@ -144,6 +155,8 @@ def test_the_same_seed_gives_the_same_map(tmp_path, run, reports):
 
 def test_a_map_can_be_converted_later(tmp_path, run, reports):
     run("fuse", reports, "-o", tmp_path / "map.tif", *FAST, "--quiet")
+    code, out, _ = run("inspect", tmp_path / "map.tif", "--json")
+    assert code == 0 and json.loads(out)["grid"]["cell"] == 1000 and json.loads(out)["reports"] == 300
     code, out, _ = run("convert", tmp_path / "map.tif", tmp_path / "map.nc")
     assert code == 0 and "NetCDF" in out
     first, second = io.read_map(tmp_path / "map.tif"), io.read_map(tmp_path / "map.nc")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdfield.cli import options as opt
+from crowdfield.cli.console import Talk, share
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run kept with fuse --state (.cf), or a file of reports to fuse first.")
@@ -29,7 +30,7 @@ def sources(
 ) -> None:
     """Who can be trusted: how often each source is right, and how sure that is."""
     from crowdfield import io
-    from crowdfield.cli.console import Talk, sources_table
+    from crowdfield.cli.console import sources_table
     from crowdfield.cli.inputs import run_from, settings_from
     from crowdfield.io.layers import plain
 
@@ -68,7 +69,7 @@ def next_(
 ) -> None:
     """Where to look next: the places where one more report would teach the map most."""
     from crowdfield import pipeline
-    from crowdfield.cli.console import Talk, looks_table
+    from crowdfield.cli.console import looks_table
     from crowdfield.cli.inputs import run_from, settings_from
     from crowdfield.errors import InputError
     from crowdfield.geography import parse_length
@@ -98,7 +99,7 @@ def score(
 ) -> None:
     """How good the map is, against places where the truth is known."""
     from crowdfield import pipeline
-    from crowdfield.cli.console import Talk, table
+    from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, run_from, settings_from
 
     talk = Talk(quiet=quiet, as_json=json)
@@ -118,7 +119,7 @@ def score(
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of reports.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of reports, a map (.tif, .nc) or a run (.cf).")],
     format: opt.Format = None,
     lat: opt.Lat = None,
     lon: opt.Lon = None,
@@ -136,10 +137,12 @@ def inspect(
     quiet: opt.Quiet = False,
 ) -> None:
     """What is in this file, and how it would be read. Nothing is written."""
-    from crowdfield.cli.console import Talk, table
+    from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, settings_from
 
     talk = Talk(quiet=quiet, as_json=json)
+    if file.suffix.lower() in (".tif", ".tiff", ".nc", ".cf"):
+        return _inspect_map(file, talk)
     settings = settings_from(
         config, format=format, lat=lat, lon=lon, label=label, source=source, time=time, crs=crs, positive=positive,
         map_labels=map_labels, duplicates=duplicates, dates=dates, region=region,
@@ -162,3 +165,26 @@ def inspect(
         *(f"rejected: line {r['line']}: {r['reason']}" for r in found["rejects"][:5]),
     ]
     talk.result(found, lines)
+
+
+def _inspect_map(file: Path, talk: Talk) -> None:
+    from crowdfield import io, pipeline
+    from crowdfield.cli.console import table
+    from crowdfield.io.layers import description
+
+    heatmap = pipeline.load_run(file).heatmap if file.suffix.lower() == ".cf" else io.read_map(file)
+    grid = heatmap.grid
+    data = {
+        **description(heatmap),
+        "grid": {"columns": grid.columns, "rows": grid.rows, "cell": grid.cell_width, "region": list(grid.region)},
+        "mean_probability": {
+            str(state): float(heatmap.of(state)[heatmap.mask].mean()) for state in heatmap.states if heatmap.mask.any()
+        },
+    }
+    states = [[name, share(value)] for name, value in data["mean_probability"].items()]
+    lines = [
+        f"{file.name}: a map of {grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.5g} ({grid.crs})",
+        *(f"{name}: {data[name]}" for name in ("created", "software", "reports", "sources") if name in data),
+        table(None, ["state", "on average"], states, right=(1,)),
+    ]
+    talk.result(data, lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,22 +208,11 @@ def within(reports: Reports, grid: Grid, *, allow_none: bool = False) -> tuple[R
 
 def joined(parts: Sequence[Reports]) -> Reports:
     """Several tables as one. A piece of knowledge that one of them lacks (time, id) is lacking in the whole."""
-    if len(parts) == 1:
-        return parts[0]
     if len({part.crs for part in parts}) > 1:
         raise InputError(
             "the files are in different reference systems; read them all in degrees, or project them first."
         )
-    return Reports.from_arrays(
-        np.concatenate([part.places for part in parts]),
-        np.concatenate([said_labels(part).astype(object) for part in parts]),
-        np.concatenate([said_sources(part).astype(object) for part in parts]),
-        time=None
-        if any(p.time is None for p in parts)
-        else np.concatenate([p.time for p in parts if p.time is not None]),
-        id=None if any(p.id is None for p in parts) else [name for p in parts for name in p.id or ()],
-        crs=parts[0].crs,
-    )
+    return reduce(Reports.join, parts)
 
 
 def keys(reports: Reports) -> NDArray[np.uint64]:
