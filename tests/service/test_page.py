@@ -1,5 +1,6 @@
 """The page, in a real browser that can reach nothing but the service: as a duty officer would use it."""
 
+import io
 import os
 import socket
 import subprocess
@@ -13,6 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
 from tests.browser import CHROMIUM, QUIET, needs_chromium
 from tests.service.workspace import FLOOD
 
@@ -26,15 +29,23 @@ SHOTS = Path(os.environ.get("CROWDFIELD_SHOTS", Path(__file__).resolve().parents
 
 
 class Live:
-    def __init__(self, port: int, keys: dict[str, str]):
-        self.url, self.keys = f"http://127.0.0.1:{port}", keys
+    def __init__(self, port: int, keys: dict[str, str], browser: Browser):
+        self.url, self.keys, self.browser = f"http://127.0.0.1:{port}", keys, browser
 
     def api(self, role: str = "admin") -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[role]}"}, timeout=60)
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory):
+def browser():
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory, browser):
     """`crowdfield serve` with its worker, and a map of 60 reports."""
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
@@ -60,7 +71,7 @@ def live(tmp_path_factory):
                 time.sleep(0.1)
             finally:
                 connection.close()
-        service = Live(port, keys)
+        service = Live(port, keys, browser)
         with service.api() as api:
             api.post("/situations", json=FLOOD | {"title": "Léogâne", "columns": 48}).raise_for_status()
             rng = np.random.default_rng(0)
@@ -89,22 +100,16 @@ def _wait(true, seconds=90.0):
 @contextmanager
 def opened(live, role="admin", *, query="", width=1280, height=800, expect=(), **options):
     """The page with a key. On leaving: nothing on the console, and no request to anywhere else."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
-        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
-        page, trouble, elsewhere = context.new_page(), [], []
-        page.set_default_timeout(60_000)
-        page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: trouble.append(f"a dialog: {dialog.message}"))
-        page.on(
-            "request", lambda r: None if r.url.startswith((live.url, "blob:", "data:")) else elsewhere.append(r.url)
-        )
-        page.goto(f"{live.url}/{query}" + (f"#key={live.keys[role]}" if role else ""))
-        yield page
-        browser.close()
+    context = live.browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
+    page, trouble, elsewhere = context.new_page(), [], []
+    page.set_default_timeout(60_000)
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("dialog", lambda dialog: trouble.append(f"a dialog: {dialog.message}"))
+    page.on("request", lambda r: None if r.url.startswith((live.url, "blob:", "data:")) else elsewhere.append(r.url))
+    page.goto(f"{live.url}/{query}" + (f"#key={live.keys[role]}" if role else ""))
+    yield page
+    context.close()
     assert not elsewhere
     assert [t for t in trouble if not any(known in t for known in expect)] == []
 
@@ -112,7 +117,12 @@ def opened(live, role="admin", *, query="", width=1280, height=800, expect=(), *
 def ready(page, version=None):
     """Everything of a version is there and drawn."""
     page.wait_for_selector(f"body[data-version='{version}']" if version else "body[data-version]")
-    page.wait_for_function("crowdfieldMap.loaded() && crowdfieldMap.areTilesLoaded()")
+    until(page, "crowdfieldMap.loaded() && crowdfieldMap.areTilesLoaded()")
+
+
+def until(page, true):
+    """Asked from outside: the page's own policy forbids it to evaluate text."""
+    _wait(lambda: page.evaluate(true))
 
 
 def newest(page):
@@ -126,10 +136,6 @@ def shot(page, name):
 
 def picture(page):
     """The drawn map, as the browser shows it."""
-    import io
-
-    from PIL import Image
-
     page.wait_for_timeout(400)
     return np.asarray(Image.open(io.BytesIO(page.locator("#map canvas").screenshot())).convert("RGB")).astype(int)
 
@@ -191,7 +197,7 @@ def test_layers_and_states_switch(live):
         seen = [picture(page)]
         for layer in ("uncertainty", "probability"):
             page.check(f"input[value={layer}]")
-            page.wait_for_function(f"document.getElementById('legend-image').src.includes('{layer}')")
+            until(page, f"document.getElementById('legend-image').src.includes('{layer}')")
             ready(page)
             seen.append(picture(page))
         page.select_option("#state", "dry")
@@ -245,8 +251,8 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
         page.click("#tab-files")
         page.check("#import-new")
         page.set_input_files("#file", table)
-        page.wait_for_function("document.title.startsWith('Bridges down')")
-        page.wait_for_function("document.getElementById('status').textContent.includes('30 reports')")
+        until(page, "document.title.startsWith('Bridges down')")
+        until(page, "document.getElementById('status').textContent.includes('30 reports')")
     with live.api() as api:
         assert "bridges-down" in {s["id"] for s in api.get("/situations").json()}
         api.delete("/situations/bridges-down").raise_for_status()
@@ -316,16 +322,12 @@ def test_a_wrong_key_is_said(live):
 
 
 def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
-        page = browser.new_page()
-        page.route("**/vendor/maplibre-gl.js", lambda route: route.fulfill(status=404))
-        page.goto(f"{live.url}/#key={live.keys['admin']}")
-        page.wait_for_selector("#cover:not([hidden])")
-        assert "MapLibre GL JS is not installed" in page.inner_text("#cover")
-        page.wait_for_selector("body[data-version]", timeout=60_000)
-        page.click("#tab-sources")
-        assert page.locator("details.source").count() == 3 or page.locator("details.source").count() == 4
-        browser.close()
+    page = live.browser.new_page()
+    page.route("**/vendor/maplibre-gl.js", lambda route: route.fulfill(status=404))
+    page.goto(f"{live.url}/#key={live.keys['admin']}")
+    page.wait_for_selector("#cover:not([hidden])")
+    assert "MapLibre GL JS is not installed" in page.inner_text("#cover")
+    page.wait_for_selector("body[data-version]", timeout=60_000)
+    page.click("#tab-sources")
+    assert page.locator("details.source").count() >= 3
+    page.close()
