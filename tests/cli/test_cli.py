@@ -116,6 +116,7 @@ def test_quiet_is_quiet(tmp_path, run, reports):
         (["convert", "{reports}", "x.shp"], 2, "can be written as"),
         (["sources", "nothere.cf"], 1, "fuse REPORTS"),
         (["sources", "{reports}", "-o", "x.doc"], 2, ".csv or .png"),
+        (["reproduce", "everything"], 2, "synthetic"),
         (["nonsense"], 2, "nonsense"),
     ],
 )
@@ -214,3 +215,18 @@ def test_rejected_rows_are_kept_with_their_reasons(tmp_path, run, reports):
     assert code == 0 and "1 rejected" in err
     (kept,) = tmp_path.glob("*.rejects.csv")
     assert "118.2" in kept.read_text() or "latitude" in kept.read_text()
+
+
+def test_reproduce_hands_over_what_was_said(tmp_path, run, monkeypatch):
+    """The experiments have tests of their own; here only that the command asks for the right ones."""
+    asked = {}
+
+    def reproduce(names, output, *, quick, seed, jobs, progress):
+        asked.update(names=names, quick=quick, seed=seed, jobs=jobs)
+        progress(1, 2, "half")
+        return output / "index.html"
+
+    monkeypatch.setattr("crowdfield.experiments.reproduce", reproduce)
+    code, out, err = run("reproduce", "synthetic", "haiti", "--quick", "--seed", 3, "-o", tmp_path)
+    assert code == 0 and f"wrote {tmp_path / 'index.html'}" in out and "1 of 2: half" in err
+    assert asked == {"names": ["synthetic", "haiti"], "quick": True, "seed": 3, "jobs": None}
