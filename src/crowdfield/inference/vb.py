@@ -29,6 +29,7 @@ from crowdfield.inference.scale import Gamma
 PROBES = 2048  # sites at which convergence is watched
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
 PATIENCE = 2  # sweeps in a row that must move less than tol
+ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
 
 class State(NamedTuple):
@@ -339,24 +340,36 @@ def run(
     accelerator = Anderson(mixing=iteration.scheme.mixing)
     history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
     residual, weights = np.inf, _weights(current.image)
+    plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < PATIENCE:
         z, image = current.state.pack(), current.image.pack()
         size = float(np.linalg.norm((image - z) * weights))
         if not iteration.guarded and size > 2.0 * residual:
             accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
         residual = min(residual, size) if np.isfinite(residual) else size
-        step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
-        n_iter += 1
+        step = None
+        if plain == 0:
+            step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
+            n_iter += 1
         if step is None:
             accelerator.forget()
             step = iteration.evaluate(_plain_step(current, iteration.scheme.mixing))
             n_iter += 1
+        plain = max(plain - 1, 0)
         change = _change(current, step)
         current = step
         history.append(current.bound.total)
         quiet = quiet + 1 if change < tol else 0
         if progress is not None:
             progress(n_iter, current.bound.total, change)
+        if quiet == PATIENCE and plain == 0 and not iteration.guarded:
+            # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
+            # to tell them apart, let plain steps decide, and take them for a while where they move on.
+            proof = iteration.evaluate(_plain_step(current, iteration.scheme.mixing))
+            n_iter += 1
+            if _change(current, proof) >= tol:
+                current, quiet, plain, escape = proof, 0, escape, 2 * escape
+                history.append(current.bound.total)
     return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
 
 
