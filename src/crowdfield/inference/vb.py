@@ -77,7 +77,7 @@ class Summary(NamedTuple):
     counts: Array
     statistics: tuple[Statistics, ...]
     targets: float  # the sites' share of the bound
-    probe: Array  # [P, F] latent means at the watched sites
+    probe: Array  # [P, J] state probabilities at the watched sites
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -172,7 +172,7 @@ def _local_collapsed(sites: Sites, q: Posterior, b: int, mean: Array, variance: 
 SCHEMES = {
     "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=1.0, guarded=True),
     "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=0.7, guarded=False),
-    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=0.6, guarded=False),
+    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=0.8, guarded=False),
 }
 
 
@@ -206,7 +206,7 @@ def sweep(
             eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
             statistics[j] = statistics[j] + engine.summarise(block.sites, eta, local.lam[:, j])
         targets += local.bound
-        probe.append(mean[::stride])
+        probe.append(quadrature.softmax(mean[::stride] @ sites.C.T))
     return Summary(counts, tuple(statistics), targets, np.concatenate(probe))
 
 
@@ -320,11 +320,14 @@ class Iteration:
 
 
 def _change(old: Evaluated, new: Evaluated) -> float:
-    """How far one step moved anything a user sees: log odds, scale, confusion matrices."""
-    latent = np.abs(new.summary.probe - old.summary.probe).max(initial=0.0)
+    """How far one step moved anything a user sees: state probabilities, confusion matrices and, less, the scale.
+
+    Probabilities count four times, which makes the change that of the log odds where these matter, around even odds.
+    """
+    rho = np.abs(new.summary.probe - old.summary.probe).max(initial=0.0)
     log_scale = max(abs(np.log(a.mean / b.mean)) for a, b in zip(new.q.scale, old.q.scale, strict=True))
     pi = np.abs(confusion.expected_pi(new.q.alpha) - confusion.expected_pi(old.q.alpha)).max(initial=0.0)
-    return float(max(latent, log_scale, pi))
+    return float(max(4.0 * rho, 0.1 * log_scale, pi))
 
 
 def run(

@@ -69,7 +69,7 @@ def choose(
         raise InputError(f"unknown engine {name!r}: choose one of {', '.join(ENGINES)}.")
     X = np.asarray(X, float)
     n, dimension = X.shape
-    if name == "exact" or (name == "auto" and n <= EXACT_ALWAYS):
+    if name == "exact" or (name == "auto" and n <= min(EXACT_ALWAYS, affordable)):
         return ExactEngine(kernel, X)
     if name == "inducing":
         return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
