@@ -42,7 +42,8 @@ class HeatmapBCC(ReportClassifier):
     Parameters
     ----------
     kernel : "matern12", "matern32", "matern52", "rbf", or a Kernel (which then brings its own length-scale)
-    lengthscale : a number, one a column, or "learn" (one for all columns; ["learn", "learn"]: one a column)
+    lengthscale : a number, one a column, or "learn" (one for all columns, or one for space and one for time with such a
+        kernel; ["learn", "learn"]: one a column; numbers beside "learn" stay what they are)
     lengthscale_bounds, lengthscale_prior : of a search: the range, and shape and rate of a gamma prior
     confusion_prior : pseudo-counts of the confusion matrices: None (weakly diagonal), [J, L] for all sources, or
         {source: [J, L], ...} for those named, the key None standing for all others
@@ -198,7 +199,14 @@ class HeatmapBCC(ReportClassifier):
                 raise InputError(f"there is no source {source!r} to forget.")
             kept = self.reports_.source != self.reports_.sources.index(source)
         else:
-            kept[np.asarray(rows)] = False
+            chosen = np.asarray(rows)
+            if chosen.dtype == bool and chosen.shape == kept.shape:
+                chosen = np.flatnonzero(chosen)
+            if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
+                raise InputError("rows must be positions among the reports, or a mask with one entry a report.")
+            if chosen.size and not (chosen.min() >= 0 and chosen.max() < len(kept)):
+                raise InputError(f"rows must lie between 0 and {len(kept) - 1}: the model has {len(kept)} reports.")
+            kept[chosen.astype(np.int64)] = False
         if not kept.any():
             raise InputError("forgetting these would leave no reports. Fit again when there are some.")
         return self._learn(self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, self._warm())
@@ -221,11 +229,13 @@ class HeatmapBCC(ReportClassifier):
 
     def predict_rate(self, X: ArrayLike) -> tuple[Array, Array]:
         """E[ρ*] and its standard deviation, both [M, J]: the state probabilities of the place itself."""
-        return self._predictor.rate(validated_places(self, X))
+        places = validated_places(self, X)
+        return self._predictor.rate(places)
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
-        return self._predictor.latent(validated_places(self, X))
+        places = validated_places(self, X)
+        return self._predictor.latent(places)
 
     def source_table(self, level: float = 0.95) -> pd.DataFrame:
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
@@ -342,7 +352,8 @@ class HeatmapBCC(ReportClassifier):
         self.reports_, self._gold_ = read.reports, read.gold
         posed = problem.pose(self, read.reports, read.states, read.gold)
         scales = read.lengthscale
-        self._posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if posed.shared else scales))
+        alike = bool((scales == scales[0]).all())
+        self._posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if alike else scales))
         self.places_ = self._posed.data.X
         self.inference_ = "collapsed" if self.inference == "auto" else self.inference
         self._keep(learning.restore(self._posed, read.state, read.posterior), read.posterior)

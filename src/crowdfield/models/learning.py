@@ -32,8 +32,8 @@ class Solved(NamedTuple):
 
 class Learned(NamedTuple):
     posed: Posed
-    q: vb.Posterior
-    log_sd: Array  # [columns learned], of log l; infinite where the data do not say
+    q: vb.Posterior | None  # to go on from
+    log_sd: Array  # [groups of columns learned], of log l; infinite where the data do not say
     tried: Array  # [n, 2] length-scales of the last search, and objective with log prior
 
 
@@ -90,29 +90,33 @@ def lengthscale(posed: Posed, q: vb.Posterior | None) -> Learned:
             best_q, best_value = solved.fit.q, total
         return total
 
-    scales = search.kernel.lengthscales(search.data.X.shape[1]).copy()
+    dimension = search.data.X.shape[1]
+    scales = search.kernel.lengthscales(dimension).copy()
     span = np.ptp(search.data.X, axis=0)
-    if posed.shared:
+    tried = np.empty((0, 2))
+    if posed.free == (tuple(range(dimension)),):
         prior = _log_prior(posed.lengthscale_prior, float(np.exp(np.log(np.maximum(span, 1e-300)).mean())))
         found = lengthscale_.maximise(lambda length: value(np.array([length])) + prior(length), low, high)
         mean, sd = lengthscale_.log_moments(found.tried)
-        scales, log_sd = np.array([np.exp(mean)]), np.array([sd])
+        scales, log_sd, tried = np.array([np.exp(mean)]), np.array([sd]), found.tried
     else:
         log_sd = np.full(len(posed.free), np.inf)
         for _ in range(2):  # columns in turn; a second round lets each answer the others
-            for i, column in enumerate(posed.free):
-                prior = _log_prior(posed.lengthscale_prior, float(span[column]))
-                limits = posed.lengthscale_bounds or (0.01 * float(span[column]), float(span[column]))
+            for i, columns in enumerate(posed.free):
+                extent = float(span[list(columns)].max())
+                if extent == 0.0:
+                    continue  # all reports share this coordinate: nothing can be learned about it
+                prior = _log_prior(posed.lengthscale_prior, extent)
+                limits = posed.lengthscale_bounds or (0.01 * extent, extent)
 
-                def along(length: float, column: int = column, prior: LogPrior = prior) -> float:
-                    return value(np.where(np.arange(len(scales)) == column, length, scales)) + prior(length)
+                def along(length: float, columns: tuple[int, ...] = columns, prior: LogPrior = prior) -> float:
+                    return value(np.where(np.isin(np.arange(dimension), columns), length, scales)) + prior(length)
 
                 found = lengthscale_.maximise(along, *limits)
                 mean, log_sd[i] = lengthscale_.log_moments(found.tried)
-                scales[column] = np.exp(mean)
+                scales[list(columns)], tried = np.exp(mean), found.tried
     final = posed.with_kernel(posed.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
-    assert best_q is not None  # at least one length-scale was tried
-    return Learned(final, best_q, log_sd, found.tried)
+    return Learned(final, best_q, log_sd, tried)
 
 
 def _shared(posed: Posed) -> Posed:

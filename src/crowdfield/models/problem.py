@@ -16,7 +16,7 @@ from crowdfield.inference import vb
 from crowdfield.inference.data import Data, Prior, arrange, contrast
 from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.fields.choose import choose
-from crowdfield.inference.kernels import Kernel, kernel
+from crowdfield.inference.kernels import Kernel, Product, kernel
 from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Posed:
     scheme: vb.Scheme
     mean_at: LatentMean
     engine_name: str
-    free: tuple[int, ...]  # columns whose length-scale is to be learned; all of them as one number if `shared`
-    shared: bool
+    free: tuple[tuple[int, ...], ...]  # groups of columns that share a length-scale, which is to be learned
     lengthscale_bounds: tuple[float, float] | None
     lengthscale_prior: tuple[float, float] | None
     communities: int | str | None
@@ -120,7 +119,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
     own = np.array([isinstance(given, dict) and s in given for s in reports.sources], dtype=bool)
     everybody = given.get(None) if isinstance(given, dict) else given
     dimension = places.shape[1]
-    the_kernel, free, shared = _kernel(model, dimension, places)
+    the_kernel, free = _kernel(model, dimension, places)
     return Posed(
         data=data,
         prior=prior,
@@ -129,7 +128,6 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         mean_at=mean_at,
         engine_name=model.engine,
         free=free,
-        shared=shared,
         lengthscale_bounds=model.lengthscale_bounds,
         lengthscale_prior=model.lengthscale_prior,
         communities=model.communities,
@@ -143,19 +141,32 @@ def learns_lengthscale(lengthscale: Any) -> bool:
     return "learn" in np.atleast_1d(np.asarray(lengthscale, dtype=object)).tolist()
 
 
-def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, tuple[int, ...], bool]:
+def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, tuple[tuple[int, ...], ...]]:
+    """The kernel to start with, and the groups of columns whose length-scale is to be learned."""
     asked = np.atleast_1d(np.asarray(model.lengthscale, dtype=object)).tolist()
     if len(asked) not in (1, dimension):
         raise InputError(f"lengthscale must be one number or one for each of the {dimension} columns of X.")
     each = asked * dimension if len(asked) == 1 else asked
-    free = tuple(column for column, value in enumerate(each) if value == "learn")
-    if isinstance(model.kernel, Kernel):
-        return model.kernel, free, len(asked) == 1
-    extent = np.maximum(np.ptp(places, axis=0), 1e-300)
-    scales = [0.2 * float(extent[column]) if column in free else float(v) for column, v in enumerate(each)]
+    together = tuple(range(dimension))
+    if isinstance(model.kernel, Product):
+        named = sorted(column for columns in model.kernel.columns for column in columns)
+        if named != list(together):
+            raise InputError(f"the kernel is one of {len(named)} columns, but X has {dimension}.")
+    if not learns_lengthscale(model.lengthscale):
+        if isinstance(model.kernel, Kernel):
+            return model.kernel, ()
+        return kernel(model.kernel, float(asked[0]) if len(asked) == 1 else [float(v) for v in each]), ()
     if len(asked) == 1:
-        return kernel(model.kernel, 0.2 * float(extent.max()) if free else scales[0]), free, True
-    return kernel(model.kernel, scales), free, False
+        free = model.kernel.columns if isinstance(model.kernel, Product) else (together,)
+    else:
+        free = tuple((column,) for column, value in enumerate(each) if value == "learn")
+    extent = np.ptp(places, axis=0)
+    guess = np.where(extent > 0, 0.2 * extent, 1.0)
+    if isinstance(model.kernel, Kernel):
+        guess = model.kernel.lengthscales(dimension)
+    if free == (together,):
+        return kernel(model.kernel, float(guess.max())), free
+    return kernel(model.kernel, [g if v == "learn" else float(v) for g, v in zip(guess, each, strict=True)]), free
 
 
 def check_settings(model: HeatmapBCC) -> None:
@@ -184,6 +195,8 @@ def check_settings(model: HeatmapBCC) -> None:
                 raise InputError(f"{name} must be a pair of positive numbers, not {pair!r}.")
             for value in pair:
                 positive(name, value)
+    if model.lengthscale_bounds is not None and not model.lengthscale_bounds[0] <= model.lengthscale_bounds[1]:
+        raise InputError(f"lengthscale_bounds must be the lower, then the upper, not {model.lengthscale_bounds!r}.")
     if model.communities is not None and model.communities != "learn":
         whole("communities", model.communities)
 

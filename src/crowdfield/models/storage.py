@@ -112,8 +112,14 @@ def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
                 for name in box.namelist()
                 if name.endswith(".npy")
             }
-    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as problem:
-        raise InputError(f"{path} is not a crowdfield model, or it is damaged.") from problem
+            return _restore(cls, header, arrays)
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, EOFError) as problem:
+        raise InputError(f"{path} is not a crowdfield model, or it is damaged ({problem}).") from problem
+
+
+def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -> Model:
     settings = {name: _restored(name, value) for name, value in header["settings"].items()}
     model = cls(**settings)
     reports = Reports(

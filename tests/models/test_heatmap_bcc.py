@@ -1,0 +1,266 @@
+"""HeatmapBCC: limits that leave no choice, symmetries, convergence, and what a user may say about states and priors."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import crowdfield as cf
+from crowdfield.errors import ConvergenceWarning
+
+TRUSTED = [[450.0, 1.0], [1.0, 450.0]]
+INFERENCE = [dict(inference="collapsed"), dict(inference="vb"), dict(inference="vb", linearisation="ekf")]
+each_inference = pytest.mark.parametrize("how", INFERENCE, ids=["collapsed", "polya_gamma", "ekf"])
+
+
+def crowd(seed=0, states=2, reports=240, side=10, sources=6):
+    """Bands of states from west to east; the last source guesses, the others are right five times in six."""
+    rng = np.random.default_rng(seed)
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2).astype(float)
+    truth = (grid[:, 0] * states // side).astype(int)
+    place, source = rng.integers(0, len(grid), reports), rng.integers(0, sources, reports)
+    right = rng.random(reports) < np.where(source < sources - 1, 0.8, 0.0)
+    y = np.where(right, truth[place], rng.integers(0, states, reports))
+    return grid, truth, grid[place], y, source
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@each_inference
+def test_far_from_all_reports_there_is_the_prior(how):
+    _, _, X, y, sources = crowd()
+    model = cf.HeatmapBCC(lengthscale=3.0, prior_mean=-1.5, **how).fit(X, y, sources)
+    mean, _ = model.predict_latent([[500.0, 500.0]])
+    assert mean[0, 0] == pytest.approx(-1.5, abs=1e-3)
+    rate, sd = model.predict_rate([[500.0, 500.0]])
+    assert rate[0, 1] < 0.45 and sd[0, 1] > 0.05
+
+
+@each_inference
+def test_one_trusted_source_decides(how):
+    X = np.repeat([[0.0, 0.0], [300.0, 0.0]], 5, axis=0)
+    y = np.array([1, 0, 0, 0, 0, 0, 1, 1, 1, 1])
+    sources = np.array(["fire brigade", "a", "b", "c", "d"] * 2)
+    model = cf.HeatmapBCC(lengthscale=10.0, confusion_prior={"fire brigade": TRUSTED}, **how).fit(X, y, sources)
+    p = model.predict_proba([[0.0, 0.0], [300.0, 0.0]])[:, 1]
+    assert p[0] > 0.9 and p[1] < 0.1
+    voted = cf.HeatmapBCC(lengthscale=10.0, **how).fit(X, y, sources).predict_proba([[0.0, 0.0], [300.0, 0.0]])[:, 1]
+    assert voted[0] < 0.5 < voted[1]
+
+
+@each_inference
+def test_a_tiny_lengthscale_leaves_each_site_to_its_own_reports(how):
+    """Sites that know nothing of each other, and a matrix that is all but given: Bayes' rule by hand."""
+    X = np.repeat(np.arange(6.0)[:, None] * 10.0, [1, 2, 3, 1, 2, 3], axis=0)
+    y = np.array([1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0])
+    sure = {"only": np.array([[0.8, 0.2], [0.3, 0.7]]) * 1e7}
+    model = cf.HeatmapBCC(lengthscale=1e-3, confusion_prior=sure, scale_shape=1e6, scale_rate=1e6, **how)
+    model.fit(X, y, ["only"] * len(y))
+    said = np.where(y == 1, np.log(0.7 / 0.2), np.log(0.3 / 0.8))
+    by_hand = expit(np.bincount(X[:, 0].astype(int) // 10, weights=said))
+    # A prior symmetric around even odds: E[t] is σ(ℓ) exactly when t is summed out; mean-field sharpens it a little.
+    tolerance = 1e-3 if how["inference"] == "collapsed" else 0.1
+    np.testing.assert_allclose(model.predict_proba(np.unique(X, axis=0))[:, 1], by_hand, atol=tolerance)
+
+
+def test_a_very_long_lengthscale_makes_one_place_of_all():
+    _, _, X, y, sources = crowd()
+    rate, _ = cf.HeatmapBCC(lengthscale=1e6).fit(X, y, sources).predict_rate([[0.0, 0.0], [9.0, 9.0], [4.0, 1.0]])
+    np.testing.assert_allclose(rate, rate[:1].repeat(3, 0), atol=2e-3)
+
+
+@each_inference
+def test_gold_decides_and_tells_on_sources(how):
+    grid, truth, X, y, sources = crowd(3)
+    model = cf.HeatmapBCC(lengthscale=4.0, **how).fit(X, y, sources, gold=(grid[::3], truth[::3]))
+    p = model.predict_proba(grid[::3])
+    np.testing.assert_array_equal(p[np.arange(len(p)), truth[::3]], 1.0)
+    blind = cf.HeatmapBCC(lengthscale=4.0, **how).fit(X, y, sources)
+
+    def right(m):
+        others = np.delete(np.arange(len(grid)), np.s_[::3])
+        return np.log(m.predict_proba(grid[others])[np.arange(len(others)), truth[others]]).mean()
+
+    assert right(model) > right(blind)
+
+
+def test_gold_alone_at_unreported_places_moves_the_map():
+    _, _, X, y, sources = crowd()
+    near = [[20.0, 5.0]]
+    before = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources).predict_proba(near)[0, 1]
+    gold = ([[21.0, 5.0], [20.0, 6.0], [19.0, 4.0]], [0, 0, 0])
+    after = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources, gold=gold).predict_proba(near)[0, 1]
+    assert after < before - 0.1
+
+
+# --- symmetries -------------------------------------------------------------------------------------------------------
+
+
+@each_inference
+@pytest.mark.parametrize("states", [2, 3])
+def test_permuting_states_permutes_the_answer(how, states):
+    grid, _, X, y, sources = crowd(1, states)
+    turn = np.roll(np.arange(states), 1)  # state s is called turn[s]
+    here = cf.HeatmapBCC(lengthscale=4.0, tol=1e-6, max_iter=500, **how).fit(X, y, sources)
+    there = cf.HeatmapBCC(lengthscale=4.0, tol=1e-6, max_iter=500, **how).fit(X, turn[y], sources)
+    np.testing.assert_allclose(there.predict_proba(grid)[:, turn], here.predict_proba(grid), atol=1e-4)
+    np.testing.assert_allclose(there.confusion_[:, turn][:, :, turn], here.confusion_, atol=1e-4)
+    assert there.bound_ == pytest.approx(here.bound_, rel=1e-5)
+
+
+def test_the_order_of_reports_does_not_matter():
+    grid, _, X, y, sources = crowd(2)
+    order = np.random.default_rng(0).permutation(len(y))
+    here = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources)
+    there = cf.HeatmapBCC(lengthscale=4.0).fit(X[order], y[order], sources[order])
+    np.testing.assert_allclose(here.predict_proba(grid), there.predict_proba(grid), atol=1e-8)
+
+
+@pytest.mark.parametrize("engine", ["exact", "spectral"])
+def test_turning_and_moving_the_map_turns_and_moves_the_answer(engine):
+    grid, _, X, y, sources = crowd(4)
+    angle = 0.7
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+    def moved(places):
+        return places @ turn.T + np.array([3e5, 5e6])
+
+    here = cf.HeatmapBCC(lengthscale=4.0, engine=engine).fit(X, y, sources)
+    there = cf.HeatmapBCC(lengthscale=4.0, engine=engine).fit(moved(X), y, sources)
+    tolerance = 1e-4 if engine == "exact" else 0.02  # a lattice of frequencies has its own directions
+    np.testing.assert_allclose(there.predict_rate(moved(grid))[0], here.predict_rate(grid)[0], atol=tolerance)
+
+
+def test_stretching_map_and_lengthscale_together_changes_nothing():
+    grid, _, X, y, sources = crowd(5)
+    here = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources)
+    there = cf.HeatmapBCC(lengthscale=4000.0).fit(1000.0 * X, y, sources)
+    np.testing.assert_allclose(there.predict_proba(1000.0 * grid), here.predict_proba(grid), atol=1e-6)
+
+
+# --- convergence ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("states", "engine"), [(2, "exact"), (2, "spectral"), (3, "exact")])
+def test_the_bound_never_falls_with_polya_gamma(states, engine):
+    _, _, X, y, sources = crowd(6, states)
+    model = cf.HeatmapBCC(lengthscale=4.0, inference="vb", engine=engine).fit(X, y, sources)
+    steps = np.diff(model.bound_history_)
+    assert steps.min() > -1e-8 * abs(model.bound_)
+    assert sum(model.bound_terms_.values()) == pytest.approx(model.bound_)
+
+
+@each_inference
+@pytest.mark.parametrize("seed", [0, 1])
+def test_converged_means_converged(how, seed):
+    """Five times the iterations, and a hundredth of the tolerance, move no prediction by more than 1e-3."""
+    grid, _, X, y, sources = crowd(seed, reports=120)
+    model = cf.HeatmapBCC(lengthscale=5.0, **how).fit(X, y, sources)
+    assert model.converged_
+    longer = cf.HeatmapBCC(lengthscale=5.0, tol=1e-6, max_iter=1000, **how).fit(X, y, sources)
+    assert longer.n_iter_ > model.n_iter_
+    assert np.abs(model.predict_proba(grid) - longer.predict_proba(grid)).max() < 1e-3
+    assert np.abs(model.confusion_ - longer.confusion_).max() < 1e-3
+
+
+def test_what_has_not_settled_says_so():
+    _, _, X, y, sources = crowd()
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = cf.HeatmapBCC(lengthscale=4.0, max_iter=2).fit(X, y, sources)
+    assert not model.converged_
+
+
+# --- what a user may say ----------------------------------------------------------------------------------------------
+
+
+def test_labels_that_are_not_states():
+    """Two states, four labels: what "maybe" and "picture" are worth is learned from how they are used."""
+    rng = np.random.default_rng(8)
+    X = rng.integers(0, 12, (900, 2)).astype(float)
+    truth = (X[:, 0] >= 6).astype(int)
+    sources = rng.integers(0, 3, len(X))
+    pi = np.array([[0.65, 0.05, 0.2, 0.1], [0.05, 0.65, 0.05, 0.25]])
+    said = np.array([rng.choice(4, p=pi[t]) for t in truth])
+    labels = ["dry", "flooded", "maybe", "picture"]
+    model = cf.HeatmapBCC(lengthscale=5.0, states=["dry", "flooded"], labels=labels)
+    model.fit(X, np.array(labels)[said], sources)
+    assert list(model.classes_) == ["dry", "flooded"] and model.confusion_.shape == (3, 2, 4)
+    np.testing.assert_allclose(model.confusion_.mean(0), pi, atol=0.06)
+    places = np.unique(X, axis=0)
+    assert (model.predict(places) == np.array(["dry", "flooded"])[(places[:, 0] >= 6).astype(int)]).mean() > 0.95
+
+
+def test_a_state_without_a_label_is_told_by_the_prior():
+    _, _, X, y, sources = crowd()
+    prior = np.array([[8.0, 1.0], [1.0, 8.0], [4.0, 4.0]])
+    model = cf.HeatmapBCC(lengthscale=4.0, states=[0, 1, "unclear"], labels=[0, 1], confusion_prior=prior)
+    p = model.fit(X, y, sources).predict_proba(X)
+    assert p.shape[1] == 3 and np.isfinite(p).all()
+    assert p[y == 1, 1].mean() > p[y == 0, 1].mean()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (1.2, [1.2]),
+        ([0.0, 1.2], [1.2]),
+        ([1.0, 2.2], [1.2]),
+        (lambda X: np.full(len(X), 1.2), [1.2]),
+        (lambda X: np.column_stack([np.zeros(len(X)), np.full(len(X), 1.2)]), [1.2]),
+    ],
+)
+def test_every_way_to_say_the_same_prior_mean(given, expected):
+    grid, _, X, y, sources = crowd()
+    model = cf.HeatmapBCC(lengthscale=4.0, prior_mean=given).fit(X, y, sources)
+    reference = cf.HeatmapBCC(lengthscale=4.0, prior_mean=1.2).fit(X, y, sources)
+    np.testing.assert_allclose(model.predict_latent([[900.0, 0.0]])[0][0], expected, atol=1e-3)
+    np.testing.assert_allclose(model.predict_proba(grid), reference.predict_proba(grid), atol=1e-9)
+
+
+def test_a_prior_mean_of_three_states_counts_only_by_its_differences():
+    grid, _, X, y, sources = crowd(1, 3)
+    here = cf.HeatmapBCC(lengthscale=4.0, prior_mean=[0.0, 1.0, -1.0]).fit(X, y, sources)
+    far = here.predict_rate([[900.0, 0.0]])[0][0]
+    assert far[1] > far[0] > far[2]
+    everywhere = cf.HeatmapBCC(lengthscale=4.0, prior_mean=lambda Z: np.tile([0.0, 1.0, -1.0], (len(Z), 1)))
+    np.testing.assert_allclose(everywhere.fit(X, y, sources).predict_proba(grid), here.predict_proba(grid), atol=1e-9)
+
+
+def test_a_physical_model_speaks_where_nobody_reported():
+    """A prior mean that falls from west to east, and reports in the west only."""
+    _, _, X, y, sources = crowd()
+    model = cf.HeatmapBCC(lengthscale=2.0, prior_mean=lambda Z: 0.1 * (Z[:, 0] - 50.0)).fit(X, y, sources)
+    east = model.predict_rate(np.array([[40.0, 5.0], [60.0, 5.0], [80.0, 5.0]]))[0][:, 1]
+    assert east[0] < 0.45 and east[1] > 0.55 and east[2] > east[1]
+
+
+@each_inference
+def test_who_can_be_trusted(how):
+    _, _, X, y, sources = crowd(9, reports=500)
+    table = cf.HeatmapBCC(lengthscale=4.0, **how).fit(X, y, sources).source_table()
+    assert table["source"].iloc[-1] == 5  # the guesser tells least
+    good = table[table["source"] < 5]
+    assert ((good.accuracy_low < 0.9) & (good.accuracy_high > 0.9)).mean() >= 0.8  # 0.8 + 0.2 / 2 is the truth
+    assert table["reports"].sum() == 500
+
+
+@pytest.mark.parametrize("states", [2, 3])
+def test_engines_agree(states):
+    grid, _, X, y, sources = crowd(10, states)
+    maps = [
+        cf.HeatmapBCC(lengthscale=4.0, engine=engine, random_state=0).fit(X, y, sources).predict_proba(grid)
+        for engine in ("exact", "spectral", "inducing")
+    ]
+    for other in maps[1:]:
+        assert np.abs(other - maps[0]).max() < 0.05 and np.abs(other - maps[0]).mean() < 0.01
+
+
+def test_a_learned_lengthscale_is_near_the_truth_and_knows_its_doubt():
+    from crowdfield.simulate import simulate
+
+    world = simulate(600, rng=np.random.default_rng(3), places=(18, 18), lengthscale=5.0, reliable=12, noisy=3)
+    r = world.reports
+    model = cf.HeatmapBCC(lengthscale="learn", random_state=0).fit(r.places, r.label, r.source)
+    off = np.log(model.lengthscale_[0] / 5.0)
+    assert abs(off) < 3.0 * model.lengthscale_log_sd_[0] + 0.3
+    assert 0.0 < model.lengthscale_log_sd_[0] < 1.0
