@@ -36,14 +36,17 @@ def main(output: Path = Path(__file__).parent) -> float:
     # Eight people are right nine times in ten, four guess.
     right = rng.random(size) < np.where(source < 8, 0.9, 0.5)
     model = HeatmapBCC(kernel=space_time("matern32", 2_500.0, "matern32", 5.0), random_state=0)
-    model.fit(np.column_stack([places, hour]), np.where(right, truth, ~truth).astype(int), sources=source)
+    said = np.where(truth == right, "flooded", "dry")
+    model.fit(np.column_stack([places, hour]), said, sources=source)
 
-    figure = Figure(figsize=(11.5, 6.6), layout="constrained", dpi=100)
+    figure = Figure(figsize=(12.5, 6.6), layout="constrained", dpi=100)
+    cells = figure.add_gridspec(2, 3, width_ratios=(1, 1, 0.27))
+    panels = [figure.add_subplot(cells[i, j]) for i in range(2) for j in range(2)]
     figure.suptitle(
         "The same flood at four hours, from 600 reports over half a day", x=0.01, ha="left", fontweight="bold"
     )
     ranked = []
-    for axes, now in zip(figure.subplots(2, 2).ravel(), HOURS, strict=True):
+    for axes, now in zip(panels, HOURS, strict=True):
         heatmap = pipeline.make_map(pipeline.AtTime(model, now), GRID, GRID.counts(places[np.abs(hour - now) < 1.0]))
         plot.draw_map(axes, heatmap, title=f"P(flooded), hour {now:g}")
         axes.contour(
@@ -52,6 +55,7 @@ def main(output: Path = Path(__file__).parent) -> float:
         )  # fmt: skip
         known = (log_odds(GRID.centres(), now) > 0).astype(int)
         ranked.append(metrics.auc(known, heatmap.probability[..., 1].ravel()))
+    plot.draw_legend(figure.add_subplot(cells[0, 2]), heatmap)
     figure.savefig(output / "flood_in_time.png")
     return float(np.mean(ranked))
 

@@ -44,11 +44,12 @@ def main(output: Path = Path(__file__).parent) -> tuple[pipeline.Fused, pipeline
         # One label only: true of these data, and said above.
         warnings.simplefilter("ignore", DataWarning)
         before, after = pipeline.fuse(crowd, settings), pipeline.fuse(visited, settings)
-    figure = Figure(figsize=(11.5, 5.2), layout="constrained", dpi=100)
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(12.5, 5.0), layout="constrained", dpi=100)
+    left, right, beside = figure.subplots(1, 3, width_ratios=(1, 1, 0.27))
     plot.draw_map(left, before.heatmap, title="Emergency, from 2,700 messages")
     plot.draw_map(right, after.heatmap, title="... and after one trusted visit that found nothing")
     plot.draw_looks(right, geography.transform([RESPONDER], "EPSG:4326", after.heatmap.grid.crs or ""))
+    plot.draw_legend(beside, after.heatmap)
     figure.savefig(output / "haiti.png")
     return before, after
 

@@ -72,7 +72,7 @@ def heatmap(
         handles, _ = draw_reports(axes, reports, heatmap, alpha=0.55)
     if looks is not None:
         draw_looks(axes, looks)
-    _map_legend(beside, heatmap, state, looks is not None, handles)
+    draw_legend(beside, heatmap, state, looks=looks is not None, more=handles)
     return figure
 
 
@@ -134,7 +134,7 @@ def summary(
     draw_map(axes, heatmap, state)
     if looks is not None:
         draw_looks(axes, looks)
-    _map_legend(figure.add_subplot(cells[0, 1]), heatmap, state, looks is not None)
+    draw_legend(figure.add_subplot(cells[0, 1]), heatmap, state, looks=looks is not None)
     draw_uncertainty(figure.add_subplot(cells[0, 2]), heatmap, state, scale=figure.add_subplot(cells[0, 3]))
     axes = figure.add_subplot(cells[1, 0])
     handles, note = draw_reports(axes, reports, heatmap)
@@ -414,7 +414,9 @@ def _scale_bar(axes: Axes, metres_across: float) -> None:
     axes.text(0.045 + share / 2, 0.052, text, transform=axes.transAxes, ha="center", fontsize=8, color=INK, zorder=7)
 
 
-def _map_legend(axes: Axes, heatmap: Heatmap, state: Any, looks: bool, more: Sequence[Line2D] = ()) -> None:
+def draw_legend(
+    axes: Axes, heatmap: Heatmap, state: Any = None, *, looks: bool = False, more: Sequence[Line2D] = ()
+) -> None:
     """Probability across, knowledge upwards: the palette itself, so that every colour on the map can be looked up."""
     j = _state(heatmap, state)
     axes.set_axis_off()

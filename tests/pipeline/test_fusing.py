@@ -68,13 +68,17 @@ def test_cells_are_predicted_the_same_in_blocks(fused, monkeypatch):
     np.testing.assert_allclose(again.probability, fused.heatmap.probability, rtol=1e-12)
 
 
-def test_nothing_is_mapped_outside_the_mask():
+def test_nothing_is_mapped_outside_the_mask(tmp_path):
     west_half = shapely.box(CENTRE[0] - 1, CENTRE[1] - 1, CENTRE[0], CENTRE[1] + 1)
     grid = geography.make_grid(crowd(), cell="500m")
     mask = geography.mask(grid, west_half)
     heatmap = pipeline.fuse_on(geography.project(crowd(), grid.crs), grid, SETTINGS, mask=mask).heatmap
     assert np.isnan(at(heatmap, CENTRE[0] + 0.03, CENTRE[1])) and at(heatmap, CENTRE[0] - 0.03, CENTRE[1]) < 0.2
     np.testing.assert_array_equal(heatmap.mask, mask)
+    # and the same from a file
+    path = tmp_path / "land.geojson"
+    path.write_text(shapely.to_geojson(west_half))
+    np.testing.assert_array_equal(pipeline.fuse(crowd(), SETTINGS, mask=str(path)).heatmap.mask, mask)
 
 
 def test_a_trusted_source_decides_where_others_disagree():
