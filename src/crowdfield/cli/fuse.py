@@ -89,6 +89,8 @@ def fuse(
     outputs = output or []
     if not (outputs or figure or state or next_looks):
         raise typer.BadParameter("say where the map goes, for example: -o map.tif")
+    if cluster is not None and state is not None:
+        raise typer.BadParameter("a run fitted over Dask leaves its reports there, so it cannot be kept: drop --state.")
     try:
         # A misspelt suffix must not cost the minutes before it is noticed.
         for path in outputs:

@@ -257,7 +257,7 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     from crowdfield import distributed
 
     def fit(model: Any, reports: Reports) -> Any:
-        return distributed.fit(reports, model=model, client=None if address == "local" else address)
+        return distributed.fit_model(model, reports, None if address == "local" else address)
 
     return fit
 
