@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -130,6 +131,28 @@ def test_what_the_model_warns_of_is_said(workspace):
     workspace.fit()
     (remark,) = workspace.service.store.version("flood").info["remarks"]
     assert "All reports say 'flooded'" in remark
+
+
+def test_past_a_size_limit_the_fit_goes_to_dask(make_workspace, monkeypatch):
+    space = make_workspace(distribute_above=5, dask_scheduler="tcp://127.0.0.1:8786")
+    space.client("admin").post("/situations", json=FLOOD)
+    asked = []
+
+    def fit_model(model, reports, client):
+        asked.append((len(reports), client))
+        return model.fit(reports.places, np.array(reports.labels, dtype=object)[reports.label])
+
+    elsewhere = types.ModuleType("crowdfield.distributed")
+    elsewhere.fit_model = fit_model
+    monkeypatch.setitem(sys.modules, "crowdfield.distributed", elsewhere)
+    monkeypatch.setattr("crowdfield.distributed", elsewhere, raising=False)
+    send(space, 4)
+    space.fit()
+    assert asked == []
+    send(space, 3)
+    space.fit()
+    assert asked == [(7, "tcp://127.0.0.1:8786")]
+    assert space.service.store.version("flood").reports == 7
 
 
 # Leases

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import crowdfield as cf
-from crowdfield.data import Heatmap
+from crowdfield.data import Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning
 from crowdfield.pipeline.fusing import make_map
 from crowdfield.pipeline.settings import trusted
@@ -45,8 +45,14 @@ class Previous:
     model: Any
 
 
-def fit_map(situation: Situation, ledger: Ledger, previous: Previous | None) -> tuple[Published, Any]:
-    """Fit the standing reports, from the previous model where there is one; the version to publish, and the model."""
+def fit_map(
+    situation: Situation, ledger: Ledger, previous: Previous | None, scheduler: str | None = None
+) -> tuple[Published, Any]:
+    """Fit the standing reports, from the previous model where there is one; the version to publish, and the model.
+
+    With a `scheduler` the fit goes to that Dask cluster, from nothing: what is too large for one process is also too
+    large to be carried there and back as a posterior.
+    """
     began = time.perf_counter()
     grid = situation.grid
     reports = list(ledger.reports.values())
@@ -58,7 +64,7 @@ def fit_map(situation: Situation, ledger: Ledger, previous: Previous | None) -> 
         with warnings.catch_warnings(record=True) as caught:
             # What the model wants to be known is for those who look at the map, not for the log alone.
             warnings.simplefilter("always", CrowdfieldWarning)
-            model = _fitted(situation, ledger, reports, metres, previous)
+            model = _fitted(situation, ledger, reports, metres, previous, scheduler)
         # That it has not settled is said once, below, and is no cause for alarm.
         said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
         remarks = sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
@@ -108,11 +114,12 @@ def _fitted(
     reports: Sequence[Entry],
     metres: NDArray[np.float64],
     previous: Previous | None,
+    scheduler: str | None,
 ) -> Any:
     label = np.array([r.label for r in reports], dtype=object)
     source = np.array([r.source for r in reports], dtype=object)
     quick = len(reports) >= LARGE
-    if previous is not None and previous.model is not None:
+    if previous is not None and previous.model is not None and scheduler is None:
         model = previous.model
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
         if not new.any():
@@ -132,11 +139,16 @@ def _fitted(
         confusion_prior=confusion_prior(situation, ledger, sorted(set(source))),
         states=list(situation.states),
         labels=list(situation.labels),
-        max_iter=COLD if quick else MOST_SWEEPS,
+        max_iter=COLD if quick and scheduler is None else MOST_SWEEPS,
         tol=TOLERANCE,
         random_state=0,
     )
-    return model.fit(metres, label, source)
+    if scheduler is None:
+        return model.fit(metres, label, source)
+    from crowdfield import distributed  # Dask is an extra of its own
+
+    reports_ = Reports.from_arrays(metres, label, source, labels=list(situation.labels))
+    return distributed.fit_model(model, reports_, scheduler)
 
 
 def _heatmap(model: Any, situation: Situation, counts: NDArray[np.int32]) -> Heatmap:

@@ -86,7 +86,9 @@ class Worker:
         with lease.Keeping(self.engine, situation.id, self.holder, self.settings.lease_seconds):
             ledger.follow(self.engine)
             try:
-                published, model = fit_map(situation, ledger, self._previous(situation, ledger))
+                published, model = fit_map(
+                    situation, ledger, self._previous(situation, ledger), self._scheduler(ledger)
+                )
             except (CrowdfieldError, ArithmeticError, MemoryError, ValueError, RuntimeError, ImportError) as error:
                 # Whatever the numerics raise must not take the service down: it is told, and the last good map stays.
                 log.exception("a fit failed", extra={"situation": situation.id})
@@ -112,6 +114,11 @@ class Worker:
             },
         )  # fmt: skip
         return number
+
+    def _scheduler(self, ledger: Ledger) -> str | None:
+        """The Dask cluster for a map past the size limit; None fits it here."""
+        large = len(ledger.reports) >= self.settings.distribute_above
+        return self.settings.dask_scheduler if large else None
 
     def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
         """Whether a map says what the newest version does not: more reports, or visibly other probabilities."""
