@@ -191,7 +191,7 @@ def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
     step = max(1, int(np.ceil(np.sqrt(rows * columns / CANDIDATES))))
     spread = np.arange(rows * columns).reshape(rows, columns)[step // 2 :: step, step // 2 :: step].ravel()
     centres = heatmap.grid.centres()[spread]
-    chosen, scores = model.suggest(centres, n=min(SUGGESTIONS, len(centres)))
+    chosen, scores = model.suggest(centres, n=min(SUGGESTIONS, len(centres)), score="map")
     return [
         {"easting": float(easting), "northing": float(northing), "score": float(score)}
         for (easting, northing), score in zip(centres[chosen], scores, strict=True)

@@ -259,7 +259,7 @@ function choose(name) {
 
 async function send() {
   const [longitude, latitude] = chosen.place;
-  const before = await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)).catch(() => null);
+  const before = newest() ? await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)) : null;
   pending = { version: newest() ?? 0, probability: before?.probability[chosen.state] ?? null };
   chosen.version = null;
   $("report-outcome").textContent = "";
@@ -268,6 +268,7 @@ async function send() {
     trusted: may("trusted") && $("report-trusted").checked, time: Date.now() / 1000, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random()}`,
   });
   $("report-outcome").textContent = T.addSent;
+  $("page-why").scrollTop = 0;
   $("report-text").value = "";
   await refresh();
 }

@@ -144,6 +144,7 @@ export class MapView {
     if (!this.here) {
       const element = document.createElement("div");
       element.className = "here";
+      element.setAttribute("role", "img");
       this.here = new maplibregl.Marker({ element });
     }
     this.here.setLngLat([longitude, latitude]).addTo(this.map);
