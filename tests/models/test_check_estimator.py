@@ -14,6 +14,7 @@ from crowdfield.errors import InputError
 ESTIMATORS = [
     cf.IBCC(),
     # A loose tolerance: these checks fit dozens of toy sets, most of them separable, whose scale has no end to reach.
+    cf.HeatmapBCC(tol=0.05),
     cf.GPClassifier(tol=0.05),
     cf.IBCCGP(tol=0.05),
     cf.KernelDensity(),
@@ -119,6 +120,7 @@ def test_moving_the_map_moves_nothing_else(estimator, crowd):
 
 
 @every
+@pytest.mark.filterwarnings("ignore::crowdfield.errors.DataWarning")
 def test_states_that_nobody_reported_keep_their_column(estimator, crowd):
     X, _, sources = crowd
     model = clone(estimator).set_params(states=[0, 1]).fit(X, np.ones(len(X), dtype=int), sources)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -210,6 +211,11 @@ def sweep(
     return Summary(counts, tuple(statistics), targets, np.concatenate(probe))
 
 
+def _sweep_here(sites: Sites, scheme: Scheme, q: Posterior, foreign: bool) -> Summary:
+    """`sweep` with its sites first, so that an iteration over them can be pickled with them."""
+    return sweep(sites, q, scheme, foreign)
+
+
 class Fit(NamedTuple):
     state: State
     q: Posterior
@@ -251,7 +257,7 @@ class Iteration:
             scheme=scheme,
             alpha0=prior.alpha0,
             scale_prior=[Gamma(float(a), float(b)) for a, b in zip(prior.shape, prior.rate, strict=True)],
-            sweep=lambda q, foreign: sweep(sites, q, scheme, foreign),
+            sweep=partial(_sweep_here, sites, scheme),
             communities=communities,
             base=base,
         )

@@ -179,11 +179,23 @@ class HeatmapBCC(ReportClassifier):
             self.communities_, self._membership = summarise(shared, draws.confusion_states)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, sources: ArrayLike | None = None) -> Self:
-        """More reports: starts from what is known, and ends where a fit to all reports would."""
-        if not hasattr(self, "classes_"):
-            return self.fit(X, y, sources)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sources: ArrayLike | None = None,
+        *,
+        classes: Sequence[Hashable] | None = None,
+    ) -> Self:
+        """More reports: starts from what is known, and ends where a fit to all reports would.
+
+        classes: the states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
+        """
         problem.check_settings(self)
+        if not hasattr(self, "classes_"):
+            named = classes if self.states is None else self.states
+            reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
+            return self._learn(reports, states, problem.gold(None, states, self.n_features_in_), warm=None)
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
         return self._learn(self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, self._warm())
