@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 from scipy.stats import qmc
 
 Array = NDArray[np.float64]
@@ -16,11 +16,16 @@ BLOCK_ENTRIES = 1 << 22
 
 def softmax(logits: Array) -> Array:
     """Over the last axis; −inf is a state that is ruled out."""
+    if logits.shape[-1] == 2:  # the same, several times faster: a reduction over two entries costs NumPy dearly
+        gap = logits[..., 1] - logits[..., 0]
+        return np.stack([expit(-gap), expit(gap)], axis=-1)
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def logsumexp(logits: Array) -> Array:
+    if logits.shape[-1] == 2:
+        return np.asarray(np.logaddexp(logits[..., 0], logits[..., 1]))
     top = logits.max(axis=-1)
     return np.asarray(top + np.log(np.exp(logits - top[..., None]).sum(axis=-1)))
 
