@@ -91,11 +91,16 @@ class Summary(NamedTuple):
 
 @dataclass
 class Sites:
-    """Some of the sites: their engine, their reports in blocks, and q(t) of the last sweep."""
+    """Some of the sites: their engine, their reports in blocks, and q(t) of the last sweep.
+
+    Where they are a part of more sites, `first` and `total` say which part, so that the same sites are watched.
+    """
 
     data: Data
     prior: Prior
     engine: Engine
+    first: int = 0
+    total: int | None = None
     blocks: list[Block] = field(init=False)
     r: list[Array | None] = field(init=False)  # [n, J] block by block; None before the first sweep
 
@@ -106,6 +111,11 @@ class Sites:
     @property
     def C(self) -> Array:
         return contrast(self.data.n_states)
+
+    def watched(self, block: Block) -> slice:
+        """Which sites of a block show whether the iteration moves: every so many of all sites, wherever they are."""
+        stride = max(1, (self.data.n_sites if self.total is None else self.total) // PROBES)
+        return slice(-(self.first + block.sites.start) % stride, None, stride)
 
     @property
     def targets(self) -> Array:
@@ -190,7 +200,6 @@ def sweep(
     counts = np.zeros((data.n_sources, data.n_states, data.n_labels))
     statistics = [engine.empty() for _ in range(functions)]
     targets, probe = 0.0, []
-    stride = max(1, engine.n_sites // PROBES)
     for b in range(len(sites.blocks)) if only is None else only:
         block = sites.blocks[b]
         if foreign:
@@ -207,7 +216,7 @@ def sweep(
             eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
             statistics[j] = statistics[j] + engine.summarise(block.sites, eta, local.lam[:, j])
         targets += local.bound
-        probe.append(quadrature.softmax(mean[::stride] @ sites.C.T))
+        probe.append(quadrature.softmax(mean[sites.watched(block)] @ sites.C.T))
     return Summary(counts, tuple(statistics), targets, np.concatenate(probe))
 
 

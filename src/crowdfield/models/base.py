@@ -169,6 +169,8 @@ def find_sites(sites: Array, X: Array) -> NDArray[np.int64]:
 
     A binary search of all places at once: log N passes, and nothing of size N is formed.
     """
+    if not len(sites):
+        return np.full(len(X), -1, dtype=np.int64)
     low = np.zeros(len(X), dtype=np.int64)
     high = np.full(len(X), len(sites), dtype=np.int64)
     while (open_ := low < high).any():

@@ -130,20 +130,24 @@ class HeatmapBCC(ReportClassifier):
             learned = learning.lengthscale(posed, start)
             posed, start = learned.posed, learned.q
             self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
-        solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
-        if not solved.fit.converged:
-            warnings.warn(
-                f"HeatmapBCC had not settled after {solved.fit.n_iter} sweeps (the last moved something by "
-                f"{solved.fit.change:.1e}). Raise max_iter, or tol if you can do with less.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
         self._posed = posed
-        self._keep(solved, solved.sites.targets)
+        solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
+        self._accept(solved, solved.sites.targets)
+        return self
+
+    def _accept(self, solved: learning.Solved, targets: Array) -> None:
+        """Keep what was just learned, and how the learning went."""
         fit = solved.fit
+        if not fit.converged:
+            warnings.warn(
+                f"HeatmapBCC had not settled after {fit.n_iter} sweeps (the last moved something by "
+                f"{fit.change:.1e}). Raise max_iter, or tol if you can do with less.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self._keep(solved, targets)
         self.bound_terms_, self.bound_history_ = fit.bound._asdict(), np.array(fit.history)
         self.bound_, self.n_iter_, self.converged_ = fit.bound.total, fit.n_iter, fit.converged
-        return self
 
     def _keep(self, solved: learning.Solved, targets: Array) -> None:
         """What a solution leaves behind, whether it was found just now or read from a file."""
@@ -253,11 +257,15 @@ class HeatmapBCC(ReportClassifier):
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
         check_is_fitted(self, "classes_")
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
+        frame["reports"] = self._reports_by_source()
         if self.communities_ is not None:
             m = self._membership
             frame["community"] = np.where(self.communities_.free, m.argmax(1), -1)[frame.index]
             frame["membership"] = m.max(1)[frame.index]
         return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
+
+    def _reports_by_source(self) -> NDArray[np.int64]:
+        return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
 
     def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
         """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
@@ -334,7 +342,7 @@ class HeatmapBCC(ReportClassifier):
 
     def _typical(self, source: Any) -> Array:
         if source is None:
-            weight = np.bincount(self.reports_.source, minlength=len(self.reports_.sources)).astype(float)
+            weight = self._reports_by_source().astype(float)
             return np.asarray(np.einsum("sjl,s->jl", self.confusion_, weight / weight.sum()))
         if isinstance(source, Hashable) and source in self.reports_.sources:
             return np.asarray(self.confusion_[self.reports_.sources.index(source)])

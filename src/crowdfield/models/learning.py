@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield.inference import communities, vb
 from crowdfield.inference import lengthscale as lengthscale_
@@ -42,15 +43,26 @@ def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.I
     return sites, vb.Iteration.over(sites, posed.scheme, start, posed.base)
 
 
-def solve(posed: Posed, q: vb.Posterior | None, *, max_iter: int, tol: float) -> Solved:
-    """Inference with the hyperparameters fixed, but for the communities, which are learned along."""
+def solve(
+    posed: Posed,
+    q: vb.Posterior | None,
+    *,
+    max_iter: int,
+    tol: float,
+    over: Callable[[Posed, Communities | None], tuple[vb.Sites, vb.Iteration]] = over,
+    progress: Callable[[int, float, float], None] | None = None,
+) -> Solved:
+    """Inference with the hyperparameters fixed, but for the communities, which are learned along.
+
+    `over` lays the iteration over the sites; those of other processes, for example.
+    """
     first = None
     if posed.communities is not None:
         k = 1 if posed.communities == "learn" else int(posed.communities)
         first = communities.start(k, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
     sites, iteration = over(posed, first)
     start = None if q is None else iteration.warm_start(q)
-    fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol)
+    fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
     if posed.communities is None or posed.communities == 1:
         return Solved(sites, iteration, fit)
     # Matrices close to a shared one come first; then the counts say who differs from whom.
@@ -62,7 +74,7 @@ def solve(posed: Posed, q: vb.Posterior | None, *, max_iter: int, tol: float) ->
     if len(chosen.beta) == 1:
         return Solved(sites, iteration, fit)
     again = replace(iteration, communities=chosen)
-    fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol)
+    fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
     return Solved(sites, again, fit)
 
 
@@ -137,18 +149,19 @@ def thinned(posed: Posed, most: int = SEARCH_SITES) -> Posed:
     if data.n_sites <= most:
         return posed
     kept = np.sort(posed.rng().choice(data.n_sites, most, replace=False))
+    return replace(posed, data=at_sites(data, kept), prior=posed.prior._replace(mean=posed.prior.mean[kept]))
+
+
+def at_sites(data: Data, kept: NDArray[np.int64]) -> Data:
+    """Some of the sites, given in ascending order, with all their reports."""
     position = np.full(data.n_sites, -1, dtype=np.int32)
-    position[kept] = np.arange(most, dtype=np.int32)
+    position[kept] = np.arange(len(kept), dtype=np.int32)
     rows = position[data.site] >= 0
-    part = Data(
+    return data._replace(
         X=data.X[kept],
         site=position[data.site[rows]],
         source=data.source[rows],
         label=data.label[rows],
-        n_sources=data.n_sources,
-        n_labels=data.n_labels,
-        n_states=data.n_states,
         known=data.known[kept],
         repeats=None if data.repeats is None else data.repeats[rows],
     )
-    return replace(posed, data=part, prior=posed.prior._replace(mean=posed.prior.mean[kept]))
