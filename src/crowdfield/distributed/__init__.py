@@ -1,0 +1,226 @@
+"""The same inference over Dask partitions: more reports than one machine holds, or more machines for them.
+
+Every partition holds the reports of a range of eastings, so that all reports at one place are together, and turns
+them into sums: pseudo-counts of the sources and statistics of the field. Only q goes out and only those sums come
+back. The driver adds them up and does what it does with one process; it never holds the reports.
+
+Every task is a function of its arguments. When a worker is lost, Dask computes again what was on it, from the files
+on, and the fit ends where it would have ended (docs/distributed.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data import Reports
+from crowdfield.distributed import partitions as partitions_
+from crowdfield.distributed import reading
+from crowdfield.distributed.partitions import Partitions
+from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.inference import vb
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.models import learning, problem
+from crowdfield.models.base import as_classes, validated_reports
+from crowdfield.models.heatmap_bcc import HeatmapBCC, warn_about_one_label
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Progress = Callable[[int, float, float], None]
+
+PARTITION = 500_000  # reports of a partition, about
+CONNECT_SECONDS = 10
+_QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}  # reports given in memory travel in the graph
+
+
+class DistributedHeatmapBCC(HeatmapBCC):
+    """What a fit to reports that are elsewhere leaves: the map and the sources, without the reports themselves.
+
+    `predict_proba` is E[ρ*] everywhere, because the reports at a place are not at hand; `fit(..., sites_to=...)` writes
+    E[t] of every place that has reports.
+    """
+
+    _counted: NDArray[np.int64]
+
+    def _reports_by_source(self) -> NDArray[np.int64]:
+        return self._counted
+
+    def _without_reports(self, *_: Any, **__: Any) -> NoReturn:
+        raise InputError(
+            "this model was fitted to reports that are not in this process, so it cannot go back to them. "
+            "Fit again over all files, or use HeatmapBCC.fit where the reports fit in memory."
+        )
+
+    partial_fit = forget = explain = save = _without_reports  # type: ignore[assignment]
+
+
+def fit(
+    reports: Any,
+    client: Client | str | None = None,
+    *,
+    model: HeatmapBCC | None = None,
+    places: Sequence[str] | None = None,
+    label: str = "label",
+    source: str | None = "source",
+    gold: tuple[Any, Any] | None = None,
+    partitions: int | None = None,
+    sites_to: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> HeatmapBCC:
+    """Fit over Dask. The answer is that of one process (`HeatmapBCC.fit`, same settings), up to the order of sums.
+
+    reports : Parquet files (a path, a pattern with *, a directory, a list of these), a Dask DataFrame, or Reports
+    client : a Client, a scheduler's address, or None or "local" for workers on this machine
+    model : a HeatmapBCC with the settings wanted; it is not changed
+    places, label, source : names of columns; `source=None` where all reports are from one source
+    partitions : how many; by default one for each half million reports, and at least one for each thread of a worker
+    sites_to : a directory that the workers can write to; receives E[t] of every reported place, as Parquet
+    progress : called after each sweep with its number, the bound, and how far something moved
+
+    Reports in memory give an ordinary fitted HeatmapBCC. Files and DataFrames give a `DistributedHeatmapBCC`.
+    """
+    settings = HeatmapBCC() if model is None else model
+    problem.check_settings(settings)
+    if settings.inference == "gibbs":
+        raise InputError("Gibbs draws q(t) of all sites together; over Dask use inference='collapsed' or 'vb'.")
+    if settings.engine == "exact":
+        raise InputError("the exact engine needs all places in one process. Use engine='spectral' or 'inducing'.")
+    kind = HeatmapBCC if isinstance(reports, Reports) else DistributedHeatmapBCC
+    fitted = kind(**settings.get_params(deep=False))
+    with _connected(client) as at:
+        from dask import config
+
+        with config.set(_QUIET):
+            _fit_into(fitted, reports, at, places, label, source, gold, partitions, sites_to, progress)
+    return fitted
+
+
+def fit_model(model: HeatmapBCC, reports: Reports, client: Client | str | None = None) -> HeatmapBCC:
+    """Fit this very model to reports in memory, over Dask."""
+    fitted = fit(reports, client, model=model)
+    model.__dict__.update(fitted.__dict__)
+    return model
+
+
+def _fit_into(
+    model: HeatmapBCC,
+    given: Any,
+    client: Client,
+    places: Sequence[str] | None,
+    label: str,
+    source: str | None,
+    gold: Any,
+    partitions: int | None,
+    sites_to: str | PathLike[str] | None,
+    progress: Progress | None,
+) -> None:
+    pieces, columns = reading.pieces(given, client, places, label, source)
+    surveys: list[reading.Survey] = client.gather(
+        [client.submit(reading.survey, p, columns, pure=False) for p in pieces]
+    )
+    whole = reading.joined(surveys)
+    dimension, n_labels = len(whole.low), len(whole.labels)
+    said, states = validated_reports(
+        model, np.zeros((n_labels, dimension)), whole.labels, states=model.states, labels=model.labels
+    )
+    known = problem.gold(gold, states, dimension)
+    everywhere = np.vstack([whole.low, whole.high, known.places])
+    corners = np.stack([everywhere.min(0), everywhere.max(0)])
+    # Two reports that nobody made: they stand for the extent, the labels and the sources of all.
+    names = Reports(corners, np.zeros(2, np.int64), np.zeros(2, np.int64), said.labels, whole.sources)
+    reports = names.take(np.zeros(2, dtype=bool))
+    if isinstance(given, Reports):
+        reports = replace(given, **_recoded(given, names))
+        if isinstance(problem.pose(model, reports, states, known).engine(), ExactEngine):
+            model._learn(reports, states, known, warm=None)  # so few places that one process is quicker
+            return
+    wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
+    coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
+    data = reading.shuffled(client, pieces, columns, coding, whole.cuts(wanted))
+    del pieces
+    sizes = client.gather([client.submit(partitions_.n_sites, d) for d in data])
+    data = [d for d, n in zip(data, sizes, strict=True) if n]
+    sizes = [n for n in sizes if n]
+    sample = partitions_.sample(client, problem.pose(model, names, states, known), data, sizes)
+    start = None
+    if problem.learns_lengthscale(model.lengthscale):
+        learned = learning.lengthscale(sample, None)
+        sample, start = learned.posed, learned.q
+        model.lengthscale_log_sd_, model.lengthscale_tried_ = learned.log_sd, learned.tried
+    engine = partitions_.region_engine(sample, corners)
+    cluster = Partitions.laid_out(client, data, sizes, sample, engine)
+
+    def over(posed: problem.Posed, first: Communities | None) -> tuple[vb.Sites, vb.Iteration]:
+        here = vb.Sites(posed.data, posed.prior, partitions_.moved(engine, posed.data.X))
+        return here, replace(vb.Iteration.over(here, posed.scheme, first, posed.base), sweep=cluster.sweep)
+
+    solved = learning.solve(sample, start, max_iter=model.max_iter, tol=model.tol, over=over, progress=progress)
+    if sites_to is not None:
+        cluster.write(fspath(sites_to), [str(c) for c in columns.places], [f"p_{state}" for state in states])
+    model.classes_ = as_classes(states)
+    model.labels_seen_, model.sources_seen_ = as_classes(names.labels), as_classes(names.sources)
+    model.inference_ = "collapsed" if model.inference == "auto" else model.inference
+    model.reports_, model._gold_, model._posed = reports, known, sample
+    if isinstance(model, DistributedHeatmapBCC):
+        model.places_, model._counted = np.empty((0, dimension)), whole.by_source(names.sources)
+        model._accept(solved, np.empty((0, len(states))))
+        return
+    warn_about_one_label(reports)
+    model._posed = replace(problem.pose(model, reports, states, known), kernel=sample.kernel)
+    model.places_ = model._posed.data.X
+    targets = cluster.targets()
+    here = vb.Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
+    here.r = [targets[block.sites] for block in here.blocks]
+    local = vb.Iteration.over(here, sample.scheme, solved.fit.state.communities, sample.base)
+    model._accept(learning.Solved(here, local, solved.fit), targets)
+
+
+@contextmanager
+def _connected(client: Client | str | None) -> Iterator[Client]:
+    """A client: the one given, which stays open, or one of our own, which does not outlive the fit."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise MissingDependencyError(
+            "fitting over Dask needs dask and distributed. Install them with: pip install 'crowdfield[scale]'"
+        ) from None
+    if isinstance(client, Client):
+        yield client
+    elif client is None or client == "local":
+        with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as own:
+            yield own
+    elif isinstance(client, str):
+        try:
+            own = Client(client, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as problem_:
+            raise InputError(
+                f"no Dask scheduler answers at {client!r} ({problem_}). Start one with `dask scheduler`, "
+                "give its address as tcp://host:8786, or 'local' for workers on this machine."
+            ) from problem_
+        with own:
+            if not own.nthreads():
+                raise InputError(f"the Dask scheduler at {client!r} has no workers. Start some with `dask worker`.")
+            yield own
+    else:
+        raise InputError(f"client must be a dask Client, an address or 'local', not {client!r}.")
+
+
+def _recoded(reports: Reports, names: Reports) -> Mapping[str, Any]:
+    """The codes of reports in the order of names that the model uses, as HeatmapBCC.fit would give them."""
+    label = np.array([names.labels.index(x) if x in names.labels else -1 for x in reports.labels], dtype=np.int64)
+    position = {name: i for i, name in enumerate(names.sources)}
+    source = np.array([position.get(s, -1) for s in reports.sources], dtype=np.int64)
+    return {
+        "label": label[reports.label],
+        "source": source[reports.source],
+        "labels": names.labels,
+        "sources": names.sources,
+    }
