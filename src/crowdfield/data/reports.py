@@ -178,6 +178,19 @@ class Reports:
         centres = np.column_stack([grid.eastings()[column], grid.northings()[row]])
         return replace(self.take(kept), places=centres, crs=self.crs or grid.crs)
 
+    def in_time(self, *, since: float | None = None, unit: float = 3600.0) -> NDArray[np.float64]:
+        """Places with the time as one more column, for a model of space and time: [R, D + 1].
+
+        Times are counted from ``since`` (seconds since 1970; by default the first report) in units of an hour.
+        """
+        if self.time is None or not np.isfinite(self.time).all():
+            missing = len(self) if self.time is None else int((~np.isfinite(self.time)).sum())
+            raise InputError(f"{missing} of {len(self)} reports have no time. Leave them out, or map space alone.")
+        if not (np.isfinite(unit) and unit > 0):
+            raise InputError(f"unit must be a positive number of seconds, not {unit!r}.")
+        start = float(self.time.min()) if since is None and len(self) else float(since or 0.0)
+        return np.column_stack([self.places, (self.time - start) / unit])
+
     def join(self, other: Reports) -> Reports:
         """These reports, then the others. Sources and labels keep their codes; new ones come after."""
         sources = (*self.sources, *(s for s in other.sources if s not in set(self.sources)))

@@ -162,6 +162,14 @@ def kernel(name: str | Kernel, lengthscale: float | Sequence[float] | Array | No
     return KERNELS[name]().with_lengthscale(np.asarray(1.0 if lengthscale is None else lengthscale, float))
 
 
-def space_time(space: str | Kernel, lengthscale: float, time: str | Kernel, timescale: float) -> Product:
-    """A separable kernel on (easting, northing, time)."""
+def space_time(
+    space: str | Kernel = "matern32",
+    lengthscale: float = 1.0,
+    time: str | Kernel = "matern12",
+    timescale: float = 1.0,
+) -> Product:
+    """A separable kernel on (easting, northing, time): places near in space and near in time are alike.
+
+    Matérn 1/2 in time forgets smoothly and has no memory beyond the present; an infinite `timescale` is time-blind.
+    """
     return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))

@@ -227,6 +227,26 @@ class HeatmapBCC(ReportClassifier):
             raise InputError("forgetting these would leave no reports. Fit again when there are some.")
         return self._learn(self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, self._warm())
 
+    def forget_before(self, now: float, influence: float = 0.01) -> Self:
+        """In a stream: take back reports so old that the map of `now` hardly hears them.
+
+        Time is the last column of X. A report is dropped when its correlation with its own place now, k(now − then), is
+        below `influence`. What was learned of the sources from it goes with it.
+        """
+        check_is_fitted(self, "classes_")
+        if not 0.0 < influence < 1.0:
+            raise InputError(f"influence must lie between 0 and 1, not {influence!r}.")
+        # Reports at the same moment are equally old: one look a moment, at one and the same place.
+        moments, which = np.unique(self.reports_.places[:, -1], return_inverse=True)
+        here = np.zeros((len(moments), self.places_.shape[1]))
+        here[:, -1] = moments
+        today = np.zeros((1, here.shape[1]))
+        today[0, -1] = now
+        old = (self._posed.kernel.covariance(here, today)[:, 0] < influence)[which] & (
+            self.reports_.places[:, -1] < now
+        )
+        return self.forget(rows=np.flatnonzero(old)) if old.any() else self
+
     def _warm(self) -> vb.Posterior | None:
         return self._solved.fit.q if hasattr(self, "_solved") else None
 
