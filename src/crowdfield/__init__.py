@@ -23,7 +23,7 @@ _WHERE = {
     "NearestNeighbours": "models.baselines",
     "SVM": "models.baselines",
 }
-_MODULES = ("datasets", "distributed", "experiments", "io", "metrics", "pipeline", "plot", "simulate")
+_MODULES = ("datasets", "distributed", "experiments", "io", "metrics", "pipeline", "plot", "silence", "simulate")
 
 __all__ = sorted([*_WHERE, *_MODULES])
 

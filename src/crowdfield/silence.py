@@ -1,0 +1,77 @@
+"""Silence as evidence: where people could have reported and did not, a weak "no" from a source of its own.
+
+Some channels only ever hear of trouble (Haiti's messages; a flood hotline). A source that always says the same tells
+nothing about where all is well; what tells is where it spoke and where, though somebody could have, it did not.
+`as_reports` makes that a report: every exposed cell gets one by the source "silence", negative where it was quiet and
+positive where somebody spoke, so that the model learns what quiet is worth as it does for any other source. Off unless
+you call it. What it assumes is in docs/silence.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data import Grid, Reports
+from crowdfield.errors import InputError
+
+SOURCE = "silence"
+# Pseudo-counts [state, label], negative first: quiet cells are mostly fine, and trouble is heard of a little more often
+# than not. A start; what quiet is worth here is learned.
+PRIOR = ((8.0, 2.0), (4.0, 6.0))
+
+
+def as_reports(
+    reports: Reports,
+    grid: Grid,
+    *,
+    negative: Hashable,
+    positive: Hashable,
+    exposure: ArrayLike | float = 1.0,
+    least: float = 0.5,
+    rng: np.random.Generator,
+) -> Reports:
+    """The reports, and one report by "silence" for every exposed cell of the grid.
+
+    exposure : how many reports a cell would be expected to send if something were there (population times phone
+        coverage times how many call), one number or [rows, columns]. A cell with exposure e is drawn with probability
+        1 − exp(−e): the chance that somebody there would have spoken.
+    least : cells with less exposure than this are never taken to be silent
+    negative, positive : the labels that a quiet cell, and one that is not, stand for
+    rng : which of the partly exposed cells count
+    """
+    if reports.places.shape[1] != 2:
+        raise InputError("silence is told on a map: reports must have two coordinates.")
+    if SOURCE in reports.sources:
+        raise InputError(f"there is a source called {SOURCE!r} already: silence has been added before.")
+    exposed = _exposure(exposure, grid)
+    cell = grid.index(reports.places)
+    spoken = np.zeros(exposed.size, dtype=bool)
+    spoken[cell[cell >= 0]] = True
+    heard = rng.random(exposed.size) < -np.expm1(-exposed)
+    told = np.flatnonzero(heard & (exposed >= least))
+    if not len(told):
+        return reports
+    silent = Reports.from_arrays(
+        grid.centres()[told],
+        [positive if spoken[i] else negative for i in told],
+        [SOURCE] * len(told),
+        labels=(*reports.labels, *(x for x in (negative, positive) if x not in reports.labels)),
+        # Silence lasts as long as the reports do: it is dated at their end.
+        time=None if reports.time is None else np.full(len(told), np.nanmax(reports.time)),
+        crs=reports.crs,
+    )
+    return reports.join(silent)
+
+
+def _exposure(exposure: ArrayLike | float, grid: Grid) -> NDArray[np.float64]:
+    try:
+        given = np.asarray(exposure, dtype=np.float64)
+        out = np.broadcast_to(given, grid.shape).ravel()
+    except (TypeError, ValueError):
+        raise InputError(f"exposure must be one number or an array {grid.shape}, as the grid has cells.") from None
+    if not (np.isfinite(out).all() and (out >= 0).all()):
+        raise InputError("exposure must be finite and not negative; use 0 where nobody could report.")
+    return out
