@@ -142,6 +142,8 @@ async function redraw() {
     marks();
     return;
   }
+  const info = versions.find((v) => v.number === number)?.info ?? {};
+  fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
   const at = `?version=${number}`;
   const [table, next, found] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/points${at}`))]);
   points = found;
