@@ -17,6 +17,7 @@ ESTIMATORS = [
     cf.HeatmapBCC(tol=0.05),
     cf.GPClassifier(tol=0.05),
     cf.IBCCGP(tol=0.05),
+    cf.HeatmapBCC(lengthscale=4.0, tol=0.05),
     cf.KernelDensity(),
     cf.SVM(),
     cf.NearestNeighbours(),

@@ -1,0 +1,116 @@
+"""Communities of sources: who is like whom, and what somebody with few reports borrows."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import crowdfield as cf
+from crowdfield.inference import communities as c
+
+GROUPS = np.array([[[0.95, 0.05], [0.05, 0.95]], [[0.5, 0.5], [0.5, 0.5]], [[0.05, 0.95], [0.05, 0.95]]])
+BASE = np.array([[2.0, 1.0], [1.0, 2.0]])
+
+
+def counts(seed=0, sources=150, reports=30):
+    """What is said of states that are known."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 3, sources)
+    state = rng.integers(0, 2, (sources, reports))
+    said = (rng.random((sources, reports)) < GROUPS[group[:, None], state, 1]).astype(int)
+    n = np.zeros((sources, 2, 2))
+    np.add.at(n, (np.arange(sources)[:, None], state, said), 1.0)
+    return group, n
+
+
+def test_hidden_groups_are_found_with_their_matrices():
+    group, n = counts()
+    found = c.choose(n, BASE, np.ones(len(n), dtype=bool))
+    assert len(found.beta) == 3
+    assert adjusted_rand_score(group, c.memberships(found, n).argmax(1)) > 0.9
+    pi = found.beta / found.beta.sum(-1, keepdims=True)
+    order = [int(np.abs(pi - truth).sum((1, 2)).argmin()) for truth in GROUPS]
+    np.testing.assert_allclose(pi[order], GROUPS, atol=0.06)
+
+
+def test_one_kind_of_people_is_one_community():
+    rng = np.random.default_rng(1)
+    right = rng.binomial(15, 0.8, (120, 2)).astype(float)
+    n = np.stack([np.stack([right[:, 0], 15 - right[:, 0]], -1), np.stack([15 - right[:, 1], right[:, 1]], -1)], 1)
+    assert len(c.choose(n, BASE, np.ones(120, dtype=bool)).beta) == 1
+
+
+def test_learning_raises_the_likelihood_of_the_counts():
+    _, n = counts(2)
+    now = c.start(3, BASE, n, np.ones(len(n), dtype=bool))
+    values = [c.log_evidence(now, n)]
+    for _ in range(6):
+        now = c.update(now, n, BASE, steps=5)
+        values.append(c.log_evidence(now, n))
+    assert values[-1] > values[0] + 1.0 and np.diff(values).min() > -0.5
+
+
+def test_few_reports_are_like_the_community_and_many_like_oneself():
+    one = c.Communities(np.array([[[18.0, 2.0], [2.0, 18.0]]]), np.ones(1), np.ones(3, dtype=bool))
+    silent, odd_once, odd_often = np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 900.0], [0, 0]])
+    n = np.stack([silent, odd_once, odd_often])
+    alpha = c.alpha0(one, n, np.ones((3, 2, 2))) + n
+    pi = alpha / alpha.sum(-1, keepdims=True)
+    assert pi[0, 0, 0] == pytest.approx(0.9)
+    assert pi[1, 0, 0] == pytest.approx(18.0 / 21.0)
+    assert pi[2, 0, 0] < 0.03 and pi[2, 1, 1] == pytest.approx(0.9)  # of the other state it said nothing
+
+
+def test_a_source_with_a_prior_of_its_own_stays_out():
+    _, n = counts(3)
+    free = np.ones(len(n), dtype=bool)
+    free[0] = False
+    own = np.full_like(n, 7.0)
+    found = c.update(c.start(2, BASE, n, free), n, BASE)
+    np.testing.assert_array_equal(c.alpha0(found, n, own)[0], own[0])
+    changed = n.copy()
+    changed[0] *= 50.0
+    np.testing.assert_allclose(c.update(c.start(2, BASE, n, free), changed, BASE).beta, found.beta)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Many sources with few reports on a map that is easy: 120 people, 3 groups."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 3, 120)
+    n = np.where(rng.random(120) < 0.4, 18, 4)
+    s = np.repeat(np.arange(120), n)
+    X = rng.integers(0, 12, (len(s), 2)).astype(float)
+    truth = (X[:, 0] + X[:, 1] > 11).astype(int)
+    y = (rng.random(len(s)) < GROUPS[group[s], truth, 1]).astype(int)
+    model = cf.HeatmapBCC(lengthscale=5.0, communities=3, tol=1e-3).fit(X, y, s)
+    return model, group, n, (X, y, s)
+
+
+def test_groups_are_found_while_the_map_is_not_known(fitted):
+    model, group, n, _ = fitted
+    table = model.source_table().set_index("source").loc[np.arange(120)]
+    known = n >= 10
+    assert adjusted_rand_score(group[known], table.community.to_numpy()[known]) >= 0.8
+    assert ((table.membership > 1 / 3) & (table.membership <= 1.0)).all()
+
+
+def test_the_map_gains_on_separate_matrices(fitted):
+    model, _, _, (X, y, s) = fitted
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
+    truth = (grid.sum(1) > 11).astype(int)
+    alone = cf.HeatmapBCC(lengthscale=5.0, tol=1e-3).fit(X, y, s)
+
+    def loss(m):
+        return -np.log2(m.predict_proba(grid)[np.arange(len(grid)), truth]).mean()
+
+    assert loss(model) < loss(alone)
+
+
+def test_an_unseen_source_is_like_the_population(fitted):
+    model, _, _, _ = fitted
+    population = model.communities_.population
+    np.testing.assert_allclose(population, np.einsum("k,kjl->jl", model.communities_.weight, model.communities_.beta))
+    newcomer = c.alpha0(
+        model.communities_._replace(free=np.ones(1, dtype=bool)), np.zeros((1, 2, 2)), np.ones((1, 2, 2))
+    )
+    np.testing.assert_allclose(newcomer[0], population)
