@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
+from crowdfield.inference.quadrature import latent_nodes, logsumexp, nodes, softmax
 
 Array = NDArray[np.float64]
 
 OFFSET_STEPS = 50
+ROWS = 1 << 13  # sites at a time where each has Q nodes: what is in hand stays in the cache
 SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
 
 
@@ -134,6 +135,8 @@ def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> 
     nothing about the state says nothing about f. Expectations under q(f) make (η, λ) a natural-gradient step on
     E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
     """
+    if mean.shape[1] == 1:
+        return _collapsed_binary(mean, variance, log_likelihood)
     f, w = latent_nodes(mean, variance)
     logits = f @ C.T
     log_prior_sum = logsumexp(logits)
@@ -147,3 +150,50 @@ def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> 
     lam = np.maximum(lam, SMALLEST_PRECISION)
     eta = np.einsum("nqf,q->nf", r_f - rho_f, w) + lam * mean
     return Local(r, eta, lam, float(((log_joint_sum - log_prior_sum) @ w).sum()))
+
+
+def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array) -> Local:
+    """The same for two states, where everything follows from one log odds at each node: [n, Q] and no states' axis.
+
+    With ℓ the log likelihood ratio, r(f) = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
+    log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.
+    """
+    mesh, w = nodes(1)
+    out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0)
+    bound, sd = 0.0, np.sqrt(variance)
+    for start in range(0, len(mean), ROWS):
+        part = slice(start, start + ROWS)
+        none, ratio = _likelihood_ratio(log_likelihood[part])
+        f = mean[part] + sd[part] * mesh[:, 0]
+        rho, not_rho, log_rest = _logistic(f)
+        r, not_r, log_joint = _logistic(f + ratio)
+        known = ~np.isfinite(ratio[:, 0])
+        log_joint[known] = np.where(ratio[known] > 0, f[known], 0.0)  # only one of the two terms is left
+        bound += float(((log_joint - log_rest) @ w).sum() + none.sum())
+        # Each from its own sum: one less the other would make a probability of 1e-17 nought.
+        out.r[part, 0], out.r[part, 1] = not_r @ w, r @ w
+        step = (r - rho) @ w
+        rho *= not_rho
+        r *= not_r
+        rho -= r
+        lam = np.maximum(rho @ w, SMALLEST_PRECISION)
+        out.lam[part, 0] = lam
+        out.eta[part, 0] = step + lam * mean[part, 0]
+    return out._replace(bound=bound)
+
+
+def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:
+    """ℓ_0 [n], and ℓ_1 − ℓ_0 [n, 1]. Where state 0 is ruled out the ratio is infinite, and ℓ_1 stands in for ℓ_0."""
+    first, second = log_likelihood[:, 0], log_likelihood[:, 1]
+    return np.where(np.isfinite(first), first, second), (second - first)[:, None]
+
+
+def _logistic(x: Array) -> tuple[Array, Array, Array]:
+    """σ(x), σ(−x) and log(1 + eˣ), from one exponential."""
+    small = np.exp(-np.abs(x))
+    log_rest = np.log1p(small)
+    log_rest += np.maximum(x, 0.0)
+    large = 1.0 / (1.0 + small)
+    small *= large
+    below = x < 0.0
+    return np.where(below, small, large), np.where(below, large, small), log_rest
