@@ -117,22 +117,19 @@ class HeatmapBCC(ReportClassifier):
 
     def _learn(self, reports: Reports, states: tuple[Any, ...], gold: problem.Gold, warm: vb.Posterior | None) -> Self:
         warn_about_one_label(reports)
-        self.classes_ = as_classes(states)
-        self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
-        self.reports_, self._gold_ = reports, gold
-        self._posed = posed = problem.pose(self, reports, states, gold)
-        self.places_ = posed.data.X
-        self.inference_ = "collapsed" if self.inference == "auto" else self.inference
-        if self.inference_ == "gibbs":
-            return self._sample(posed)
+        posed = problem.pose(self, reports, states, gold)
+        if self.inference == "gibbs":
+            return self._sample(posed, reports, states, gold)
         start = None if warm is None else posed.extend(warm)
-        if problem.learns_lengthscale(self.lengthscale):
-            learned = learning.lengthscale(posed, start)
+        learned = learning.lengthscale(posed, start) if problem.learns_lengthscale(self.lengthscale) else None
+        if learned is not None:
             posed, start = learned.posed, learned.q
-            self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
-        self._posed = posed
         solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
+        # Nothing is stored before all has worked: a fit that fails leaves the model as it was.
+        self._remember(posed, reports, states, gold)
         self._accept(solved, solved.sites.targets)
+        if learned is not None:
+            self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
         return self
 
     def _accept(self, solved: learning.Solved, targets: Array) -> None:
@@ -149,6 +146,12 @@ class HeatmapBCC(ReportClassifier):
         self.bound_terms_, self.bound_history_ = fit.bound._asdict(), np.array(fit.history)
         self.bound_, self.n_iter_, self.converged_ = fit.bound.total, fit.n_iter, fit.converged
 
+    def _remember(self, posed: problem.Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> None:
+        self.classes_ = as_classes(states)
+        self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
+        self.reports_, self._gold_, self._posed, self.places_ = reports, gold, posed, posed.data.X
+        self.inference_ = "collapsed" if self.inference == "auto" else self.inference
+
     def _keep(self, solved: learning.Solved, targets: Array) -> None:
         """What a solution leaves behind, whether it was found just now or read from a file."""
         q = solved.fit.q
@@ -163,7 +166,7 @@ class HeatmapBCC(ReportClassifier):
         if self.communities_ is not None:
             self._membership = communities.memberships(self.communities_, solved.fit.state.counts)
 
-    def _sample(self, posed: problem.Posed) -> Self:
+    def _sample(self, posed: problem.Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> Self:
         if problem.learns_lengthscale(self.lengthscale):
             raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
         rng = posed.rng()
@@ -172,6 +175,7 @@ class HeatmapBCC(ReportClassifier):
         if posed.communities is not None:
             shared = CommunityPrior(posed.communities, posed.base, posed.prior.alpha0, ~posed.own)
         draws = sampling.run(posed.data, posed.prior, basis, rng, confusion=shared)
+        self._remember(posed, reports, states, gold)
         self._predictor = sampling.SamplePredictor(draws, posed.mean_at)
         self.posterior_, self.alpha_, self.confusion_ = draws.target, draws.alpha, draws.confusion_mean
         self.scale_, self.engine_ = draws.scale.mean(axis=0), basis.name
@@ -386,17 +390,12 @@ class HeatmapBCC(ReportClassifier):
 
     def _restore(self, read: storage.Stored) -> None:
         self.n_features_in_ = read.reports.places.shape[1]
-        self.classes_ = as_classes(read.states)
-        self.labels_seen_ = as_classes(read.reports.labels)
-        self.sources_seen_ = as_classes(read.reports.sources)
-        self.reports_, self._gold_ = read.reports, read.gold
         posed = problem.pose(self, read.reports, read.states, read.gold)
         scales = read.lengthscale
         alike = bool((scales == scales[0]).all())
-        self._posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if alike else scales))
-        self.places_ = self._posed.data.X
-        self.inference_ = "collapsed" if self.inference == "auto" else self.inference
-        self._keep(learning.restore(self._posed, read.state, read.posterior), read.posterior)
+        posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if alike else scales))
+        self._remember(posed, read.reports, read.states, read.gold)
+        self._keep(learning.restore(posed, read.state, read.posterior), read.posterior)
         for name, value in read.learned.items():
             setattr(self, name, value)
 
