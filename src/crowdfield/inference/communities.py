@@ -101,13 +101,16 @@ def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) ->
 
 
 def log_evidence(c: Communities, counts: Array) -> float:
-    """log p(counts) of the mixture at its parameters, less ½ log S for each of them (Schwarz)."""
+    """log p(counts) of the mixture at its parameters, less ½ log S for each of them (Schwarz).
+
+    How tight a community is, Σ_l β, has a prior and is hardly pinned down by short reports: it costs nothing.
+    """
     n = counts[c.free]
     joint = log_marginal(n, c.beta) + np.log(c.weight)
     top = joint.max(1)
     value = float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
     k, j, labels = c.beta.shape
-    return float(value - 0.5 * (k * j * labels + k - 1) * np.log(max(len(n), 1)))
+    return float(value - 0.5 * (k * j * (labels - 1) + k - 1) * np.log(max(len(n), 1)))
 
 
 def choose(counts: Array, base: Array, free: NDArray[np.bool_], most: int = MOST_COMMUNITIES) -> Communities:
