@@ -156,6 +156,8 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
             if which == "server":
                 server.start()
                 _answering(port)
+        reporters.stop()
+        _caught_up(database)
     finally:
         reporters.stop()
         server.stop()
@@ -174,7 +176,7 @@ def judge(database: str, reporters: Reporters) -> dict[str, object]:
     assert len(set(stored) - reporters.acknowledged) <= 64
     found = operations.check(database)
     assert not found.problems, found.problems
-    assert reporters.acknowledged
+    assert reporters.acknowledged and "replayed" in found.facts["flood"]
     unexpected = {code: n for code, n in reporters.outcomes.items() if code not in (200, 201, 503)}
     assert not unexpected, unexpected
     return {
@@ -182,6 +184,20 @@ def judge(database: str, reporters: Reporters) -> dict[str, object]:
         "stored": len(stored),
         "check": found.facts["flood"],
     }
+
+
+def _caught_up(database: str, seconds: float = 180.0) -> None:
+    """Wait for the survivors to fit the whole log: what it replays to is compared with what they made of it."""
+    engine = connect(database)
+    end = time.monotonic() + seconds
+    query = text("SELECT head - (SELECT coalesce(max(head), 0) FROM version) FROM situation")
+    behind = 1
+    while behind and time.monotonic() < end:
+        time.sleep(0.2)
+        with engine.connect() as connection:
+            behind = connection.execute(query).scalar_one()
+    engine.dispose()
+    assert not behind, "no map of the whole log was published"
 
 
 def _answering(port: int, seconds: float = 90.0) -> None:
