@@ -29,6 +29,8 @@ from crowdfield.inference.scale import Gamma
 
 PROBES = 2048  # sites at which convergence is watched
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
+STALE = 12  # sweeps without a smaller residual before steps become shorter
+SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
@@ -355,23 +357,29 @@ def run(
 ) -> Fit:
     """Iterate to convergence, from the prior or from an earlier state."""
     current = iteration.evaluate(iteration.start() if start is None else start)
-    accelerator = Anderson(mixing=iteration.scheme.mixing)
+    mixing = iteration.scheme.mixing
+    accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
-    residual, weights = np.inf, _weights(current.image)
+    residual, stale, weights = np.inf, 0, _weights(current.image)
     plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < PATIENCE:
         z, image = current.state.pack(), current.image.pack()
-        size = float(np.linalg.norm((image - z) * weights))
+        size = float(np.linalg.norm(_residual(current, weights)))
         if not iteration.guarded and size > 2.0 * residual:
             accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
-        residual = min(residual, size) if np.isfinite(residual) else size
+        stale = 0 if plain > 0 or size < 0.9 * residual else stale + 1
+        residual = min(residual, size)
+        if iteration.scheme.integrates_scale and stale == STALE:
+            # Going to and fro, most likely: shorter steps end that.
+            stale, mixing = 0, max(0.5 * mixing, SHORTEST)
+            accelerator = Anderson(mixing=mixing)
         step = None
         if plain == 0:
             step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
             n_iter += 1
         if step is None:
             accelerator.forget()
-            step = iteration.evaluate(_plain_step(current, iteration.scheme.mixing))
+            step = iteration.evaluate(_plain_step(current, mixing))
             n_iter += 1
         plain = max(plain - 1, 0)
         change = _change(current, step)
@@ -382,13 +390,20 @@ def run(
             progress(n_iter, current.bound.total, change)
         if quiet == PATIENCE and plain == 0 and not iteration.guarded:
             # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
-            # to tell them apart, let plain steps decide, and take them for a while where they move on.
-            proof = iteration.evaluate(_plain_step(current, iteration.scheme.mixing))
+            # to tell them apart, let plain steps decide, and take them for a while where they move on. (One that only
+            # overshoots turns round at once: that says nothing against the fixed point.)
+            proof = iteration.evaluate(_plain_step(current, mixing))
             n_iter += 1
-            if _change(current, proof) >= tol:
+            onwards = _residual(current, weights) @ _residual(proof, weights) > 0.0
+            if _change(current, proof) >= tol and onwards:
                 current, quiet, plain, escape = proof, 0, escape, 2 * escape
+                residual, stale = np.inf, 0
                 history.append(current.bound.total)
     return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
+
+
+def _residual(at: Evaluated, weights: Array) -> Array:
+    return (at.image.pack() - at.state.pack()) * weights
 
 
 def _plain_step(current: Evaluated, mixing: float) -> State:
