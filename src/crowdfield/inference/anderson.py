@@ -6,6 +6,8 @@ direction and jump along it. The caller decides whether a jump is kept (vb.run a
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,26 +17,32 @@ RIDGE = 1e-10  # relative; the remembered residuals become nearly parallel close
 
 
 class Anderson:
-    def __init__(self, window: int = 6, mixing: float = 1.0):
+    """Mixes points z so as to make their residual small, measured in a readout of it that the caller chooses."""
+
+    def __init__(self, window: int = 8, mixing: float = 1.0):
         self.window, self.mixing = window, mixing
         self.forget()
 
     def forget(self) -> None:
         self._points: list[Array] = []
-        self._residuals: list[Array] = []
+        self._steps: list[Array] = []
+        self._readouts: list[Array] = []
 
-    def propose(self, z: Array, image: Array) -> Array:
-        """The next point, from the current one and its image under the map."""
-        self._points.append(z)
-        self._residuals.append(image - z)
-        del self._points[: -self.window], self._residuals[: -self.window]
-        plain = z + self.mixing * self._residuals[-1]
+    def propose(self, z: Array, image: Array, readout: Array) -> Array:
+        """The next point, from the current one, its image under the map, and a readout of the step between them."""
+        for memory, new in ((self._points, z), (self._steps, image - z), (self._readouts, readout)):
+            memory.append(new)
+            del memory[: -self.window]
+        plain = z + self.mixing * self._steps[-1]
         if len(self._points) < 2:
             return plain
-        # min |g_k − Σ γ Δg|²; then z + βg − Σ γ (Δz + βΔg)
-        dG = np.stack([b - a for a, b in zip(self._residuals, self._residuals[1:], strict=False)])
-        dZ = np.stack([b - a for a, b in zip(self._points, self._points[1:], strict=False)])
-        normal = dG @ dG.T
+        # min |r_k − Σ γ Δr|²; then z + βg − Σ γ (Δz + βΔg)
+        dR, dG, dZ = _differences(self._readouts), _differences(self._steps), _differences(self._points)
+        normal = dR @ dR.T
         normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) + np.finfo(float).tiny
-        gamma = np.linalg.solve(normal, dG @ self._residuals[-1])
+        gamma = np.linalg.solve(normal, dR @ self._readouts[-1])
         return np.asarray(plain - gamma @ (dZ + self.mixing * dG))
+
+
+def _differences(vectors: list[Array]) -> Array:
+    return np.stack([b - a for a, b in pairwise(vectors)])

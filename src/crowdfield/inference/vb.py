@@ -360,11 +360,11 @@ def run(
     mixing = iteration.scheme.mixing
     accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
-    residual, stale, weights = np.inf, 0, _weights(current.image)
+    residual, stale = np.inf, 0
     plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < PATIENCE:
-        z, image = current.state.pack(), current.image.pack()
-        size = float(np.linalg.norm(_residual(current, weights)))
+        readout = _readout(iteration, current)
+        size = float(np.linalg.norm(readout))
         if not iteration.guarded and size > 2.0 * residual:
             accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
         stale = 0 if plain > 0 or size < 0.9 * residual else stale + 1
@@ -375,7 +375,7 @@ def run(
             accelerator = Anderson(mixing=mixing)
         step = None
         if plain == 0:
-            step = _jump(iteration, current, accelerator.propose(z * weights, image * weights) / weights)
+            step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.image.pack(), readout))
             n_iter += 1
         if step is None:
             accelerator.forget()
@@ -394,7 +394,7 @@ def run(
             # overshoots turns round at once: that says nothing against the fixed point.)
             proof = iteration.evaluate(_plain_step(current, mixing))
             n_iter += 1
-            onwards = _residual(current, weights) @ _residual(proof, weights) > 0.0
+            onwards = _readout(iteration, current) @ _readout(iteration, proof) > 0.0
             if _change(current, proof) >= tol and onwards:
                 current, quiet, plain, escape = proof, 0, escape, 2 * escape
                 residual, stale = np.inf, 0
@@ -402,8 +402,20 @@ def run(
     return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
 
 
-def _residual(at: Evaluated, weights: Array) -> Array:
-    return (at.image.pack() - at.state.pack()) * weights
+def _readout(iteration: Iteration, at: Evaluated) -> Array:
+    """What a plain step would change, in units that matter alike: the field's mean against its prior, confusion
+    matrices by their sources' share of the reports, log ς. (Statistics are dominated by their few largest entries.)
+    """
+    after = iteration.assemble(at.image)
+    parts = [
+        (new.readout - old.readout) * np.sqrt(s.mean)
+        for new, old, s in zip(after.fields, at.q.fields, at.q.scale, strict=True)
+    ]
+    share = at.q.alpha.sum(-1, keepdims=True) / at.q.alpha.sum()
+    moved = confusion.expected_pi(after.alpha) - confusion.expected_pi(at.q.alpha)
+    parts.append((moved * np.sqrt(share * iteration.engine.size)).ravel())
+    parts.append(np.log(at.image.precision / at.state.precision))
+    return np.concatenate(parts)
 
 
 def _plain_step(current: Evaluated, mixing: float) -> State:
@@ -411,16 +423,6 @@ def _plain_step(current: Evaluated, mixing: float) -> State:
     z = current.state.pack()
     plain = current.image._replace(precision=np.array([s.mean for s in current.q.scale])).pack()
     return current.image.unpack(z + mixing * (plain - z))
-
-
-def _weights(state: State) -> Array:
-    """Bring counts, statistics and log ς to one size, so that none drowns the others in the least squares."""
-    parts = [np.full(state.counts.size, 1.0 / (1.0 + np.linalg.norm(state.counts))), np.ones(len(state.precision))]
-    for s in state.statistics:
-        for a in (s.linear, s.quadratic):
-            entries = a.size * (2 if np.iscomplexobj(a) else 1)
-            parts.append(np.full(entries, 1.0 / (1e-12 + np.linalg.norm(a))))
-    return np.concatenate(parts)
 
 
 def _jump(iteration: Iteration, current: Evaluated, z: Array) -> Evaluated | None:

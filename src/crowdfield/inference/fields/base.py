@@ -67,6 +67,11 @@ class Field(Protocol):
     def scale(self) -> ScaleNodes: ...
 
     @property
+    def readout(self) -> Array:
+        """The mean in coordinates whose prior variance is about 1/ς each: what convergence is accelerated by."""
+        ...
+
+    @property
     def energy(self) -> float:
         """E[gᵀ K⁻¹ g], what the update of ς needs."""
         ...
@@ -270,6 +275,10 @@ class FeatureField:
     log_det: float
     log_evidence: float
     kl: float
+
+    @property
+    def readout(self) -> Array:
+        return self.mean
 
     @cached_property
     def folded(self) -> Any:

@@ -22,6 +22,7 @@ class ExactField:
     X: Array
     beta: Array  # [N, nodes of ς]
     reduction: Array  # R [N, N]
+    readout: Array  # [N] E[g] at the sites
     scale: ScaleNodes
     energy: float
     informed: float
@@ -111,6 +112,7 @@ class ExactEngine:
             X=self.X,
             beta=beta[:, None],
             reduction=reduction,
+            readout=mean,
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
             informed=informed,
@@ -138,6 +140,7 @@ class ExactEngine:
             X=self.X,
             beta=beta,
             reduction=reduction,
+            readout=self.K @ (beta @ scale.weights),
             scale=scale,
             energy=float(((quadratic + shrink) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),

@@ -238,6 +238,10 @@ class IterativeField:
     kl: float
     control_spectrum: Complex = field(repr=False)  # of φᵀ P⁻¹ φ
 
+    @property
+    def readout(self) -> Array:
+        return self.mean
+
     def moments(self, points: Points) -> tuple[Array, Array]:
         basis = self.system.basis
         n = points.angles.shape[1]
