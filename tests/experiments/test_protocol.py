@@ -122,7 +122,13 @@ def test_killed_anywhere_and_run_again_gives_the_same_table(tmp_path, whole, end
     script.write_text(SCRIPT.format(path=str(path), jobs=1))
     paths = [str(Path(__file__).parent), *sys.path]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-    process = subprocess.Popen([sys.executable, str(script)], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        # Whoever started the tests in the background made them deaf to Ctrl-C, and their children with them.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and not (path.exists() and path.read_bytes().count(b"\n") >= 4):
         time.sleep(0.01)
     process.send_signal(end)
