@@ -8,9 +8,12 @@ blocks of one array, over files, and over machines.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -197,29 +200,35 @@ def sweep(
     `foreign` says that q was learned by another engine (a warm start): its fields are asked for these places anew.
     `only` names the blocks to pass over, where not all.
     """
-    data, engine = sites.data, sites.engine
-    functions = sites.C.shape[1]
-    counts = np.zeros((data.n_sources, data.n_states, data.n_labels))
-    statistics = [engine.empty() for _ in range(functions)]
-    targets, probe = 0.0, []
-    for b in range(len(sites.blocks)) if only is None else only:
-        block = sites.blocks[b]
-        if foreign:
-            moments = [f.at(data.X[block.sites]) for f in q.fields]
-        else:
-            moments = [engine.at_sites(f, block.sites) for f in q.fields]
-        mean = block.mean + np.stack([m for m, _ in moments], 1)
-        variance = np.stack([v for _, v in moments], 1)
-        local = scheme.local(sites, q, b, mean, variance)
-        sites.r[b] = local.r
-        counts += confusion.counts(block, local.r, data.n_sources, data.n_labels)
-        for j in range(functions):
-            # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
-            eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
-            statistics[j] = statistics[j] + engine.summarise(block.sites, eta, local.lam[:, j])
-        targets += local.bound
-        probe.append(quadrature.softmax(mean[sites.watched(block)] @ sites.C.T))
-    return Summary(counts, tuple(statistics), targets, np.concatenate(probe))
+    chosen = range(len(sites.blocks)) if only is None else only
+    one = partial(_pass_over, sites, q, scheme, foreign)
+    if len(chosen) < 2:
+        return one(chosen[0])
+    # Blocks are independent, and NumPy and FINUFFT leave Python alone while they work. Sums keep the order of the
+    # blocks, so that the answer does not depend on who was faster.
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(chosen))) as pool:
+        parts = pool.map(one, chosen)
+        return reduce(add, parts)
+
+
+def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int) -> Summary:
+    data, engine, block = sites.data, sites.engine, sites.blocks[b]
+    if foreign:
+        moments = [f.at(data.X[block.sites]) for f in q.fields]
+    else:
+        moments = [engine.at_sites(f, block.sites) for f in q.fields]
+    mean = block.mean + np.stack([m for m, _ in moments], 1)
+    variance = np.stack([v for _, v in moments], 1)
+    local = scheme.local(sites, q, b, mean, variance)
+    sites.r[b] = local.r
+    # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
+    eta = local.eta - local.lam * block.mean
+    return Summary(
+        counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
+        statistics=tuple(engine.summarise(block.sites, eta[:, j], local.lam[:, j]) for j in range(eta.shape[1])),
+        targets=local.bound,
+        probe=quadrature.softmax(mean[sites.watched(block)] @ sites.C.T),
+    )
 
 
 def _sweep_here(sites: Sites, scheme: Scheme, q: Posterior, foreign: bool) -> Summary:

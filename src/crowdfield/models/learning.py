@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from crowdfield.inference import communities, vb
 from crowdfield.inference import lengthscale as lengthscale_
@@ -19,6 +21,7 @@ from crowdfield.models.problem import Posed
 
 SEARCH_TOL = 3e-3  # of the fits that a search compares: the bound is flat there, so this moves it by far less
 SEARCH_SWEEPS = 40
+SMALL = 1_200  # rows of a matrix that one thread factorises before two have woken up
 SEARCH_SITES = 20_000  # a length-scale is as well known from these as from millions
 
 
@@ -43,6 +46,12 @@ def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.I
     return sites, vb.Iteration.over(sites, posed.scheme, start, posed.base)
 
 
+def quiet_blas(iteration: vb.Iteration) -> AbstractContextManager[Any]:
+    """One BLAS thread for small matrices: its waiting threads take the cores from the sweeps (half the time at 10⁶)."""
+    limits: AbstractContextManager[Any] = threadpool_limits(1 if iteration.engine.size <= SMALL else None, "blas")
+    return limits
+
+
 def solve(
     posed: Posed,
     q: vb.Posterior | None,
@@ -62,7 +71,8 @@ def solve(
         first = communities.start(k, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
     sites, iteration = over(posed, first)
     start = None if q is None else iteration.warm_start(q)
-    fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
+    with quiet_blas(iteration):
+        fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
     if posed.communities is None or posed.communities == 1:
         return Solved(sites, iteration, fit)
     # Matrices close to a shared one come first; then the counts say who differs from whom.
@@ -74,7 +84,8 @@ def solve(
     if len(chosen.beta) == 1:
         return Solved(sites, iteration, fit)
     again = replace(iteration, communities=chosen)
-    fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
+    with quiet_blas(again):
+        fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
     return Solved(sites, again, fit)
 
 

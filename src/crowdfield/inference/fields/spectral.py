@@ -16,6 +16,7 @@ and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from math import pi
 
@@ -40,7 +41,9 @@ SERIAL_BELOW = 1 << 15  # places: starting threads for fewer takes longer than t
 
 
 def _options(n: int) -> dict[str, float]:
-    return {"eps": NUFFT_EPS, "isign": 1, "nthreads": 1 if n < SERIAL_BELOW else 0}
+    # Called from a pool of threads, the pool is the parallelism.
+    alone = threading.current_thread() is threading.main_thread()
+    return {"eps": NUFFT_EPS, "isign": 1, "nthreads": 0 if alone and n >= SERIAL_BELOW else 1}
 
 
 @dataclass(frozen=True)
