@@ -21,7 +21,7 @@ from crowdfield.models.problem import Posed
 
 SEARCH_TOL = 3e-3  # of the fits that a search compares: the bound is flat there, so this moves it by far less
 SEARCH_SWEEPS = 40
-SMALL = 1_200  # rows of a matrix that one thread factorises before two have woken up
+SMALL = 2_000  # rows of a matrix that one thread factorises before two have woken up
 SEARCH_SITES = 20_000  # a length-scale is as well known from these as from millions
 
 

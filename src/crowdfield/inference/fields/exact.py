@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as sla
+from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, expected_sites, integrate_scale
 from crowdfield.inference.kernels import Kernel
 
+SMALL_PRECISION = 1e-5  # of a site: below, 1 − B⁻¹ has lost too many digits
 PREDICTION_ENTRIES = 1 << 22  # of k(x, x*), the largest temporary of a prediction
 
 
@@ -23,6 +25,7 @@ class ExactField:
     beta: Array  # [N, nodes of ς]
     reduction: Array  # R [N, N]
     readout: Array  # [N] E[g] at the sites
+    site_variance: Array | None  # [N] where it came with the posterior
     scale: ScaleNodes
     energy: float
     informed: float
@@ -97,12 +100,13 @@ class ExactEngine:
         B = scaled * root_lam / precision
         B[np.diag_indices_from(B)] += 1.0
         L = cholesky(B, "I + Λ^½ K Λ^½")
-        half = sla.solve_triangular(L, np.diag(root_lam), lower=True, check_finite=False)  # L⁻¹ Λ^½
+        inverse = lapack.dtrtri(L, lower=1)[0]
+        half = inverse * root_lam  # L⁻¹ Λ^½
         prior_mean_part = self.K @ eta / precision
         beta = (eta - half.T @ (half @ prior_mean_part)) / precision
         reduction = half.T / precision
         mean = self.K @ beta
-        variance = np.diag(self.K) / precision - ((self.K @ reduction) ** 2).sum(1)
+        variance = self._site_variance(statistics.quadratic, (inverse**2).sum(0), reduction, precision)
         log_det_B = 2.0 * float(np.log(np.diag(L)).sum())
         # ςK⁻¹g = η − Λg and ς tr(K⁻¹Σ) = N − tr(ΛΣ): no inverse of K is needed.
         informed = float(statistics.quadratic @ variance)
@@ -113,6 +117,7 @@ class ExactEngine:
             beta=beta[:, None],
             reduction=reduction,
             readout=mean,
+            site_variance=np.maximum(variance, 0.0),
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
             informed=informed,
@@ -120,6 +125,15 @@ class ExactEngine:
             log_evidence=0.5 * (float(eta @ mean) - log_det_B),
             kl=0.5 * (precision * energy - self.size + log_det_B),
         )
+
+    def _site_variance(self, lam: Array, diag_B_inverse: Array, reduction: Array, precision: float) -> Array:
+        """Λ^½ΣΛ^½ = I − B⁻¹ gives the diagonal of Σ for free; where λ is too small to divide by, the long way."""
+        small = lam < SMALL_PRECISION
+        variance = (1.0 - diag_B_inverse) / np.where(small, 1.0, lam)
+        if small.any():
+            rows = np.flatnonzero(small)
+            variance[rows] = np.diag(self.K)[rows] / precision - ((self.K[rows] @ reduction) ** 2).sum(1)
+        return np.asarray(variance)
 
     def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> ExactField:
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
@@ -141,6 +155,7 @@ class ExactEngine:
             beta=beta,
             reduction=reduction,
             readout=self.K @ (beta @ scale.weights),
+            site_variance=None,
             scale=scale,
             energy=float(((quadratic + shrink) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),
@@ -150,6 +165,8 @@ class ExactEngine:
         )
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
+        if field.site_variance is not None:
+            return field.readout[block], field.site_variance[block]
         return field._moments(self.K[block], np.diag(self.K)[block])
 
     def influence(self, field: ExactField, x: Array, block: slice) -> Array:
