@@ -140,14 +140,14 @@ def update_pi(p, r):
 
 
 def update_scale(p, f_hat, Sigma):
-    """a = a0 + N/2; b = b0 + ½ Tr K⁻¹ (Σ + f̂f̂ᵀ − 2μf̂ᵀ + μμᵀ): the last sign is + [errata 1]."""
+    """a = a0 + FN/2; b = b0 + ½ Σ_j Tr K⁻¹ (Σ + f̂f̂ᵀ − 2μf̂ᵀ + μμᵀ): the last sign is + [errata 1], ς is shared."""
     K_inverse = np.linalg.inv(p.K)
-    shape, rate = np.empty(p.F), np.empty(p.F)
+    shape, rate = p.a0, p.b0
     for j in range(p.F):
         f, m = f_hat[:, j], p.prior_mean[:, j]
         second = Sigma[j] + np.outer(f, f) - 2.0 * np.outer(m, f) + np.outer(m, m)
-        shape[j] = p.a0 + 0.5 * p.N
-        rate[j] = p.b0 + 0.5 * np.trace(K_inverse @ second)
+        shape += 0.5 * p.N
+        rate += 0.5 * np.trace(K_inverse @ second)
     return shape, rate
 
 
@@ -193,7 +193,7 @@ def ekf_update_f(p, r, e_scale, nu0, total, start=None):
         new = np.empty_like(f_hat)
         for j in range(p.F):
             G = np.diag(sigma[:, j] * (1.0 - sigma[:, j]))  # step 2
-            K_hat = p.K / e_scale[j]
+            K_hat = p.K / e_scale
             W = K_hat @ G.T @ np.linalg.inv(G @ K_hat @ G.T + np.diag(Q[:, j]))
             new[:, j] = mu[:, j] + W @ (r_f[:, j] - sigma[:, j] + G @ (f_hat[:, j] - mu[:, j]))  # step 3
         change = np.abs(new - f_hat).max()
@@ -207,7 +207,7 @@ def ekf_update_f(p, r, e_scale, nu0, total, start=None):
     sigma = of_function(softmax(logits(f_hat)))
     for j in range(p.F):
         G = np.diag(sigma[:, j] * (1.0 - sigma[:, j]))
-        K_hat = p.K / e_scale[j]
+        K_hat = p.K / e_scale
         W = K_hat @ G.T @ np.linalg.inv(G @ K_hat @ G.T + np.diag(Q[:, j]))
         Sigma.append(K_hat - W @ G @ K_hat)
     # The same as a Gaussian site exp(η f − ½ λ f²), for predictions.
@@ -255,7 +255,7 @@ def gaussian_update_f(p, eta, lam, e_scale):
     """The posterior of f ~ N(μ, K / E[ς]) with sites exp(η f − ½ λ f²)."""
     f_hat, Sigma = np.empty((p.N, p.F)), []
     for j in range(p.F):
-        K_inverse = np.linalg.inv(p.K) * e_scale[j]
+        K_inverse = np.linalg.inv(p.K) * e_scale
         covariance = np.linalg.inv(K_inverse + np.diag(lam[:, j]))
         f_hat[:, j] = covariance @ (K_inverse @ p.prior_mean[:, j] + eta[:, j])
         Sigma.append(covariance)
@@ -274,8 +274,8 @@ class Posterior:
     Sigma: list  # F matrices [N, N]
     eta: np.ndarray  # [N, F]
     lam: np.ndarray  # [N, F]
-    shape: np.ndarray  # [F]
-    rate: np.ndarray  # [F]
+    shape: float
+    rate: float
     history: list  # of the bound's total
 
     @property
@@ -290,7 +290,7 @@ class Posterior:
 def variational_bayes(p, linearisation, every_bound=False):
     """Algorithm 1, from the prior, until no parameter moves by more than TOLERANCE."""
     f_hat, alpha = p.prior_mean.copy(), p.alpha0.copy()
-    shape, rate = np.full(p.F, float(p.a0)), np.full(p.F, float(p.b0))
+    shape, rate = float(p.a0), float(p.b0)
     Sigma = [p.K * p.b0 / p.a0 for _ in range(p.F)]
     if linearisation == "ekf":
         nu0, total = beta_prior(p)
@@ -304,7 +304,7 @@ def variational_bayes(p, linearisation, every_bound=False):
             eta, lam = polya_gamma_sites(p, r, f_hat, Sigma)
             new_f, Sigma = gaussian_update_f(p, eta, lam, shape / rate)
         shape, new_rate = update_scale(p, new_f, Sigma)
-        change = max(np.abs(new_f - f_hat).max(), np.abs(new_alpha - alpha).max(), np.abs(new_rate / rate - 1.0).max())
+        change = max(np.abs(new_f - f_hat).max(), np.abs(new_alpha - alpha).max(), abs(new_rate / rate - 1.0))
         f_hat, alpha, rate = new_f, new_alpha, new_rate
         if every_bound:
             history.append(
@@ -357,20 +357,19 @@ def bound(q, linearisation, order=48):
             if q.r[i, j] > 0.0:
                 targets += q.r[i, j] * (log_rho[i, j] - np.log(q.r[i, j]))
 
-    field_term = scale = 0.0
+    field_term = 0.0
     log_det_K = np.linalg.slogdet(p.K)[1]
     K_inverse = np.linalg.inv(p.K)
+    a, b = q.shape, q.rate
+    e_scale, e_log_scale = a / b, digamma(a) - np.log(b)
     for j in range(p.F):
-        a, b = q.shape[j], q.rate[j]
-        e_scale, e_log_scale = a / b, digamma(a) - np.log(b)
         d = q.f_hat[:, j] - p.prior_mean[:, j]
         e_quadratic = np.trace(K_inverse @ (q.Sigma[j] + np.outer(d, d)))
         e_log_prior = 0.5 * (p.N * (e_log_scale - np.log(2.0 * np.pi)) - log_det_K - e_scale * e_quadratic)
         entropy = 0.5 * (p.N * (1.0 + np.log(2.0 * np.pi)) + np.linalg.slogdet(q.Sigma[j])[1])
         field_term += e_log_prior + entropy
-        e_log_p = p.a0 * np.log(p.b0) - gammaln(p.a0) + (p.a0 - 1.0) * e_log_scale - p.b0 * e_scale
-        e_log_q = a * np.log(b) - gammaln(a) + (a - 1.0) * e_log_scale - b * e_scale
-        scale += e_log_p - e_log_q
+    e_log_p = p.a0 * np.log(p.b0) - gammaln(p.a0) + (p.a0 - 1.0) * e_log_scale - p.b0 * e_scale
+    e_log_q = a * np.log(b) - gammaln(a) + (a - 1.0) * e_log_scale - b * e_scale
 
     confusion = 0.0
     for s in range(len(q.alpha)):
@@ -383,7 +382,7 @@ def bound(q, linearisation, order=48):
         "log_likelihood": float(log_likelihood),
         "targets": float(targets),
         "field": float(field_term),
-        "scale": float(scale),
+        "scale": float(e_log_p - e_log_q),
         "confusion": float(confusion),
     }
 
@@ -397,11 +396,11 @@ def predict_latent(q, X_new, mu_new):
     mean, variance = np.empty((len(X_new), p.F)), np.empty((len(X_new), p.F))
     cross = matern32(X_new, p.X, p.lengthscale)
     for j in range(p.F):
-        K_hat, K_star = p.K / q.e_scale[j], cross / q.e_scale[j]
+        K_hat, K_star = p.K / q.e_scale, cross / q.e_scale
         gain = K_star @ np.linalg.inv(K_hat + np.diag(1.0 / q.lam[:, j]))
         mean[:, j] = mu_new[:, j] + gain @ (q.eta[:, j] / q.lam[:, j] - p.prior_mean[:, j])
         for m in range(len(X_new)):
-            variance[m, j] = 1.0 / q.e_scale[j] - gain[m] @ K_star[m]
+            variance[m, j] = 1.0 / q.e_scale - gain[m] @ K_star[m]
     return mean, variance
 
 

@@ -19,11 +19,11 @@ class Collapsed:
     variance: np.ndarray  # [N, F]
     eta: np.ndarray  # [N, F]
     lam: np.ndarray  # [N, F]
-    scales: list  # F pairs (ς on a grid, weights)
+    scale: tuple  # ς on a grid, and its weights
 
     @property
     def e_scale(self):
-        return np.array([weights @ nodes for nodes, weights in self.scales])
+        return self.scale[1] @ self.scale[0]
 
 
 def left_out_log_likelihood(p, r):
@@ -56,19 +56,21 @@ def collapsed_sites(p, mean, variance, log_likelihood, order, floor):
 TRUST = 2.0  # how far from its last value ς may move in a step, in log ς
 
 
-def scale_on_grid(p, eta, lam, mu, near, points=161, drop=35.0):
-    """p(ς | sites) ∝ Gamma(ς) N(η/λ | μ, K/ς + Λ⁻¹), on an even grid of log ς that reaches e^−drop of its top.
+def scale_on_grid(p, eta, lam, near, points=161, drop=35.0):
+    """p(ς | sites) ∝ Gamma(ς) Π_j N(η_j/λ_j | μ_j, K/ς + Λ_j⁻¹), on an even grid of log ς down to e^−drop of its top.
 
     Only within TRUST of log `near`: where λ was cut off at its floor, η/λ is an observation of a hundred thousand, and
     a field of endless variance (ς → 0) would explain it.
     """
-    y, noise = eta / lam, np.diag(1.0 / lam)
+    distance = eta / lam - p.prior_mean
 
     def log_density(grid):
-        S = p.K / np.exp(grid)[:, None, None] + noise
-        residual = np.linalg.solve(S, np.broadcast_to((y - mu)[:, None], (len(grid), p.N, 1)))[:, :, 0]
-        evidence = -0.5 * (np.linalg.slogdet(S)[1] + residual @ (y - mu))
-        return evidence + p.a0 * grid - p.b0 * np.exp(grid)  # the Jacobian of log ς adds one to the power
+        density = p.a0 * grid - p.b0 * np.exp(grid)  # the Jacobian of log ς adds one to the power
+        for j in range(p.F):
+            S = p.K / np.exp(grid)[:, None, None] + np.diag(1.0 / lam[:, j])
+            residual = np.linalg.solve(S, np.broadcast_to(distance[:, j, None], (len(grid), p.N, 1)))[:, :, 0]
+            density = density - 0.5 * (np.linalg.slogdet(S)[1] + residual @ distance[:, j])
+        return density
 
     coarse = np.log(near) + np.linspace(-TRUST, TRUST, 193)
     values = log_density(coarse)
@@ -96,20 +98,20 @@ def geometric_mean(scale):
 
 
 def posterior_of_sites(p, eta, lam, near):
-    """Moments of f at the sites with ς integrated, and the grids of ς."""
-    mean, variance, scales, mu = np.empty((p.N, p.F)), np.empty((p.N, p.F)), [], p.prior_mean
+    """Moments of f at the sites with ς integrated, and the grid of ς."""
+    mean, variance, mu = np.empty((p.N, p.F)), np.empty((p.N, p.F)), p.prior_mean
+    scale = scale_on_grid(p, eta, lam, near)
     for j in range(p.F):
-        scales.append(scale_on_grid(p, eta[:, j], lam[:, j], mu[:, j], near[j]))
-        moments = mixture_moments(p, eta[:, j], lam[:, j], mu[:, j], scales[j], p.X, mu[:, j])
+        moments = mixture_moments(p, eta[:, j], lam[:, j], mu[:, j], scale, p.X, mu[:, j])
         mean[:, j], variance[:, j] = moments
-    return mean, variance, scales
+    return mean, variance, scale
 
 
 def collapsed_map(p, mean, variance, r, near, order, floor=1e-6):
     """One undamped step: what q(f) and r become. Its fixed points are the scheme's answers."""
     new_r, eta, lam = collapsed_sites(p, mean, variance, left_out_log_likelihood(p, r), order, floor)
-    new_mean, new_variance, scales = posterior_of_sites(p, eta, lam, near)
-    return Collapsed(p, new_r, update_pi(p, new_r), new_mean, new_variance, eta, lam, scales)
+    new_mean, new_variance, scale = posterior_of_sites(p, eta, lam, near)
+    return Collapsed(p, new_r, update_pi(p, new_r), new_mean, new_variance, eta, lam, scale)
 
 
 def collapsed(p, order, floor=1e-6, damping=0.5, tolerance=1e-9):
@@ -122,16 +124,16 @@ def collapsed(p, order, floor=1e-6, damping=0.5, tolerance=1e-9):
     r = softmax(logits(mean))
     for i, state in p.known.items():
         r[i] = np.eye(p.J)[state]
-    eta, lam, near = None, None, np.full(p.F, p.a0 / p.b0)
+    eta, lam, near = None, None, p.a0 / p.b0
     for _ in range(MOST_ITERATIONS):
         r, new_eta, new_lam = collapsed_sites(p, mean, variance, left_out_log_likelihood(p, r), order, floor)
         change = np.inf if eta is None else max(np.abs(new_eta - eta).max(), np.abs(new_lam - lam).max())
         eta = new_eta if eta is None else eta + damping * (new_eta - eta)
         lam = new_lam if lam is None else lam + damping * (new_lam - lam)
-        mean, variance, scales = posterior_of_sites(p, eta, lam, near)
-        near = [geometric_mean(scale) for scale in scales]
+        mean, variance, scale = posterior_of_sites(p, eta, lam, near)
+        near = geometric_mean(scale)
         if change < tolerance:
-            return Collapsed(p, r, update_pi(p, r), mean, variance, eta, lam, scales)
+            return Collapsed(p, r, update_pi(p, r), mean, variance, eta, lam, scale)
     raise RuntimeError(f"the collapsed reference did not settle: {change:.1e}")
 
 
@@ -139,6 +141,6 @@ def predict_latent_collapsed(q, X_new, mu_new):
     mean, variance = np.empty((len(X_new), q.problem.F)), np.empty((len(X_new), q.problem.F))
     for j in range(q.problem.F):
         mean[:, j], variance[:, j] = mixture_moments(
-            q.problem, q.eta[:, j], q.lam[:, j], q.problem.prior_mean[:, j], q.scales[j], X_new, mu_new[:, j]
+            q.problem, q.eta[:, j], q.lam[:, j], q.problem.prior_mean[:, j], q.scale, X_new, mu_new[:, j]
         )
     return mean, variance

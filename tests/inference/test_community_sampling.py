@@ -60,7 +60,7 @@ def test_hidden_groups_are_found_and_the_silent_borrow_from_them(k):
     reports = np.where(np.arange(44) % 4 == 0, 2, 25)
     X, t, site, source, label = crowd(rng, groups, reports)
     data = arrange(X, site, source, label, n_sources=44, n_labels=2, n_states=2)
-    prior = Prior(np.broadcast_to(BASE, (44, 2, 2)).copy(), np.ones(1), np.ones(1), np.zeros((len(X), 1)))
+    prior = Prior(np.broadcast_to(BASE, (44, 2, 2)).copy(), 1.0, 1.0, np.zeros((len(X), 1)))
     confusion = cs.CommunityPrior(k, BASE, prior.alpha0, np.ones(44, bool))
     basis = InducingBasis(kernel("matern32", 6.0), X, size=40)
     drawn = sampling.run(data, prior, basis, np.random.default_rng(2), sweeps=400, draws=400, confusion=confusion)

@@ -41,13 +41,13 @@ def problem(
     )
     alpha0 = diagonal_prior(sources, states, labels) if alpha0 is None else alpha0
     mu = np.broadcast_to(np.asarray(mean, float), (len(X), functions)).copy()
-    return data, Prior(alpha0, np.full(functions, shape), np.full(functions, rate), mu)
+    return data, Prior(alpha0, shape, rate, mu)
 
 
 def enumerate_states(data, prior, order):
     """E[t] by summing over every t, with f integrated by quadrature; ς at its prior mean."""
     functions = prior.mean.shape[1]
-    covariance = MATERN.covariance(data.X, data.X) * prior.rate[0] / prior.shape[0]
+    covariance = MATERN.covariance(data.X, data.X) * prior.rate / prior.shape
     root = np.linalg.cholesky(covariance)
     x, w = np.polynomial.hermite_e.hermegauss(order)
     nodes = np.array(list(product(x, repeat=data.n_sites * functions))).reshape(-1, data.n_sites, functions)
@@ -126,7 +126,7 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(state
     )
     sampler = gibbs.Sampler(data, prior, InducingBasis(MATERN, X))
     state = sampler.init(1, rng)
-    step = np.full((2, 1, sampler.functions), 1.0)
+    step = np.full((2, 1), 1.0)
     seen = []
     for _ in range(6000 if states == 2 else 4000):
         state, info = sampler.step(state, rng, step)
@@ -135,22 +135,20 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(state
         label = (rows.cumsum(axis=1) < rng.random((len(rows), 1))).sum(axis=1)
         sampler.key = data.source.astype(np.int64) * labels + label
         f = state.g[0, 0] + prior.mean[:, 0]
-        seen.append(
-            [np.log(state.scale[0, 0]), f[0], f[0] ** 2, f[0] * f[1], pi[0, 0, 0], pi[1, 1, 0], info.t[0, 0] == 0]
-        )
+        seen.append([np.log(state.scale[0]), f[0], f[0] ** 2, f[0] * f[1], pi[0, 0, 0], pi[1, 1, 0], info.t[0, 0] == 0])
     seen = np.array(seen)
     # The same functionals under the prior, drawn directly.
     n = 40_000
-    scale = rng.gamma(4.0, 1.0 / 4.0, (n, sampler.functions))
+    scale = rng.gamma(4.0, 1.0 / 4.0, n)
     K = MATERN.covariance(X[:2], X[:2])
-    g = rng.standard_normal((n, sampler.functions, 2)) @ np.linalg.cholesky(K).T / np.sqrt(scale)[:, :, None]
+    g = rng.standard_normal((n, sampler.functions, 2)) @ np.linalg.cholesky(K).T / np.sqrt(scale)[:, None, None]
     f = g + 0.3
     logits = f[:, :, 0]
     rho0 = 1.0 / (1.0 + np.exp(logits[:, 0])) if states == 2 else np.exp(logits[:, 0]) / np.exp(logits).sum(1)
     alpha = prior.alpha0
     expected = np.stack(
         [
-            np.log(scale[:, 0]),
+            np.log(scale),
             f[:, 0, 0],
             f[:, 0, 0] ** 2,
             f[:, 0, 0] * f[:, 0, 1],
@@ -187,9 +185,9 @@ def test_simulation_based_calibration():
         sampler = gibbs.Sampler(data, prior, basis)
         state = sampler.init(19, rng)  # 19 chains, one draw each: independent draws, 20 possible ranks
         for _ in range(45):
-            state, _ = sampler.step(state, rng, np.full((2, 19, 1), 1.0))
+            state, _ = sampler.step(state, rng, np.full((2, 19), 1.0))
         draws = np.stack(
-            [state.scale[:, 0], state.g[:, 0, 0], state.g[:, 0].mean(1), np.exp(state.log_pi[:, 0, 0, 0])], axis=1
+            [state.scale, state.g[:, 0, 0], state.g[:, 0].mean(1), np.exp(state.log_pi[:, 0, 0, 0])], axis=1
         )
         ranks.append((draws < [scale, f[0], f.mean(), pi[0, 0, 0]]).sum(0))
     ranks = np.array(ranks)
@@ -245,7 +243,7 @@ def test_one_sweep_is_the_same_through_a_dense_matrix_and_through_transforms(mon
         rng = np.random.default_rng(7)
         sampler = gibbs.Sampler(data, prior, basis)
         state = sampler.init(2, rng)
-        out.append(sampler.step(state, rng, np.ones((2, 2, 1)))[0])
+        out.append(sampler.step(state, rng, np.ones((2, 2)))[0])
     np.testing.assert_allclose(out[0].g, out[1].g, atol=1e-5)
     np.testing.assert_allclose(out[0].scale, out[1].scale, rtol=1e-6)
 

@@ -27,7 +27,7 @@ def world(n: int = 2500):
     correct = rng.random(len(site)) < np.where(source < SOURCES // 2, 0.9, 0.5)
     label = np.where(correct, truth[site], ~truth[site]).astype(np.int64)
     data = arrange(X, site, source, label, n_sources=SOURCES, n_labels=2, n_states=2)
-    prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (SOURCES, 1, 1)), np.ones(1), np.ones(1), np.zeros((n, 1)))
+    prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (SOURCES, 1, 1)), 1.0, 1.0, np.zeros((n, 1)))
     return data, prior, truth
 
 
@@ -49,7 +49,7 @@ def test_minibatches_agree_with_the_full_batch():
         assert cross_entropy(truth, stochastic) == pytest.approx(cross_entropy(truth, batch), abs=0.02)
     # The bound of what minibatches found is a bound too, and not far below the best.
     assert full.bound.total - 0.005 * abs(full.bound.total) < fit.bound.total <= full.bound.total + 1e-6
-    np.testing.assert_allclose(np.log(fit.q.scale[0].mean), np.log(full.q.scale[0].mean), atol=0.35)
+    np.testing.assert_allclose(np.log(fit.q.scale.mean), np.log(full.q.scale.mean), atol=0.35)
 
 
 def test_one_batch_with_full_steps_is_the_plain_update():

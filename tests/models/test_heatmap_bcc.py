@@ -108,6 +108,22 @@ def test_permuting_states_permutes_the_answer(how, states):
     assert there.bound_ == pytest.approx(here.bound_, rel=1e-5)
 
 
+@pytest.mark.parametrize("inference", ["collapsed", "vb"])
+def test_sharp_borders_between_three_states_settle_and_permute(inference):
+    """Strips drive ς down, where the likelihood is flat: the hardest case for convergence, at default settings."""
+    rng = np.random.default_rng(3)
+    grid = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), -1).reshape(-1, 2)
+    truth = (grid[:, 0] // 6).astype(int)
+    at, sources = rng.integers(0, 256, 900), rng.integers(0, 10, 900)
+    y = np.where(rng.random(900) < np.where(sources < 5, 0.8, 0.34), truth[at], rng.integers(0, 3, 900))
+    turn = np.array([2, 0, 1])
+    here = cf.HeatmapBCC(lengthscale=5.0, inference=inference).fit(grid[at], y, sources)
+    there = cf.HeatmapBCC(lengthscale=5.0, inference=inference).fit(grid[at], turn[y], sources)
+    assert here.converged_ and there.converged_
+    np.testing.assert_allclose(there.predict_proba(grid)[:, turn], here.predict_proba(grid), atol=1e-3)
+    assert (here.predict(grid) == truth).mean() > 0.95
+
+
 def test_the_order_of_reports_does_not_matter():
     grid, _, X, y, sources = crowd(2)
     order = np.random.default_rng(0).permutation(len(y))

@@ -42,7 +42,7 @@ class Partitions:
         return cls(client, sites, posed.scheme, [None] * len(sites))
 
     def sweep(self, q: vb.Posterior, foreign: bool) -> vb.Summary:
-        light = q if foreign else q._replace(fields=tuple(map(_light, q.fields)), scale=())
+        light = q if foreign else q._replace(fields=tuple(map(_light, q.fields)))
         sent = self.client.submit(hold, light, pure=False)
         # Only where t is summed out does a sweep look at the r of the last one.
         before = self.r if self.scheme.integrates_scale else [None] * len(self.sites)

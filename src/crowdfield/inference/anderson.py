@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+WINDOW = 20  # steps remembered: creeping directions are several where there are three states or more
+ENTRIES = 1 << 25  # numbers remembered at the most, with millions of sources
 RIDGE = 1e-10  # relative; the remembered residuals become nearly parallel close to the solution
 
 
 class Anderson:
     """Mixes points z so as to make their residual small, measured in a readout of it that the caller chooses."""
 
-    def __init__(self, window: int = 8, mixing: float = 1.0):
+    def __init__(self, window: int = WINDOW, mixing: float = 1.0):
         self.window, self.mixing = window, mixing
         self.forget()
 
@@ -32,7 +34,7 @@ class Anderson:
         """The next point, from the current one, its image under the map, and a readout of the step between them."""
         for memory, new in ((self._points, z), (self._steps, image - z), (self._readouts, readout)):
             memory.append(new)
-            del memory[: -self.window]
+            del memory[: -min(self.window, max(ENTRIES // (2 * z.size + readout.size), 2))]
         plain = z + self.mixing * self._steps[-1]
         if len(self._points) < 2:
             return plain

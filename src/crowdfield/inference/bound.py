@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,16 +33,16 @@ def field_term(field: Field, size: int, q: Gamma) -> float:
 
 def of(
     targets: float,
-    fields: list[Field],
+    fields: Sequence[Field],
     size: int,
-    q_scale: list[Gamma],
-    p_scale: list[Gamma],
+    q_scale: Gamma,
+    p_scale: Gamma,
     alpha: Array,
     alpha0: Array,
 ) -> Bound:
     return Bound(
         targets=targets,
-        field=sum(field_term(f, size, q) for f, q in zip(fields, q_scale, strict=True)),
-        scale=-sum(scale.kl(q, p) for q, p in zip(q_scale, p_scale, strict=True)),
+        field=sum(field_term(f, size, q_scale) for f in fields),
+        scale=-scale.kl(q_scale, p_scale),
         confusion=-confusion.kl(alpha, alpha0),
     )

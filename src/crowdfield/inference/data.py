@@ -36,8 +36,8 @@ class Data(NamedTuple):
 
 class Prior(NamedTuple):
     alpha0: Array  # [S, J, L] Dirichlet rows of every source's confusion matrix
-    shape: Array  # [F] a0 of ς
-    rate: Array  # [F] b0 of ς
+    shape: float  # a0 of ς
+    rate: float  # b0 of ς
     mean: Array  # [N, F] μ at the sites
 
 

@@ -4,8 +4,6 @@ The paper's rival "GP", and the second half of "IBCC+GP". It is the field of Hea
 so it runs on the same engines and the same iteration; labels may be soft (votes need not be whole numbers).
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from crowdfield.inference import linearise, vb
@@ -24,21 +22,20 @@ def polya_gamma(mean: Array, variance: Array, votes: Array, C: Array) -> lineari
 
 
 def fit(
-    engine: Engine, X: Array, votes: Array, prior_mean: Array, scale_prior: Sequence[Gamma], max_iter: int, tol: float
+    engine: Engine, X: Array, votes: Array, prior_mean: Array, scale_prior: Gamma, max_iter: int, tol: float
 ) -> vb.Fit:
     """q(f) and q(ς) given votes [N, J] at places X [N, D] with prior means [N, F]."""
     J = votes.shape[1]
     nothing = np.empty(0, dtype=np.int32)
     known = np.full(len(X), -1, dtype=np.int32)
     data = Data(X, nothing, nothing, nothing, n_sources=1, n_labels=1, n_states=J, known=known, repeats=None)
-    shape, rate = (np.array([getattr(p, name) for p in scale_prior]) for name in ("shape", "rate"))
     # One source that never reports: its confusion matrix stays at the prior and adds nothing to the bound.
     alpha0 = np.ones((1, J, 1))
-    sites = vb.Sites(data, Prior(alpha0, shape, rate, prior_mean), engine)
+    sites = vb.Sites(data, Prior(alpha0, scale_prior.shape, scale_prior.rate, prior_mean), engine)
 
     def local(sites: vb.Sites, q: vb.Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
         return polya_gamma(mean, variance, votes[sites.blocks[b].sites], contrast(J))
 
-    scheme = vb.Scheme(local, integrates_scale=False, mixing=1.0, guarded=True)
+    scheme = vb.Scheme(local, integrates_scale=False, mixing=(1.0, 1.0), guarded=True)
     iteration = vb.Iteration.over(sites, scheme)
     return vb.run(iteration, max_iter=max_iter, tol=tol)

@@ -5,8 +5,8 @@
               always says nothing. Drawing t instead and treating it as seen mixes slowly, for each t then pins f down.
 2. ω | w, z   Pólya-Gamma, at the sites that say something. Function j given the others is a logistic with offset
               log Σ_{k≠j} e^{f_k} (Holmes and Held 2006), so one code serves two states (offset 0) and more.
-3. ς | z, ω   with w integrated out (a Metropolis step), then w | ς, z, ω: Gaussian. They are drawn together because
-              w pins ς down to ±13 % at a hundred features.
+3. ς | z, ω   with the function's w integrated out (a Metropolis step), then w | ς, z, ω: Gaussian. They are drawn
+              together because w pins ς down to ±13 % at a hundred features.
 4. ς | Φw√ς   once more with the shape of the field held instead of w, and z, ω, t summed out (interweaving).
 5. t | w, π   categorical;   communities | t (`community_sampling`), where there are any;   π | t   Dirichlet.
 
@@ -63,7 +63,7 @@ class FixedPrior(NamedTuple):
 
 class State(NamedTuple):
     weights: Array  # w [K, F, m]
-    scale: Array  # ς [K, F]
+    scale: Array  # ς [K]
     log_pi: Array  # [K, S, L, J]
     confusion: Any  # the confusion prior's own state
     g: Array  # Φw at the sites [K, F, N]
@@ -73,7 +73,7 @@ class Info(NamedTuple):
     r: Array  # p(t | w, π) [K, J, N]
     t: NDArray[np.int64]  # [K, N]
     rho: Array  # [K, J, N]
-    accepted: Array  # of the two Metropolis steps for ς [2, K, F]
+    accepted: Array  # of the two Metropolis steps for ς [2, K]
 
 
 class Design:
@@ -125,9 +125,9 @@ class Sampler:
 
     def init(self, chains: int, rng: np.random.Generator) -> State:
         """Apart, but not absurdly: a flat field, ς around its prior's mean, π drawn near its prior's mean."""
-        shape = (chains, self.functions)
-        scale = self.prior.shape / self.prior.rate * np.exp(rng.standard_normal(shape))
-        weights = 0.3 * rng.standard_normal((*shape, self.design.size)) / np.sqrt(scale)[..., None]
+        scale = self.prior.shape / self.prior.rate * np.exp(rng.standard_normal(chains))
+        noise = rng.standard_normal((chains, self.functions, self.design.size))
+        weights = 0.3 * noise / np.sqrt(scale)[:, None, None]
         confusion = self.confusion.init(chains, rng)
         alpha0 = np.broadcast_to(self.confusion.alpha0(confusion), self.table_shape(chains))
         return State(weights, scale, draw_log_pi(5.0 * alpha0, rng), confusion, self.design.evaluate(weights))
@@ -160,7 +160,7 @@ class Sampler:
     # --- one sweep -------------------------------------------------------------------------------------------------
 
     def step(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Info]:
-        """`step_size` [2, K, F] of the Metropolis steps for log ς."""
+        """`step_size` [2, K] of the Metropolis steps for log ς."""
         ell = self.log_likelihood(state.log_pi)
         z = self._draw_what_sites_say(self.logits(state.g), ell, rng)
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
@@ -194,7 +194,7 @@ class Sampler:
         """ω, then ς with w integrated out, then w: function by function, each given the others."""
         chains = len(z)
         weights, scale, g = state.weights.copy(), state.scale.copy(), state.g.copy()
-        accepted = np.zeros((chains, self.functions))
+        accepted = np.zeros(chains)
         for f, j in enumerate(self.state_of):
             logits = self.logits(g)
             others = logsumexp(np.delete(logits, j, axis=1))  # [K, N]
@@ -204,12 +204,15 @@ class Sampler:
                 omega = random_polyagamma(1.0, logits[k, j, active] - offset, random_state=rng, disable_checks=True)
                 linear = said - 0.5 - omega * (self.mean[f, active] - offset)
                 gram, b = self.design.normal_equations(active, omega, linear)
-                shape, rate = self.prior.shape[f], self.prior.rate[f]
-                current = _Conditional(gram, b, scale[k, f], shape, rate)
-                proposal = scale[k, f] * np.exp(step_size[k, f] * rng.standard_normal())
+                # What the weights of the other functions say of ς, as they are held.
+                others_w = np.delete(weights[k], f, axis=0)
+                shape, rate = self.prior.shape + 0.5 * others_w.size, self.prior.rate + 0.5 * float((others_w**2).sum())
+                current = _Conditional(gram, b, scale[k], shape, rate)
+                proposal = scale[k] * np.exp(step_size[k] * rng.standard_normal())
                 proposed = _Conditional(gram, b, proposal, shape, rate)
                 if np.log(rng.random()) < proposed.log_density - current.log_density:
-                    current, scale[k, f], accepted[k, f] = proposed, proposal, 1.0
+                    current, scale[k] = proposed, proposal
+                    accepted[k] += 1.0 / self.functions
                 weights[k, f] = current.draw(rng)
             if self.functions > 1:
                 g[:, f] = self.design.evaluate(weights[:, f])
@@ -218,25 +221,16 @@ class Sampler:
     def _rescale(
         self, weights: Array, scale: Array, ell: Array, rng: np.random.Generator, step_size: Array
     ) -> tuple[Array, Array, Array, Array]:
-        """ς given u = √ς w, whose prior is N(0, I) whatever ς: the field is stretched, its shape kept."""
+        """ς given u = √ς w, whose prior is N(0, I) whatever ς: all functions are stretched, their shapes kept."""
         g = self.design.evaluate(weights)
-        accepted = np.zeros_like(scale)
-        current = self.log_evidence_of_field(g, ell)
-        for f in range(self.functions):
-            shape, rate = self.prior.shape[f], self.prior.rate[f]
-            log_ratio = step_size[:, f] * rng.standard_normal(len(scale))
-            stretch = np.exp(-0.5 * log_ratio)
-            proposed_g = g.copy()
-            proposed_g[:, f] *= stretch[:, None]
-            proposed = self.log_evidence_of_field(proposed_g, ell)
-            gain = shape * log_ratio - rate * scale[:, f] * np.expm1(log_ratio)
-            accept = np.log(rng.random(len(scale))) < proposed - current + gain
-            accepted[:, f] = accept
-            current = np.where(accept, proposed, current)
-            scale[accept, f] *= np.exp(log_ratio[accept])
-            weights[accept, f] *= stretch[accept, None]
-            g[accept, f] = proposed_g[accept, f]
-        return weights, scale, g, accepted
+        log_ratio = step_size * rng.standard_normal(len(scale))
+        stretch = np.exp(-0.5 * log_ratio)[:, None, None]
+        gain = self.prior.shape * log_ratio - self.prior.rate * scale * np.expm1(log_ratio)
+        gain += self.log_evidence_of_field(stretch * g, ell) - self.log_evidence_of_field(g, ell)
+        accept = np.log(rng.random(len(scale))) < gain
+        scale = np.where(accept, scale * np.exp(log_ratio), scale)
+        stretch = np.where(accept[:, None, None], stretch, 1.0)
+        return stretch * weights, scale, stretch * g, accept.astype(float)
 
     def _draw_targets(self, r: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         below = np.cumsum(r[:, :-1], axis=1) <= rng.random((len(r), 1, r.shape[2]))

@@ -60,7 +60,7 @@ class SampledPosterior(NamedTuple):
     basis: Basis
     contrast: Array  # C [J, F]
     weights: Array  # [D, F, m]
-    scale: Array  # [D, F]
+    scale: Array  # [D]
     unseen: Array  # [D, F] standard normals, one for what the basis leaves out of each draw
     target: Array  # E[t] at the sites [N, J]
     confusion_mean: Array  # E[π] [S, J, L]
@@ -75,7 +75,7 @@ class SampledPosterior(NamedTuple):
         for part in self._blocks(len(X)):
             g = self._draws(X[part], with_unseen=False)
             first[part] = g.mean(axis=1)
-            second[part] = g.var(axis=1) + self.basis.residual(X[part])[:, None] * (1.0 / self.scale).mean(axis=0)
+            second[part] = g.var(axis=1) + self.basis.residual(X[part])[:, None] * (1.0 / self.scale).mean()
         return first + mean, second
 
     def rate(self, X: Array, mean: Array) -> tuple[Array, Array]:
@@ -101,7 +101,7 @@ class SampledPosterior(NamedTuple):
         g = self._draws(X, with_unseen=False)
         left_out = np.diag(self.basis.residual(X))
         return [
-            np.cov(g[:, :, f], bias=True).reshape(len(X), len(X)) + left_out * (1.0 / self.scale[:, f]).mean()
+            np.cov(g[:, :, f], bias=True).reshape(len(X), len(X)) + left_out * (1.0 / self.scale).mean()
             for f in range(g.shape[2])
         ]
 
@@ -114,7 +114,7 @@ class SampledPosterior(NamedTuple):
         draws, functions, size = self.weights.shape
         g = self.basis.evaluate(self.basis.locate(X), self.weights.reshape(-1, size).T).reshape(-1, draws, functions)
         if with_unseen:
-            g = g + np.sqrt(self.basis.residual(X))[:, None, None] * (self.unseen / np.sqrt(self.scale))
+            g = g + np.sqrt(self.basis.residual(X))[:, None, None] * (self.unseen / np.sqrt(self.scale)[:, None])
         return np.asarray(g)
 
 
@@ -149,7 +149,7 @@ def run(
     """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
     sampler = Sampler(data, prior, basis, confusion)
     state = sampler.init(chains, rng)
-    step_size = np.full((2, chains, sampler.functions), 0.8)
+    step_size = np.full((2, chains), 0.8)
     for sweep in range(warm_up):
         state, info = sampler.step(state, rng, step_size)
         # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
@@ -174,7 +174,7 @@ def run(
         first += pi.mean(axis=0)
         second += (pi**2).mean(axis=0)
         watched_pi = pi[:, watched][:, :, diagonal, diagonal].reshape(chains, -1)
-        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale), watched_pi], axis=1))
+        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale)[:, None], watched_pi], axis=1))
         if sweep % thin == 0:
             kept.append((state.weights, state.scale))
             if state.confusion is not None:
@@ -184,7 +184,7 @@ def run(
 
     names = (
         [f"mean rate of state {j}" for j in range(data.n_states)]
-        + [f"log scale of function {f}" for f in range(sampler.functions)]
+        + ["log scale"]
         + [f"confusion [{s}, {j}, {j}]" for s in watched for j in diagonal]
     )
     diagnostics = _diagnose(tuple(names), np.stack(traces, axis=1))

@@ -1,4 +1,4 @@
-"""q(ς): a gamma distribution for the inverse scale of each latent function."""
+"""q(ς): a gamma distribution for the inverse scale, which all latent functions share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Gamma(NamedTuple):
 
 
 def update(prior: Gamma, size: int, energy: float) -> Gamma:
-    """a = a0 + m/2, b = b0 + ½ E[(f − μ)ᵀ K⁻¹ (f − μ)]; the sign of μμᵀ is corrected (docs/errata.md)."""
+    """a = a0 + m/2, b = b0 + ½ E[(f − μ)ᵀ K⁻¹ (f − μ)], with m and the energy summed over the functions.
+
+    The sign of μμᵀ is corrected, and ς shared (docs/errata.md).
+    """
     return Gamma(prior.shape + 0.5 * size, prior.rate + 0.5 * energy)
 
 

@@ -73,12 +73,12 @@ class Seen(NamedTuple):
     """What a user would see of a q, to be compared between epochs."""
 
     latent: Array
-    log_scale: Array
+    log_scale: float
     pi: Array
 
     def change(self, other: Seen) -> float:
         latent, pi = (np.sqrt(np.mean((a - b) ** 2)) for a, b in ((self.latent, other.latent), (self.pi, other.pi)))
-        return float(max(latent, pi, np.abs(self.log_scale - other.log_scale).max()))
+        return float(max(latent, pi, abs(self.log_scale - other.log_scale)))
 
 
 def run(
@@ -119,7 +119,7 @@ def run(
         epoch += 1
         q = whole.assemble(state)
         latent = np.stack([f.at(watched)[0] for f in q.fields], 1)
-        now = Seen(latent, np.log([s.mean for s in q.scale]), confusion.expected_pi(q.alpha))
+        now = Seen(latent, float(np.log(q.scale.mean)), confusion.expected_pi(q.alpha))
         change = np.inf if before is None else now.change(before)
         before = now
         quiet = quiet + 1 if change < tol and epoch >= MIN_EPOCHS else 0

@@ -43,11 +43,11 @@ class State(NamedTuple):
 
     counts: Array  # [S, J, L]
     statistics: tuple[Statistics, ...]  # F
-    precision: Array  # [F] E[ς]; where ς is integrated, the centre of its grid
+    precision: float  # E[ς]; where ς is integrated, the centre of its grid
     communities: Communities | None = None  # goes along with the counts that it was learned from
 
     def pack(self) -> Array:
-        parts = [self.counts.ravel(), np.log(self.precision)]
+        parts = [self.counts.ravel(), np.log([self.precision])]
         for s in self.statistics:
             parts += [s.linear.ravel(), s.quadratic.ravel()]
         return np.concatenate([p.view(np.float64) if np.iscomplexobj(p) else p for p in parts])
@@ -63,9 +63,9 @@ class State(NamedTuple):
             at += count
             return part.view(like.dtype).reshape(like.shape)
 
-        counts, log_precision = take(self.counts), take(self.precision)
+        counts, log_precision = take(self.counts), float(take(np.empty(1))[0])
         statistics = tuple(Statistics(take(s.linear), take(s.quadratic)) for s in self.statistics)
-        return State(counts, statistics, np.exp(log_precision), self.communities)
+        return State(counts, statistics, float(np.exp(log_precision)), self.communities)
 
 
 class Posterior(NamedTuple):
@@ -74,7 +74,7 @@ class Posterior(NamedTuple):
     alpha: Array  # [S, J, L] of q(π)
     alpha0: Array  # [S, J, L] of p(π)
     fields: tuple[Field, ...]  # F
-    scale: tuple[Gamma, ...]  # F, of q(ς); where ς is integrated, its geometric mean as a gamma of shape 1
+    scale: Gamma  # q(ς); where ς is integrated, its geometric mean as a gamma of shape 1
 
 
 class Summary(NamedTuple):
@@ -133,7 +133,7 @@ class Scheme(NamedTuple):
 
     local: Callable[[Sites, Posterior, int, Array, Array], linearise.Local]
     integrates_scale: bool
-    mixing: float
+    mixing: tuple[float, float]  # length of a plain step, with one latent function and with several
     guarded: bool  # does the objective rise, so that a jump can be judged by it?
 
 
@@ -186,9 +186,10 @@ def _local_collapsed(sites: Sites, q: Posterior, b: int, mean: Array, variance: 
 
 
 SCHEMES = {
-    "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=1.0, guarded=True),
-    "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=0.7, guarded=False),
-    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=0.8, guarded=False),
+    "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=(1.0, 1.0), guarded=True),
+    "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=(0.7, 0.7), guarded=False),
+    # Each function's own curvature is as little as half of that along the difference of two: full steps overshoot.
+    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=(0.8, 0.5), guarded=False),
 }
 
 
@@ -261,7 +262,8 @@ class Iteration:
     engine: Engine  # turns statistics into fields; need not hold any sites itself
     scheme: Scheme
     alpha0: Array  # [S, J, L]; with communities, of the sources that have a prior of their own
-    scale_prior: Sequence[Gamma]  # F
+    scale_prior: Gamma
+    functions: int  # F
     sweep: Callable[[Posterior, bool], Summary]
     communities: Communities | None = None  # to start with
     base: Array | None = None  # [J, L] the prior that communities start from
@@ -276,7 +278,8 @@ class Iteration:
             engine=sites.engine,
             scheme=scheme,
             alpha0=prior.alpha0,
-            scale_prior=[Gamma(float(a), float(b)) for a, b in zip(prior.shape, prior.rate, strict=True)],
+            scale_prior=Gamma(prior.shape, prior.rate),
+            functions=prior.mean.shape[1],
             sweep=partial(_sweep_here, sites, scheme),
             communities=communities,
             base=base,
@@ -295,24 +298,24 @@ class Iteration:
         if state.communities is not None:
             alpha0 = communities_.alpha0(state.communities, counts, self.alpha0)
         alpha = alpha0 + counts
-        fields: list[Field] = []
-        scales: list[Gamma] = []
-        for j, statistics in enumerate(state.statistics):
-            prior = self.scale_prior[j]
-            if self.scheme.integrates_scale:
-                f = self.engine.posterior_integrated(statistics, prior.shape, prior.rate, float(state.precision[j]))
-                scales.append(Gamma(1.0, 1.0 / f.scale.geometric_mean))
-            else:
-                f = self.engine.posterior(statistics, float(state.precision[j]))
-                scales.append(scale.update(prior, self.engine.size, f.energy))
-            fields.append(f)
-        return Posterior(alpha, alpha0, tuple(fields), tuple(scales))
+        fields: Sequence[Field]
+        if self.scheme.integrates_scale:
+            fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
+            q_scale = Gamma(1.0, 1.0 / fields[0].scale.geometric_mean)
+        else:
+            fields = [self.engine.posterior(statistics, state.precision) for statistics in state.statistics]
+            q_scale = scale.update(self.scale_prior, self._size, sum(f.energy for f in fields))
+        return Posterior(alpha, alpha0, tuple(fields), q_scale)
+
+    @property
+    def _size(self) -> int:
+        """The number of Gaussian variables of all functions together."""
+        return self.functions * self.engine.size
 
     def start(self) -> State:
         """No reports yet: the prior."""
-        precision = np.array([p.mean for p in self.scale_prior])
-        nothing = tuple(self.engine.empty() for _ in self.scale_prior)
-        return State(np.zeros_like(self.alpha0), nothing, precision, self.communities)
+        nothing = tuple(self.engine.empty() for _ in range(self.functions))
+        return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities)
 
     def evaluate(self, state: State) -> Evaluated:
         q = self.assemble(state)
@@ -324,25 +327,23 @@ class Iteration:
     def _learn_communities(self, now: Communities | None, counts: Array) -> Communities | None:
         return None if now is None or self.base is None else communities_.update(now, counts, self.base)
 
-    def _next_precision(self, state: State, q: Posterior) -> Array:
+    def _next_precision(self, state: State, q: Posterior) -> float:
         if self.scheme.integrates_scale:
-            return np.array([s.mean for s in q.scale])
-        each = zip(self.scale_prior, q.fields, state.precision, strict=True)
-        return np.array([scale.next_mean(p, self.engine.size, f.informed, f.energy, float(s)) for p, f, s in each])
+            return q.scale.mean
+        informed, energy = sum(f.informed for f in q.fields), sum(f.energy for f in q.fields)
+        return scale.next_mean(self.scale_prior, self._size, informed, energy, state.precision)
 
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
         summary = self.sweep(q, True)
         learned = self._learn_communities(self.communities, summary.counts)
-        return State(summary.counts, summary.statistics, np.array([s.mean for s in q.scale]), learned)
+        return State(summary.counts, summary.statistics, q.scale.mean, learned)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
         if self.scheme.integrates_scale:
-            # t is summed out and ς integrated: their terms are inside the others (docs/inference.md).
-            return Bound(summary.targets, -sum(f.kl for f in q.fields), 0.0, 0.0)
-        return bound_.of(
-            summary.targets, list(q.fields), self.engine.size, list(q.scale), list(self.scale_prior), q.alpha, q.alpha0
-        )
+            # t is summed out: its term is inside the first (docs/inference.md).
+            return Bound(summary.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, 0.0)
+        return bound_.of(summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0)
 
 
 def _change(old: Evaluated, new: Evaluated) -> float:
@@ -351,7 +352,7 @@ def _change(old: Evaluated, new: Evaluated) -> float:
     Probabilities count four times, which makes the change that of the log odds where these matter, around even odds.
     """
     rho = np.abs(new.summary.probe - old.summary.probe).max(initial=0.0)
-    log_scale = max(abs(np.log(a.mean / b.mean)) for a, b in zip(new.q.scale, old.q.scale, strict=True))
+    log_scale = abs(np.log(new.q.scale.mean / old.q.scale.mean))
     pi = np.abs(confusion.expected_pi(new.q.alpha) - confusion.expected_pi(old.q.alpha)).max(initial=0.0)
     return float(max(4.0 * rho, 0.1 * log_scale, pi))
 
@@ -366,7 +367,7 @@ def run(
 ) -> Fit:
     """Iterate to convergence, from the prior or from an earlier state."""
     current = iteration.evaluate(iteration.start() if start is None else start)
-    mixing = iteration.scheme.mixing
+    mixing = iteration.scheme.mixing[iteration.functions > 1]
     accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
     residual, stale = np.inf, 0
@@ -417,20 +418,20 @@ def _readout(iteration: Iteration, at: Evaluated) -> Array:
     """
     after = iteration.assemble(at.image)
     parts = [
-        (new.readout - old.readout) * np.sqrt(s.mean)
-        for new, old, s in zip(after.fields, at.q.fields, at.q.scale, strict=True)
+        (new.readout - old.readout) * np.sqrt(at.q.scale.mean)
+        for new, old in zip(after.fields, at.q.fields, strict=True)
     ]
     share = at.q.alpha.sum(-1, keepdims=True) / at.q.alpha.sum()
     moved = confusion.expected_pi(after.alpha) - confusion.expected_pi(at.q.alpha)
     parts.append((moved * np.sqrt(share * iteration.engine.size)).ravel())
-    parts.append(np.log(at.image.precision / at.state.precision))
+    parts.append(np.log([at.image.precision / at.state.precision]))
     return np.concatenate(parts)
 
 
 def _plain_step(current: Evaluated, mixing: float) -> State:
     """Coordinate ascent as in the paper, E[ς] = a/b included: the step whose bound cannot fall (if not mixed)."""
     z = current.state.pack()
-    plain = current.image._replace(precision=np.array([s.mean for s in current.q.scale])).pack()
+    plain = current.image._replace(precision=current.q.scale.mean).pack()
     return current.image.unpack(z + mixing * (plain - z))
 
 

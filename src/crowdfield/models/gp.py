@@ -36,7 +36,7 @@ SEARCH_TOL = 1e-2
 class FieldClassifier(ReportClassifier):
     """A field over votes, which is what GPClassifier and IBCCGP share. Votes are labels taken at their word.
 
-    After `fit`: `lengthscale_`, `scale_` E[ς] [F], `engine_`, `bound_`, `bound_history_`, `n_iter_`, `converged_`, and
+    After `fit`: `lengthscale_`, `scale_` E[ς] [1], `engine_`, `bound_`, `bound_history_`, `n_iter_`, `converged_`, and
     `learned_`, the search for the length-scale where there was one.
     """
 
@@ -66,7 +66,7 @@ class FieldClassifier(ReportClassifier):
     def _fit_field(self, places: Array, votes: Array) -> None:
         max_iter, tol = whole("max_iter", self.max_iter), positive("tol", self.tol)
         C = contrast(votes.shape[1])
-        scale = [Gamma(positive("scale_shape", self.scale_shape), positive("scale_rate", self.scale_rate))] * C.shape[1]
+        scale = Gamma(positive("scale_shape", self.scale_shape), positive("scale_rate", self.scale_rate))
         mean = prior_means(self.prior_mean, places, C=C)
 
         def fit(kernel: Kernel, tol: float) -> tuple[Fit, Engine]:
@@ -101,7 +101,7 @@ class FieldClassifier(ReportClassifier):
                 stacklevel=3,
             )
         self._predictor = FieldPredictor(found.q.fields, partial(prior_means, self.prior_mean, C=C), C)
-        self.scale_ = np.array([q.mean for q in found.q.scale])
+        self.scale_ = np.array([found.q.scale.mean])
         self.lengthscale_ = kernel.lengthscales(places.shape[1]).copy()
         self.engine_ = engine.name
         self.bound_, self.bound_history_ = found.bound.total, np.array(found.history)

@@ -47,7 +47,7 @@ class HeatmapBCC(ReportClassifier):
     lengthscale_bounds, lengthscale_prior : of a search: the range, and shape and rate of a gamma prior
     confusion_prior : pseudo-counts of the confusion matrices: None (weakly diagonal), [J, L] for all sources, or
         {source: [J, L], ...} for those named, the key None standing for all others
-    scale_shape, scale_rate : a0 and b0 of the gamma prior on the inverse scale ς of the latent functions
+    scale_shape, scale_rate : a0 and b0 of the gamma prior on the inverse scale ς that all latent functions share
     prior_mean : of the latent functions: a number, one a state, or a function of places [M, D] that returns
         [M] (two states) or [M, J]. With two states the latent function is the log odds of the second.
     states, labels : what can be true and what can be said; by default the labels seen
@@ -58,7 +58,7 @@ class HeatmapBCC(ReportClassifier):
     max_iter, tol : sweeps at the most; stop when log odds, scales and confusion matrices move less than tol
 
     After `fit`: `classes_` the states; `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `places_` [N, D]
-    and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [F]; `lengthscale_`;
+    and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [1]; `lengthscale_`;
     `engine_`; `bound_`, `bound_terms_`, `bound_history_`, `n_iter_`, `converged_`.
     """
 
@@ -159,7 +159,7 @@ class HeatmapBCC(ReportClassifier):
         self._predictor: Predictor = FieldPredictor(q.fields, self._posed.mean_at, contrast(len(self.classes_)))
         self.posterior_, self.alpha_ = targets, q.alpha
         self.confusion_ = confusion.expected_pi(q.alpha)
-        self.scale_ = np.array([s.mean for s in q.scale])
+        self.scale_ = np.array([q.scale.mean])
         self.lengthscale_ = self._posed.kernel.lengthscales(self.places_.shape[1]).copy()
         self.engine_ = solved.sites.engine.name
         self.communities_ = solved.fit.state.communities
@@ -178,7 +178,7 @@ class HeatmapBCC(ReportClassifier):
         self._remember(posed, reports, states, gold)
         self._predictor = sampling.SamplePredictor(draws, posed.mean_at)
         self.posterior_, self.alpha_, self.confusion_ = draws.target, draws.alpha, draws.confusion_mean
-        self.scale_, self.engine_ = draws.scale.mean(axis=0), basis.name
+        self.scale_, self.engine_ = np.array([draws.scale.mean()]), basis.name
         self.lengthscale_ = posed.kernel.lengthscales(self.places_.shape[1]).copy()
         self.diagnostics_ = draws.diagnostics
         self.n_iter_, self.converged_ = len(draws.weights), draws.diagnostics.worst_rhat < 1.05

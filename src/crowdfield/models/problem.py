@@ -107,12 +107,11 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         n_states=len(states),
         known=state,
     )
-    functions = contrast(len(states)).shape[1]
     mean_at = LatentMean(model.prior_mean, len(states))
     prior = Prior(
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
-        shape=np.full(functions, float(model.scale_shape)),
-        rate=np.full(functions, float(model.scale_rate)),
+        shape=float(model.scale_shape),
+        rate=float(model.scale_rate),
         mean=mean_at(places),
     )
     given = model.confusion_prior

@@ -72,7 +72,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         "lengthscale": model.lengthscale_,
         "posterior": model.posterior_,
         "counts": state.counts,
-        "precision": state.precision,
+        "precision": np.array([state.precision]),
         "bound_history": model.bound_history_,
     }
     if reports.time is not None:
@@ -137,7 +137,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -
     state = State(
         arrays["counts"],
         tuple(Statistics(arrays[f"linear_{j}"], arrays[f"quadratic_{j}"]) for j in range(header["functions"])),
-        arrays["precision"],
+        float(arrays["precision"][0]),
         communities,
     )
     learned = {

@@ -21,7 +21,7 @@ def sites_of(n: int, block: int, basis_of) -> vb.Sites:
     X = rng.random((n, 2)) * 10
     label, source = rng.integers(0, 2, n), rng.integers(0, 5, n)
     data = arrange(X, np.arange(n), source, label, n_sources=5, n_labels=2, n_states=2)
-    prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (5, 1, 1)), np.ones(1), np.ones(1), np.zeros((n, 1)))
+    prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (5, 1, 1)), 1.0, 1.0, np.zeros((n, 1)))
     return vb.Sites(data, prior, FeatureEngine(basis_of(X), X, block=block))
 
 

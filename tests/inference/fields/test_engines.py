@@ -83,6 +83,12 @@ def at_sites(case: Case, field):
     return np.concatenate([m for m, _ in parts]), np.concatenate([v for _, v in parts])
 
 
+def expected_sites(case: Case, field) -> float:
+    """E_q[ηᵀg − ½ gᵀΛg], from which the KL divergences take what leaves the log evidence."""
+    mean, variance = at_sites(case, field)
+    return case.eta @ mean - 0.5 * case.lam @ (variance + mean**2)
+
+
 def dense(case: Case, precision: float, A: np.ndarray):
     """Mean and covariance of g(A), log |I + ΛK/ς| and log evidence, by plain inverses."""
     K = case.covariance(case.X, case.X) / precision
@@ -117,12 +123,12 @@ def test_energy_log_det_and_evidence_do_not_depend_on_the_basis(case):
     energy = (mean @ (case.eta - case.lam * mean) - case.lam @ np.diag(covariance)) / PRECISION
     np.testing.assert_allclose(field.energy - case.engine.size / PRECISION, energy, **TOLERANCE)
     np.testing.assert_allclose(field.log_det + case.engine.size * np.log(PRECISION), -log_det, **TOLERANCE)
-    np.testing.assert_allclose(field.log_evidence, evidence, **TOLERANCE)
+    np.testing.assert_allclose(expected_sites(case, field) - field.kl, evidence, **TOLERANCE)
 
 
 def test_integrating_the_scale_is_the_mixture_over_it(case):
     shape, rate = 6.0, 5.0  # so narrow that the engine's grid, a factor of seven around `near`, holds all of it
-    field = case.engine.posterior_integrated(statistics(case), shape, rate, near=1.0)
+    (field,) = case.engine.posterior_integrated([statistics(case)], shape, rate, near=1.0)
 
     def density(log_scale: float) -> float:
         prior = shape * np.log(rate) - gammaln(shape) + shape * log_scale - rate * np.exp(log_scale)
@@ -140,7 +146,7 @@ def test_integrating_the_scale_is_the_mixture_over_it(case):
     mean, variance = at_sites(case, field)
     # The engine's grid of a few dozen nodes is the coarser of the two integrals.
     grid = {"rtol": 1e-3, "atol": 1e-3}
-    np.testing.assert_allclose(field.log_evidence, np.log(evidence), **grid)
+    np.testing.assert_allclose(expected_sites(case, field) - field.kl - field.scale.kl, np.log(evidence), **grid)
     np.testing.assert_allclose(mean[0], first, **grid)
     np.testing.assert_allclose(variance[0], second - first**2, **grid)
     np.testing.assert_allclose(field.scale.mean, integral(lambda s: s) / evidence, **grid)
@@ -162,4 +168,16 @@ def test_no_sites_give_the_prior(case):
     np.testing.assert_allclose(mean, 0.0, atol=1e-12)
     # The spectral basis may add copies of the kernel, up to its tolerance.
     np.testing.assert_allclose(variance, 1.0 / PRECISION, rtol=0.05)
-    assert field.log_evidence == pytest.approx(0.0, abs=1e-9)
+    assert field.kl == pytest.approx(0.0, abs=1e-9)
+
+
+def test_functions_that_share_the_scale_are_the_mixture_over_both(case):
+    """Twice the same sites say twice as much about ς: log p(ς | both) = log prior + 2 log evidence."""
+    shape, rate = 6.0, 5.0
+    first, second = case.engine.posterior_integrated([statistics(case)] * 2, shape, rate, near=1.0)
+    log_scale = np.log(first.scale.nodes)
+    log_evidence = np.array([dense(case, s, case.X)[3] for s in first.scale.nodes])
+    density = np.exp(shape * log_scale - rate * first.scale.nodes + 2.0 * (log_evidence - log_evidence.max()))
+    np.testing.assert_allclose(first.scale.weights, density / density.sum(), rtol=1e-6, atol=1e-9)
+    assert first.scale is second.scale
+    np.testing.assert_array_equal(at_sites(case, first)[0], at_sites(case, second)[0])

@@ -8,6 +8,7 @@ statistics into a Gaussian posterior. Everything the rest of inference asks of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -42,6 +43,7 @@ class ScaleNodes(NamedTuple):
 
     nodes: Array
     weights: Array
+    kl: float = 0.0  # KL(q(ς) ‖ p(ς)), where it is integrated
 
     @property
     def mean(self) -> float:
@@ -87,13 +89,8 @@ class Field(Protocol):
         ...
 
     @property
-    def log_evidence(self) -> float:
-        """log ∫ exp(ηᵀg − ½ gᵀΛg) p(g | ς) dg, averaged over the prior of ς where it is integrated."""
-        ...
-
-    @property
     def kl(self) -> float:
-        """KL(q(g) ‖ p(g | ς)), or of q(g, ς) from the prior of both where ς is integrated."""
+        """KL(q(g | ς) ‖ p(g | ς)), averaged over the nodes of ς."""
         ...
 
     def at(self, X: Array) -> tuple[Array, Array]:
@@ -127,8 +124,10 @@ class Engine(Protocol):
         """q(g) with ς replaced by a number."""
         ...
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> Field:
-        """q(g) with ς ~ Gamma(shape, rate) integrated on a grid around `near`."""
+    def posterior_integrated(
+        self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
+    ) -> Sequence[Field]:
+        """q(g) of functions that share ς ~ Gamma(shape, rate), with ς integrated on a grid around `near`."""
         ...
 
     def at_sites(self, field: Any, block: slice) -> tuple[Array, Array]:
@@ -161,23 +160,24 @@ def inverse_from_cholesky(root: Array) -> Array:
     return np.asarray(lower)
 
 
-def integrate_scale(
-    eigenvalues: Array, projections: Array, size: int, shape: float, rate: float, near: float
-) -> tuple[ScaleNodes, float]:
-    """The posterior of ς on a grid, given the sites, and the log evidence with ς integrated.
+def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) -> ScaleNodes:
+    """The posterior of ς on a grid, given the sites of all functions.
 
-    With A = V diag(d) Vᵀ the sites' Gram matrix in a basis where the prior is I/ς, and p = Vᵀb:
-    log p(sites | ς) = ½ m log ς − ½ Σ log(ς + d) + ½ Σ p² / (ς + d).
+    With A = V diag(d) Vᵀ a function's Gram matrix of sites in a basis where the prior is I/ς, and p = Vᵀb, its
+    log p(sites | ς) = ½ m log ς − ½ Σ log(ς + d) + ½ Σ p² / (ς + d). Functions are independent given ς: d and p of all
+    of them come one after the other, [F m].
 
     The sites stand for the likelihood only around the q they were made at. Far from it a site of small λ promises
     endless gain where the real likelihood levels off, and ς → 0 would run away with it. So the grid reaches
     TRUST to each side of log `near`, the ς of the last sweep; sites and ς move on together.
     """
 
-    def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
+    def log_sites(log_scale: Array) -> Array:
         s = np.exp(log_scale)[:, None]
-        fit = (projections**2 / (s + eigenvalues)).sum(1) - np.log(s + eigenvalues).sum(1)
-        return np.asarray(0.5 * (size * log_scale + fit) + shape * log_scale - rate * s[:, 0])
+        return np.asarray(0.5 * (len(d) * log_scale + (p**2 / (s + d)).sum(1) - np.log(s + d).sum(1)))
+
+    def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
+        return np.asarray(log_sites(log_scale) + shape * log_scale - rate * np.exp(log_scale))
 
     # A coarse look finds where the mass is, a finer grid there integrates: a strong prior may be narrow.
     grid = np.log(near) + np.linspace(-TRUST, TRUST, NODES)
@@ -193,14 +193,16 @@ def integrate_scale(
     top = values.max()
     mass = np.exp(values - top)
     total = mass.sum() * (grid[1] - grid[0])
-    log_normaliser = shape * np.log(rate) - gammaln(shape)
-    return ScaleNodes(np.exp(grid), mass / mass.sum()), float(top + np.log(total) + log_normaliser)
+    log_evidence = top + np.log(total) + shape * np.log(rate) - gammaln(shape)
+    weights = mass / mass.sum()
+    return ScaleNodes(np.exp(grid), weights, kl=float(weights @ log_sites(grid) - log_evidence))
 
 
-def expected_sites(d: Array, p: Array, means: Array, shrink: Array, scale: ScaleNodes) -> float:
-    """E_q[ηᵀg − ½ gᵀΛg] in the basis where the sites' Gram matrix is diag(d); means and shrink are [m, nodes]."""
-    per_node = p @ means - 0.5 * (d @ (shrink + means**2))
-    return float(per_node @ scale.weights)
+def expected_kl(shrink: Array, means: Array, scale: ScaleNodes) -> float:
+    """E_ς KL(N(means, shrink) ‖ N(0, 1/ς)) over independent directions, [m, nodes]."""
+    precision = scale.nodes
+    each = precision * (shrink + means**2) - 1.0 - np.log(precision * shrink)
+    return float(0.5 * each.sum(0) @ scale.weights)
 
 
 class Basis(Protocol):
@@ -273,7 +275,6 @@ class FeatureField:
     energy: float
     informed: float
     log_det: float
-    log_evidence: float
     kl: float
 
     @property
@@ -346,17 +347,25 @@ class FeatureEngine:
             energy=energy,
             informed=self.size - precision * trace,
             log_det=log_det,
-            log_evidence=0.5 * (self.size * np.log(precision) + log_det + float(b @ mean)),
             kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
         )
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> FeatureField:
+    def posterior_integrated(
+        self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
+    ) -> tuple[FeatureField, ...]:
+        parts = [self._diagonal(s) for s in statistics]
+        d, p = (np.concatenate(each) for each in zip(*((d, p) for d, p, _ in parts), strict=True))
+        scale = integrate_scale(d, p, shape, rate, near)
+        return tuple(self._mixture(*part, scale) for part in parts)
+
+    def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
+        """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb: d, p, V."""
         d, V = sla.eigh(self.basis.gram(statistics.quadratic), check_finite=False)
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
-        d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
-        p = V.T @ statistics.linear
-        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate, near)
+        return np.maximum(d, 0.0), V.T @ statistics.linear, V  # rounding of zero eigenvalues
+
+    def _mixture(self, d: Array, p: Array, V: Array, scale: ScaleNodes) -> FeatureField:
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink
         mean = means @ scale.weights
@@ -372,6 +381,5 @@ class FeatureEngine:
             energy=float(((shrink + means**2) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
-            log_evidence=log_evidence,
-            kl=expected_sites(d, p, means, shrink, scale) - log_evidence,
+            kl=expected_kl(shrink, means, scale),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.linalg as sla
 from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, expected_sites, integrate_scale
+from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, expected_kl, integrate_scale
 from crowdfield.inference.kernels import Kernel
 
 SMALL_PRECISION = 1e-5  # of a site: below, 1 − B⁻¹ has lost too many digits
@@ -30,7 +31,6 @@ class ExactField:
     energy: float
     informed: float
     log_det: float
-    log_evidence: float
     kl: float
 
     def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
@@ -122,7 +122,6 @@ class ExactEngine:
             energy=energy,
             informed=informed,
             log_det=-self.size * np.log(precision) - log_det_B,
-            log_evidence=0.5 * (float(eta @ mean) - log_det_B),
             kl=0.5 * (precision * energy - self.size + log_det_B),
         )
 
@@ -135,20 +134,30 @@ class ExactEngine:
             variance[rows] = np.diag(self.K)[rows] / precision - ((self.K[rows] @ reduction) ** 2).sum(1)
         return np.asarray(variance)
 
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> ExactField:
+    def posterior_integrated(
+        self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
+    ) -> tuple[ExactField, ...]:
+        parts = [self._diagonal(s) for s in statistics]
+        d = np.concatenate([d for d, _, _ in parts])
+        p = np.concatenate([np.sqrt(d) * whitened for d, whitened, _ in parts])
+        scale = integrate_scale(d, p, shape, rate, near)
+        return tuple(self._mixture(*part, scale) for part in parts)
+
+    def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
+        """Λ^½ K Λ^½ = U diag(d) Uᵀ: d, UᵀΛ^{-½}η, and Λ^½U."""
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
         # In the basis of M = Λ^½ K Λ^½ = U diag(d) Uᵀ every ς is a division. Sites of λ = 0 carry η = 0 in every
         # linearisation, so (η, λ) is a Gaussian observation η/λ of g with precision λ.
         d, U = sla.eigh(root_lam[:, None] * self.K * root_lam, check_finite=False)
-        d = np.maximum(d, 0.0)  # rounding of zero eigenvalues
         safe = np.where(root_lam > 0, root_lam, 1.0)
-        whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)  # Uᵀ Λ^{-½} η
-        p = np.sqrt(d) * whitened
-        scale, log_evidence = integrate_scale(d, p, self.size, shape, rate, near)
+        whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)
+        return np.maximum(d, 0.0), whitened, root_lam[:, None] * U  # rounding of zero eigenvalues
+
+    def _mixture(self, d: Array, whitened: Array, root_U: Array, scale: ScaleNodes) -> ExactField:
         shrink = 1.0 / (scale.nodes + d[:, None])  # [N, nodes]
-        beta = (root_lam[:, None] * U) @ (whitened[:, None] * shrink)
-        reduction = (root_lam[:, None] * U) * np.sqrt((shrink / scale.nodes) @ scale.weights)
-        quadratic = d[:, None] * (whitened[:, None] * shrink) ** 2  # gᵀK⁻¹g, node by node
+        beta = root_U @ (whitened[:, None] * shrink)
+        reduction = root_U * np.sqrt((shrink / scale.nodes) @ scale.weights)
+        means = np.sqrt(d)[:, None] * whitened[:, None] * shrink  # in coordinates of prior variance 1/ς
         return ExactField(
             kernel=self.kernel,
             X=self.X,
@@ -157,11 +166,10 @@ class ExactEngine:
             readout=self.K @ (beta @ scale.weights),
             site_variance=None,
             scale=scale,
-            energy=float(((quadratic + shrink) @ scale.weights).sum()),
+            energy=float(((means**2 + shrink) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
-            log_evidence=log_evidence,
-            kl=expected_sites(d, p, p[:, None] * shrink, shrink, scale) - log_evidence,
+            kl=expected_kl(shrink, means, scale),
         )
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:

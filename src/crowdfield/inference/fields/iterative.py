@@ -14,8 +14,8 @@ where sites are dense and even, and there is then little left to sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.fft
@@ -234,7 +234,6 @@ class IterativeField:
     energy: float
     informed: float
     log_det: float
-    log_evidence: float
     kl: float
     control_spectrum: Complex = field(repr=False)  # of φᵀ P⁻¹ φ
 
@@ -309,13 +308,6 @@ class IterativeEngine:
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> IterativeField:
-        return self._posterior(statistics, precision, None)
-
-    def posterior_integrated(self, statistics: Statistics, shape: float, rate: float, near: float) -> IterativeField:
-        """With thousands of directions settled p(ς | sites) is narrow: its mean, in MacKay's form, stands for it."""
-        return self._posterior(statistics, near, scale_.Gamma(shape, rate))
-
-    def _posterior(self, statistics: Statistics, precision: float, prior: scale_.Gamma | None) -> IterativeField:
         basis, b = self.basis, statistics.linear
         P = Preconditioner.of(basis, statistics.quadratic, precision)
         system = System(basis, Convolution(basis, statistics.quadratic), P, precision)
@@ -331,25 +323,30 @@ class IterativeEngine:
         log_det = -(P.log_det + float(logs.mean()))
         energy = trace + float(mean @ mean)
         informed = self.size - precision * trace
-        log_evidence = 0.5 * (self.size * np.log(precision) + log_det + float(b @ mean))
-        kl = 0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det)
-        nodes = precision
-        if prior is not None:
-            nodes = scale_.next_mean(prior, self.size, informed, energy, precision)
-            kl += scale_.kl(scale_.Gamma(prior.shape + 0.5 * informed, (prior.shape + 0.5 * informed) / nodes), prior)
         return IterativeField(
             system=system,
             mean=mean,
             draws=draws,
             controls=controls,
-            scale=ScaleNodes(np.array([nodes]), np.ones(1)),
+            scale=ScaleNodes(np.array([precision]), np.ones(1)),
             energy=energy,
             informed=informed,
             log_det=log_det,
-            log_evidence=log_evidence,
-            kl=kl,
+            kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
             control_spectrum=self._control_spectrum(head_covariance, tail_variance),
         )
+
+    def posterior_integrated(
+        self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
+    ) -> tuple[IterativeField, ...]:
+        """With thousands of directions settled p(ς | sites) is narrow: its mean, in MacKay's form, stands for it."""
+        fields = [self.posterior(s, near) for s in statistics]
+        prior, informed = scale_.Gamma(shape, rate), sum(f.informed for f in fields)
+        size, energy = self.size * len(fields), sum(f.energy for f in fields)
+        mean = scale_.next_mean(prior, size, informed, energy, near)
+        settled = shape + 0.5 * informed
+        kl = scale_.kl(scale_.Gamma(settled, settled / mean), prior)
+        return tuple(replace(f, scale=ScaleNodes(np.array([mean]), np.ones(1), kl)) for f in fields)
 
     def _control_spectrum(self, head: Array, tail: Array) -> Complex:
         """φᵀ P⁻¹ φ: the head folded as any covariance; the tail's cos² and sin² are waves of twice the frequency."""
