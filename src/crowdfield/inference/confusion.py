@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, polygamma
 
 from crowdfield.inference.data import Block
 
@@ -27,6 +27,40 @@ def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     columns = [np.bincount(block.key, weights=r[block.site, j], minlength=rows) for j in range(r.shape[1])]
     table = np.stack(columns, axis=1).astype(np.float64, copy=False)
     return table.reshape(n_sources, n_labels, -1).transpose(0, 2, 1)
+
+
+def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
+    """How counts answer the log likelihood: ∂N_jl / ∂ log π_kl = Σ_i δ(l, c_i) (r_ij δ_jk − r_ij r_ik).  [S, L, J, J]
+
+    Large where q(t) is unsure: what EM calls the missing information, and why it creeps.
+    """
+    states, rows = r.shape[1], n_sources * n_labels
+    table = np.zeros((rows, states, states))
+    for j in range(states):
+        for k in range(j):
+            both = np.bincount(block.key, weights=(r[:, j] * r[:, k])[block.site], minlength=rows)
+            table[:, j, k] = table[:, k, j] = -both
+            table[:, j, j] += both
+            table[:, k, k] += both
+    return table.reshape(n_sources, n_labels, states, states)
+
+
+def newton(counts: Array, image: Array, alpha0: Array, missing: Array) -> Array:
+    """Where repeated updates of the counts would lead, source by source, with all else as it is: [S, J, L].
+
+    An update takes the counts N to their image N'. Around here it is linear, with a Jacobian A made of `missing` and of
+    ∂E[log π]/∂N, so its fixed point is N + (I − A)⁻¹(N' − N). A source for which that is no count keeps N'.
+    """
+    S, J, L = counts.shape
+    alpha = alpha0 + np.maximum(counts, 0.0)
+    slope = -np.broadcast_to(polygamma(1, alpha.sum(-1))[:, :, None, None], (S, J, L, L)).copy()
+    slope[..., range(L), range(L)] += polygamma(1, alpha)  # ∂E[log π_kl] / ∂N_km  [S, J, L, L]
+    A = np.einsum("sljk,sklm->sjlkm", missing, slope).reshape(S, J * L, J * L)
+    step = np.linalg.solve(np.eye(J * L) - A, (image - counts).reshape(S, J * L, 1)).reshape(S, J, L)
+    ahead = counts + step
+    most = image.sum(axis=1, keepdims=True)
+    sane = ((ahead >= 0.0) & (ahead <= most)).all(axis=(1, 2), keepdims=True)
+    return np.asarray(np.where(sane, ahead, image))
 
 
 def by_report(table: Array) -> Array:

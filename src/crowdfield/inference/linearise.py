@@ -57,6 +57,18 @@ def normaliser_bound(mean: Array, variance: Array) -> tuple[Array, Array, Array]
     return a, _half_tanh(c), log_normaliser
 
 
+def observed_share(mean: Array, variance: Array, r: Array, C: Array) -> tuple[Array, Array]:
+    """What the bound's curvature in f_j is once q(t) answers, Σ_i ∂²/∂f² − r(1−r), beside Σ_i λ: [F] each.
+
+    Their ratio is the share of the information that is not missing, and of the way that a mean-field step goes.
+    """
+    a, lam, _ = normaliser_bound(mean, variance)
+    x, r_f = mean - a, r @ C
+    c_squared = np.maximum(variance + x**2, 1e-6)
+    own = lam + x**2 * (0.25 / c_squared - lam**2 - lam / c_squared)  # ∂(λx)/∂x, with λ = tanh(c/2) / 2c
+    return (own - r_f * (1.0 - r_f)).sum(0), lam.sum(0)
+
+
 def _half_tanh(c: Array) -> Array:
     """E[ω] of PG(1, c): tanh(c/2) / (2c), which is ¼ at 0."""
     safe = np.maximum(c, 1e-6)

@@ -35,6 +35,7 @@ ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
 STALE = 12  # sweeps without a smaller residual before steps become shorter
 SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
+LEAST_SHARE = 0.1  # of the information that a step is believed to see
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
 
@@ -81,16 +82,20 @@ class Summary(NamedTuple):
     """What one pass over some sites adds up to."""
 
     counts: Array
+    missing: Array  # [S, L, J, J], how the counts would answer
     statistics: tuple[Statistics, ...]
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
+    information: Array  # [2, F] at the watched sites: `linearise.observed_share`
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
             self.counts + other.counts,
+            self.missing + other.missing,
             tuple(a + b for a, b in zip(self.statistics, other.statistics, strict=True)),
             self.targets + other.targets,
             np.concatenate([self.probe, other.probe]),
+            self.information + other.information,
         )
 
 
@@ -224,11 +229,14 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int
     sites.r[b] = local.r
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
+    watched = sites.watched(block)
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
+        missing=confusion.missing(block, local.r, data.n_sources, data.n_labels),
         statistics=tuple(engine.summarise(block.sites, eta[:, j], local.lam[:, j]) for j in range(eta.shape[1])),
         targets=local.bound,
-        probe=quadrature.softmax(mean[sites.watched(block)] @ sites.C.T),
+        probe=quadrature.softmax(mean[watched] @ sites.C.T),
+        information=np.stack(linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)),
     )
 
 
@@ -253,6 +261,7 @@ class Evaluated(NamedTuple):
     summary: Summary
     bound: Bound
     image: State  # the state after one plain update
+    ahead: State  # after one that looks ahead: what acceleration starts from
 
 
 @dataclass(frozen=True)
@@ -322,7 +331,24 @@ class Iteration:
         summary = self.sweep(q, False)
         learned = self._learn_communities(state.communities, summary.counts)
         image = State(summary.counts, summary.statistics, self._next_precision(state, q), learned)
-        return Evaluated(state, q, summary, self.objective(q, summary), image)
+        return Evaluated(
+            state, q, summary, self.objective(q, summary), image, self._look_ahead(state, q, summary, image)
+        )
+
+    def _look_ahead(self, state: State, q: Posterior, summary: Summary, image: State) -> State:
+        """Mean-field updates creep where much of t is unknown. Newton steps, of every source and of the field, do not;
+        they have the same fixed points. How sources and field answer each other is left to the acceleration.
+        """
+        counts = confusion.newton(state.counts, summary.counts, q.alpha0, summary.missing)
+        if self.scheme.integrates_scale:  # its sites are Newton's already
+            return image._replace(counts=counts)
+        observed, complete = summary.information
+        share = np.clip(observed / np.maximum(complete, 1e-300), LEAST_SHARE, 1.0)
+        statistics = tuple(
+            self.engine.look_ahead(s, image.precision, f, float(c)) if c < 1.0 else s
+            for s, f, c in zip(image.statistics, q.fields, share, strict=True)
+        )
+        return image._replace(counts=counts, statistics=statistics)
 
     def _learn_communities(self, now: Communities | None, counts: Array) -> Communities | None:
         return None if now is None or self.base is None else communities_.update(now, counts, self.base)
@@ -385,7 +411,7 @@ def run(
             accelerator = Anderson(mixing=mixing)
         step = None
         if plain == 0:
-            step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.image.pack(), readout))
+            step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.ahead.pack(), readout))
             n_iter += 1
         if step is None:
             accelerator.forget()
@@ -416,7 +442,7 @@ def _readout(iteration: Iteration, at: Evaluated) -> Array:
     """What a plain step would change, in units that matter alike: the field's mean against its prior, confusion
     matrices by their sources' share of the reports, log ς. (Statistics are dominated by their few largest entries.)
     """
-    after = iteration.assemble(at.image)
+    after = iteration.assemble(at.ahead)
     parts = [
         (new.readout - old.readout) * np.sqrt(at.q.scale.mean)
         for new, old in zip(after.fields, at.q.fields, strict=True)

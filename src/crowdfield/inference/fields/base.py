@@ -9,7 +9,7 @@ statistics into a Gaussian posterior. Everything the rest of inference asks of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -128,6 +128,14 @@ class Engine(Protocol):
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> Sequence[Field]:
         """q(g) of functions that share ς ~ Gamma(shape, rate), with ς integrated on a grid around `near`."""
+        ...
+
+    def look_ahead(self, statistics: Statistics, precision: float, field: Any, share: float) -> Statistics:
+        """Statistics of the mean to which repeated updates like this one, from `field`, would lead.
+
+        A step A⁻¹b − m that sees a share of the information's curvature falls short: (ςI + shareΛ)⁻¹A of it is the
+        whole way. An engine may do without, and give the statistics back.
+        """
         ...
 
     def at_sites(self, field: Any, block: slice) -> tuple[Array, Array]:
@@ -357,6 +365,19 @@ class FeatureEngine:
         d, p = (np.concatenate(each) for each in zip(*((d, p) for d, p, _ in parts), strict=True))
         scale = integrate_scale(d, p, shape, rate, near)
         return tuple(self._mixture(*part, scale) for part in parts)
+
+    def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
+        gram = self.basis.gram(statistics.quadratic)
+
+        def solve(ridge: float, b: Array) -> Array:
+            root = cholesky(gram + ridge * np.eye(self.size), "the posterior precision of the features")
+            return np.asarray(sla.cho_solve((root, True), b, check_finite=False))
+
+        step = solve(precision, statistics.linear) - field.mean
+        # (ς + cΛ)⁻¹(ς + Λ) = (1/c)(I − ς(1/c − 1)(ς/c + Λ)⁻¹)
+        whole = (step - precision * (1.0 / share - 1.0) * solve(precision / share, step)) / share
+        mean = field.mean + whole
+        return replace(statistics, linear=gram @ mean + precision * mean)
 
     def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
         """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb: d, p, V."""

@@ -143,6 +143,9 @@ class ExactEngine:
         scale = integrate_scale(d, p, shape, rate, near)
         return tuple(self._mixture(*part, scale) for part in parts)
 
+    def look_ahead(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
+        return statistics  # with so few sites a step more is cheap
+
     def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
         """Λ^½ K Λ^½ = U diag(d) Uᵀ: d, UᵀΛ^{-½}η, and Λ^½U."""
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
