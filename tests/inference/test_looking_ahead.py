@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from crowdfield.inference import confusion, linearise
 from crowdfield.inference.data import Block, contrast
 from crowdfield.inference.fields.base import FeatureEngine, Statistics

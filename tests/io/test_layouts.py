@@ -255,6 +255,7 @@ def mark(**shape):
         {"x": 90, "y": 40, "width": 20, "height": 20},
         {"x1": 80, "y1": 50, "x2": 120, "y2": 50},
         {"points": [{"x": 100, "y": 40}, {"x": 100, "y": 60}]},
+        {"pathX": [90, 110, 110, 90], "pathY": [40, 40, 60, 60], "toolType": "freehandLine"},
     ],
 )
 def test_zooniverse_marks_get_their_place_from_the_corners(tmp_path, subject, shape):
@@ -345,6 +346,58 @@ def test_mapswipe_counts_become_as_many_reports(tmp_path):
         "'two' is not a count.",
         "its geometry is not WKT.",
     ]
+
+
+def test_zooniverse_answering_no_where_others_draw_is_seeing_nothing(tmp_path):
+    """The first question sends on only those who see something; the others never reach the drawing."""
+    no, yes = ({"task": "T1", "task_label": "Any damage?", "value": word} for word in ("No", "Yes"))
+    path = zooniverse(
+        tmp_path,
+        classification(1, [yes, *mark(x=100, y=50)], DEGREES),
+        classification(2, [no], DEGREES, user="careful"),
+    )
+    result = io.read(path)
+    assert result.reports.labels == ("Structural damage", "nothing") and len(result.reports) == 1 + 16
+    asked_only = io.read(zooniverse(tmp_path, classification(1, [yes], DEGREES), classification(2, [no], DEGREES)))
+    assert asked_only.reports.labels == ("No", "Yes") and len(asked_only.reports) == 2
+
+
+FULL = """project_id,group_id,user_id,task_id,timestamp,start_time,end_time,result
+-Mx,g101,anna,18-1205-870,2021-09-08 09:10:22.266,2021-09-08 09:06:14.339,2021-09-08 09:10:22.266,1
+-Mx,g101,anna,18-1206-870,2021-09-08 09:10:22.266,2021-09-08 09:06:14.339,2021-09-08 09:10:22.266,0
+-Mx,g101,ben,18-1205-870,2021-09-08 08:43:55.5,2021-09-08 08:42:06.63,2021-09-08 08:43:55.5,2
+-Mx,g101,ben,18-1206-870,2021-09-08 08:43:55.5,2021-09-08 08:42:06.63,2021-09-08 08:43:55.5,3
+-Mx,g101,ben,t7,2021-09-08 08:43:55.5,2021-09-08 08:42:06.63,2021-09-08 08:43:55.5,1
+-Mx,g101,ben,18-1207-870,2021-09-08 08:43:55.5,2021-09-08 08:42:06.63,2021-09-08 08:43:55.5,9
+"""
+
+
+def test_mapswipe_full_results_keep_who_said_what(tmp_path):
+    import shapely
+
+    result = io.read(write(tmp_path, "results.csv", FULL))
+    assert result.layout == "mapswipe-results" and result.states == ("no", "yes")
+    assert [row[2:4] for row in said(result)] == [("yes", "anna"), ("no", "anna"), ("maybe", "ben")]
+    assert (result.read, result.used, result.duplicate, result.rejected) == (6, 3, 0, 3)
+    assert [r.column for r in result.rejects] == ["result", "task_id", "result"]
+    # A tile is 360° / 2^18 wide; its northern edge is where the web map puts row 870.
+    tile = 360 / 2**18
+    north, south = (np.degrees(np.arctan(np.sinh(np.pi * (1 - 2 * row / 2**18)))) for row in (870, 871))
+    box = shapely.box(1205 * tile - 180, south, 1206 * tile - 180, north)
+    assert result.reports.places[0] == pytest.approx([box.centroid.x, box.centroid.y], abs=tile / 100)
+
+
+def test_mapswipe_counts_in_geojson_may_be_written_as_decimals(tmp_path):
+    corners = [[10.0, 1.0], [12.0, 1.0], [12.0, 3.0], [10.0, 3.0], [10.0, 1.0]]
+    counts = {"idx": 0.0, "task_id": "18-1-1", "0_count": 2.0, "1_count": 1.0, "2_count": 0.0, "3_count": 1.0}
+    feature = {
+        "type": "Feature",
+        "properties": {**counts, "total_count": 4.0, "0_share": 0.5, "agreement": 1 / 3},
+        "geometry": {"type": "MultiPolygon", "coordinates": [[corners]]},
+    }
+    text = json.dumps({"type": "FeatureCollection", "name": "tmp", "features": [feature]})
+    result = io.read(write(tmp_path, "agg_results.geojson", text))
+    assert result.layout == "geojson (mapswipe)" and [row[2] for row in said(result)] == ["no", "no", "yes"]
 
 
 KOBO = """start;flooded;_gps_latitude;_gps_longitude;_gps_altitude;_gps_precision;_id;_uuid;_submission_time;\

@@ -16,7 +16,7 @@ SYNONYMS: dict[str, str] = {
         x_lon lon_x x point_x easting x_coord coord_x""",
     "label": """label labels value class classification category categories type incident_type event_type report_type
         status damage damage_level damage_grade grade severity condition state answer response annotation vote
-        observation observed report flooded flood choice tag tags""",
+        observation observed report flooded flood choice tag tags categoria categorie kategorie tipo typ""",
     "source": """source source_id worker worker_id workerid user user_id userid user_name username reporter reporter_id
         annotator annotator_id volunteer volunteer_id observer observer_id contributor contributor_id contact contact_id
         sender sender_id author phone phone_number device device_id deviceid submitted_by enumerator agent who from
@@ -28,12 +28,12 @@ SYNONYMS: dict[str, str] = {
 }
 # HXL tags that say what a column is, whatever its name: the tag and the attributes it needs.
 TAGS: dict[str, tuple[str, ...]] = {
-    "lat": ("#geo", "lat"),
-    "lon": ("#geo", "lon"),
-    "label": ("#status",),
-    "source": ("#contact",),
+    "lat": ("#geo+lat",),
+    "lon": ("#geo+lon",),
+    "label": ("#status", "#severity", "#event+type", "#report+type", "#impact+type", "#cause+type"),
+    "source": ("#contact", "#meta+source"),
     "time": ("#date",),
-    "id": ("#meta", "id"),
+    "id": ("#meta+id", "#id"),
     "text": ("#description",),
 }
 OPTION = {"lat": "--lat", "lon": "--lon", "label": "--label", "source": "--source", "time": "--time"}
@@ -67,11 +67,12 @@ def named(role: str, name: str, header: Sequence[str], file: str) -> str:
 
 def tagged(role: str, tags: Mapping[str, str], taken: Sequence[str] = ()) -> str | None:
     """The column that plays a role, by its HXL tag."""
-    wanted = TAGS[role]
-    for column, tag in tags.items():
-        base, *attributes = re.split(r"[+\s]+", tag.strip().lower())
-        if column not in taken and base == wanted[0] and set(wanted[1:]) <= set(attributes):
-            return column
+    for wanted in TAGS[role]:
+        base, *needed = wanted.split("+")
+        for column, tag in tags.items():
+            own, *attributes = re.split(r"[+\s]+", tag.strip().lower())
+            if column not in taken and own == base and set(needed) <= set(attributes):
+                return column
     return None
 
 

@@ -61,6 +61,7 @@ def all_layouts() -> tuple[Layout, ...]:
     return (
         zooniverse.LAYOUT,
         mapswipe.LAYOUT,
+        mapswipe.FULL,
         ushahidi.HAITI_2010,
         ushahidi.VERSION_3,
         ushahidi.VERSION_2,

@@ -1,4 +1,7 @@
-"""MapSwipe's aggregated results: one row a task, with a count for each answer. A count of five is five reports."""
+"""MapSwipe: aggregated results, with a count for each answer of a task, and full ones, with who said what.
+
+A count of five is five reports. Where the volunteers are named, each of them is a source.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.geography import within
@@ -19,6 +24,8 @@ from crowdfield.io.rejects import Refusal
 
 ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
 # "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.
+RESULTS = {"0": "no", "1": "yes", "2": "maybe"}
+BAD_IMAGERY = "3"
 MOST_VOTES = 100_000
 _BATCH = 20_000
 
@@ -145,6 +152,63 @@ def _count(cells: Mapping[str, Any], column: str) -> int:
     return int(number)
 
 
+def _full(table: Table, options: Options) -> Plan:
+    """One row an answer. Its place is that of the map tile that the task is named after: zoom-column-row."""
+    for role in ("lat", "lon", "label"):
+        options.refuse(role, "MapSwipe's tasks and answers are its places and labels")
+    lower = {name.strip().lower(): name for name in table.header}
+    task, result = lower["task_id"], lower["result"]
+    given = {role: name for role, name in options.columns.items() if name is not None}
+    chosen = {role: columns.named(role, name, table.header, table.name) for role, name in given.items()}
+    chosen.setdefault("source", lower["user_id"])
+    if "timestamp" in lower:
+        chosen.setdefault("time", lower["timestamp"])
+
+    def prepare(frame: pd.DataFrame) -> pd.DataFrame:
+        said = frame[result].astype(object).fillna("").astype(str).str.strip().str.removesuffix(".0")
+        lon, lat = tile_middles(frame[task].astype(object).fillna("").astype(str))
+        return frame.assign(**{"<label>": said.map(RESULTS), "<lon>": lon, "<lat>": lat, "<said>": said})
+
+    def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
+        why: dict[int, tuple[str, str]] = {}
+        nowhere, unsaid = frame["<lat>"].isna().to_numpy(), frame["<label>"].isna().to_numpy()
+        for at in np.flatnonzero(nowhere | unsaid).tolist():
+            said = str(frame["<said>"].iloc[at])
+            if nowhere[at]:
+                why[at] = (task, "is not a map tile (zoom-column-row), so it has no place.")
+            elif said == BAD_IMAGERY:
+                why[at] = (result, "says 'bad imagery': nothing about the ground.")
+            else:
+                why[at] = (result, f"'{said[:40]}' is no answer: 0 no, 1 yes, 2 maybe, 3 bad imagery.")
+        return why
+
+    made = {"lat": "<lat>", "lon": "<lon>", "label": "<label>"}
+    shown = {"lat": task, "lon": task, "label": result}
+    return options.plan(chosen, made=made, shown=shown, prepare=prepare, refuse=refuse, extra_columns=(task, result))
+
+
+def tile_middles(names: pd.Series[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(longitude, latitude) in the middle of web map tiles named like 18-1205-870; NaN where a name is none."""
+    parts = names.str.strip().str.extract(r"^(\d{1,2})-(\d{1,9})-(\d{1,9})$").astype(np.float64).to_numpy()
+    across = 2.0 ** parts[:, 0]
+    parts[~(parts[:, 1:].max(axis=1) < across)] = np.nan
+    lon = (parts[:, 1] + 0.5) / across * 360.0 - 180.0
+    lat = np.degrees(np.arctan(np.sinh(np.pi * (1.0 - 2.0 * (parts[:, 2] + 0.5) / across))))
+    return lon, lat
+
+
+def _is_full(header: Sequence[str]) -> bool:
+    return {"task_id", "user_id", "result"} <= {name.strip().lower() for name in header}
+
+
+FULL = Layout(
+    "mapswipe-results",
+    "MapSwipe full results",
+    matches=_is_full,
+    plan=_full,
+    states=("no", "yes"),
+    notes=("each answer is placed in the middle of its map tile; 'bad imagery' is no report",),
+)
 LAYOUT = Layout(
     "mapswipe",
     "MapSwipe aggregated results",

@@ -28,6 +28,7 @@ TILES = 4  # an image without marks is this many cells a side, unless a cell's s
 MOST_TILES = 200
 _BATCH = 5_000
 _NEEDED = ("annotations", "subject_data")
+_NO = re.compile(r"(?:no|none|nothing)\b", re.IGNORECASE)
 _PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)\s*")  # an answer may carry its own icon, in Markdown
 
 
@@ -60,20 +61,23 @@ def plan(table: Table, options: Options) -> Plan:
 
 
 def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
-    found = _Marks(table.name, plan, options)
+    # "Is there any damage?" comes before the drawing, and ends there for those who see none.
+    draws = any('"tool' in cell for cell in table.column(plan.columns["annotations"]))
+    found = _Marks(table.name, plan, options, draws=draws)
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells)
         if found.rows >= _BATCH:
             yield found.batch()
-            found = _Marks(table.name, plan, options)
+            found = _Marks(table.name, plan, options, draws=draws)
     yield found.batch()
 
 
 class _Marks:
     """What some classifications say, one entry a mark or an empty cell."""
 
-    def __init__(self, file: str, plan: Plan, options: Options) -> None:
+    def __init__(self, file: str, plan: Plan, options: Options, *, draws: bool) -> None:
         self.rows = 0
+        self._draws = draws  # whether others of this file mark what they see
         self._file, self._columns, self._options = file, plan.columns, options
         self._row: list[int] = []
         self._place: list[tuple[float, float]] = []
@@ -157,16 +161,18 @@ class _Marks:
             u, v = pixel[0] / size[0], pixel[1] / size[1]
             if not (-0.05 <= u <= 1.05 and -0.05 <= v <= 1.05):
                 raise _Refused(columns["annotations"], f"a mark at ({pixel[0]:g}, {pixel[1]:g}) lies off its image.")
-            found.append((_ground(box, u, v), str(mark.get("tool_label") or f"tool {mark.get('tool', 0)}")))
+            found.append((_ground(box, u, v), _tool(mark)))
         return found
 
     def _answers(self, tasks: Sequence[Any], box: Box) -> list[tuple[tuple[float, float], str]]:
-        """A question about the whole image: the answer, in the middle of it."""
+        """A question about the whole image: the answer, in its middle; "no" where others draw is seeing nothing."""
         for task in tasks:
             value = task.get("value") if isinstance(task, dict) else None
             answer = value[0] if isinstance(value, list) and value else value
             if isinstance(answer, (str, int)) and not isinstance(answer, bool):
                 words = _PICTURE.sub("", str(answer)).strip()
+                if self._draws and _NO.match(words):
+                    return [(place, NOTHING) for place in tiles(box, self._options.cell)]
                 if words:
                     return [(_ground(box, 0.5, 0.5), words)]
         raise _Refused(self._columns["annotations"], "has neither marks nor an answer.")
@@ -271,10 +277,18 @@ def _is_drawing(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(mark, dict) for mark in value)
 
 
+def _tool(mark: Mapping[str, Any]) -> str:
+    # Zooniverse's newer classifier says toolIndex where the older one said tool.
+    return str(mark.get("tool_label") or f"tool {mark.get('tool', mark.get('toolIndex', 0))}")
+
+
 def _pixel(mark: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The middle of a point, circle, rectangle, line or polygon, in pixels from the top left."""
+    """The middle of a point, circle, rectangle, line, polygon or path, in pixels from the top left."""
     try:
-        if isinstance(mark.get("points"), list) and mark["points"]:
+        if isinstance(mark.get("pathX"), list) and mark["pathX"]:
+            xs, ys = ([float(value) for value in mark[axis]] for axis in ("pathX", "pathY"))
+            x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+        elif isinstance(mark.get("points"), list) and mark["points"]:
             xs = [float(p["x"]) for p in mark["points"]]
             ys = [float(p["y"]) for p in mark["points"]]
             x, y = sum(xs) / len(xs), sum(ys) / len(ys)
