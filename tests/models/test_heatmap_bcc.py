@@ -280,3 +280,24 @@ def test_a_learned_lengthscale_is_near_the_truth_and_knows_its_doubt():
     off = np.log(model.lengthscale_[0] / 5.0)
     assert abs(off) < 3.0 * model.lengthscale_log_sd_[0] + 0.3
     assert 0.0 < model.lengthscale_log_sd_[0] < 1.0
+
+
+def test_whom_to_ask_is_mostly_the_good_and_now_and_then_the_unknown():
+    """Nine of ten draws go to those who are known to be right; the one with a single report is not written off."""
+    rng = np.random.default_rng(5)
+    X, source = rng.random((600, 2)) * 10.0, rng.integers(0, 4, 600)
+    wet = (X[:, 0] > 5.0).astype(int)
+    y = np.where(rng.random(600) < np.array([0.95, 0.95, 0.5, 0.5])[source], wet, 1 - wet)
+    model = cf.HeatmapBCC(lengthscale=4.0).fit(np.vstack([X, [[1.0, 1.0]]]), np.r_[y, 0], np.r_[source, 9])
+    asked = model.suggest_sources(400, random_state=1)
+    share = {s: np.mean([a == s for a in asked]) for s in (0, 1, 2, 3, 9)}
+    assert share[2] == share[3] == 0.0 and share[0] + share[1] > 0.5 and 0.005 < share[9] < 0.5
+    assert set(model.suggest_sources(20, among=[2, 3], random_state=1)) <= {2, 3}
+    with pytest.raises(cf.errors.InputError, match="among must name sources"):
+        model.suggest_sources(3, among=[77])
+
+
+def test_asking_nobody_is_an_error():
+    _, _, X, y, sources = crowd(6)
+    with pytest.raises(cf.errors.InputError, match="nobody"):
+        cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources).suggest_sources(3, among=[])

@@ -1,8 +1,8 @@
 """How many labels does choosing where to look save? Strategies of `suggest` against random places.
 
 A field and a crowd as in the paper's synthetic data; every strategy starts with the same few reports at random places,
-then asks for one batch after another. Who answers is chance, as in a real crowd. The strategies share the state of
-every cell, so that they differ in nothing but where they look.
+then asks for one batch after another. Who answers is chance, as in a real crowd; but "whom" chooses that too, by
+`suggest_sources`. The strategies share the state of every cell, so that they differ in nothing but where they look.
 
     python -m crowdfield.experiments.active --sets 25
 """
@@ -24,7 +24,7 @@ from crowdfield.simulate import Simulation, simulate
 
 Array = NDArray[np.float64]
 
-STRATEGIES = ("information", "map", "variance", "entropy")
+STRATEGIES = ("information", "map", "variance", "entropy", "whom")
 SIDE = 40  # cells across the paper's map
 CANDIDATES = 400  # cells on offer in a round: a random quarter, which keeps the joint covariance small
 
@@ -44,11 +44,10 @@ def learn(
     cells, answers = world.truth, np.random.default_rng(noise)
     sources = np.arange(len(world.crowd.sources))
     model = HeatmapBCC(lengthscale=20.0, states=[0, 1], tol=1e-3, random_state=0)
-    where = answers.integers(0, len(cells), start)
+    where, who = answers.integers(0, len(cells), start), answers.choice(sources, start)
     asked, score = 0, []
     sizes = []
     while True:
-        who = answers.choice(sources, len(where))
         said = (answers.random(len(where)) < world.crowd.confusion[who, cells.t[where], 1]).astype(int)
         model.partial_fit(cells.places[where], said, who)
         asked += len(where)
@@ -57,11 +56,16 @@ def learn(
         if asked >= end:
             return Curve(np.array(sizes), np.array(score))
         offered = rng.choice(len(cells), CANDIDATES, replace=False)
+        who = answers.choice(sources, batch)
         if strategy == "random":
             where = offered[:batch]
+        elif strategy == "whom":
+            who = np.array(model.suggest_sources(batch, random_state=rng))
+            position = {source: i for i, source in enumerate(model.sources_seen_)}
+            matrix = model.confusion_[[position[source] for source in who]].mean(0)
+            where = offered[model.suggest(cells.places[offered], batch, source=matrix)[0]]
         else:
-            chosen, _ = model.suggest(cells.places[offered], batch, score=strategy)
-            where = offered[chosen]
+            where = offered[model.suggest(cells.places[offered], batch, score=strategy)[0]]
 
 
 def labels_needed(curve: Curve, target: float) -> float:
@@ -121,6 +125,13 @@ def share(found: Sequence[dict[str, Curve]], strategy: str, end: int) -> float:
     return labels_needed(average([c[strategy] for c in found], middle), float(target)) / end
 
 
+def own_share(found: dict[str, Curve], strategy: str, end: int) -> float:
+    """The same on one data set: infinite where the strategy never gets there."""
+    random = found["random"]
+    target = -_isotonic(-random.cross_entropy)[np.searchsorted(random.reports, end)]
+    return labels_needed(found[strategy], float(target)) / end
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sets", type=int, default=25)
@@ -151,6 +162,7 @@ def report(found: Sequence[dict[str, Curve]], strategies: Sequence[str]) -> None
         print(
             f"{name:12s} needs {share(found, name, half):.2f} of {half} labels, "
             f"{share(found, name, int(sizes[-1])):.2f} of {sizes[-1]}; "
+            f"median of the sets' own shares {np.median([own_share(c, name, int(sizes[-1])) for c in found]):.2f}; "
             f"mean gain over the curve {np.mean(gain):+.4f} ± {error:.4f} bits",
             flush=True,
         )

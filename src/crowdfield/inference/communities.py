@@ -100,30 +100,18 @@ def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) ->
     return Communities(beta, weight, c.free)
 
 
-def log_evidence(c: Communities, counts: Array) -> float:
-    """log p(counts) of the mixture at its parameters, less ½ log S for each of them (Schwarz).
-
-    How tight a community is, Σ_l β, has a prior and is hardly pinned down by short reports: it costs nothing.
-    """
+def log_likelihood(c: Communities, counts: Array) -> float:
+    """log p(counts) of the mixture at its parameters, without the constant: what `update` raises."""
     n = counts[c.free]
     joint = log_marginal(n, c.beta) + np.log(c.weight)
     top = joint.max(1)
-    value = float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
+    return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
+
+
+def price(c: Communities) -> float:
+    """What the parameters of the communities cost an objective that is compared between numbers of them (Schwarz).
+
+    How tight a community is, Σ_l β, has a prior and is hardly pinned down by short reports: it costs nothing.
+    """
     k, j, labels = c.beta.shape
-    return float(value - 0.5 * (k * j * (labels - 1) + k - 1) * np.log(max(len(n), 1)))
-
-
-def choose(counts: Array, base: Array, free: NDArray[np.bool_], most: int = MOST_COMMUNITIES) -> Communities:
-    """The number of communities that the counts speak for: add one at a time until the evidence falls twice."""
-    best = update(start(1, base, counts, free), counts, base, SETTLED_STEPS)
-    best_value, falls = log_evidence(best, counts), 0
-    for k in range(2, most + 1):
-        candidate = update(start(k, base, counts, free), counts, base, SETTLED_STEPS)
-        value = log_evidence(candidate, counts)
-        if value > best_value:
-            best, best_value, falls = candidate, value, 0
-        else:
-            falls += 1
-            if falls == 2:
-                break
-    return best
+    return float(0.5 * (k * j * (labels - 1) + k - 1) * np.log(max(int(c.free.sum()), 1)))

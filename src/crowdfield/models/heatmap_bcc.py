@@ -353,6 +353,27 @@ class HeatmapBCC(ReportClassifier):
         )
         return np.array(chosen, dtype=np.int64), np.array(scores)
 
+    def suggest_sources(
+        self,
+        n: int = 10,
+        *,
+        among: Sequence[Hashable] | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[Hashable]:
+        """Whom to ask next: n sources (some more than once), each the best in one draw of all confusion matrices.
+
+        Who is known to be good is asked most, who is hardly known now and then. `among` names who can be asked.
+        """
+        check_is_fitted(self, "classes_")
+        count = whole("n", n)
+        known = {source: i for i, source in enumerate(self.reports_.sources)}
+        unknown = [source for source in among or () if source not in known]
+        if unknown or (among is not None and not len(among)):
+            raise InputError(f"among must name sources that have reported; {unknown or 'nobody'} has not.")
+        rows = np.arange(len(known)) if among is None else np.array([known[source] for source in among])
+        chosen = sources_.whom(self.alpha_[rows], count, np.random.default_rng(random_state))
+        return [self.reports_.sources[rows[i]] for i in chosen]
+
     def _said_at(self, places: Array) -> Array:
         """ℓ: the log likelihood of the states by the reports at each place, [M, J]; nothing where there are none."""
         where = find_sites(self.places_, places)

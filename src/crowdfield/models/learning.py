@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ SEARCH_SITES = 20_000  # a length-scale is as well known from these as from mill
 
 
 LogPrior = Callable[[float], float]
+Progress = Callable[[int, float, float], None]
 
 
 class Solved(NamedTuple):
@@ -59,7 +61,7 @@ def solve(
     max_iter: int,
     tol: float,
     over: Callable[[Posed, Communities | None], tuple[vb.Sites, vb.Iteration]] = over,
-    progress: Callable[[int, float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """Inference with the hyperparameters fixed, but for the communities, which are learned along.
 
@@ -76,17 +78,36 @@ def solve(
     if posed.communities is None or posed.communities == 1:
         return Solved(sites, iteration, fit)
     # Matrices close to a shared one come first; then the counts say who differs from whom.
-    if posed.communities == "learn":
-        chosen = communities.choose(fit.state.counts, posed.base, ~posed.own)
-    else:
-        apart = communities.start(int(posed.communities), posed.base, fit.state.counts, ~posed.own)
-        chosen = communities.update(apart, fit.state.counts, posed.base, communities.SETTLED_STEPS)
-    if len(chosen.beta) == 1:
-        return Solved(sites, iteration, fit)
-    again = replace(iteration, communities=chosen)
+    shared = Solved(sites, iteration, fit)
+    go_on = partial(_apart, posed, shared, max_iter=max_iter, tol=tol, progress=progress)
+    if posed.communities != "learn":
+        return go_on(int(posed.communities))
+    # Counts made with one community look alike. Only a fit with k of them shows what k explain: it, not the counts that
+    # the last one left, is compared.
+    best, kept = shared, list(shared.sites.r)
+    for k in range(2, communities.MOST_COMMUNITIES + 1):
+        candidate = go_on(k)
+        if _worth(candidate) <= _worth(best):
+            break
+        best, kept = candidate, list(candidate.sites.r)
+    best.sites.r = kept
+    return best
+
+
+def _apart(posed: Posed, shared: Solved, k: int, *, max_iter: int, tol: float, progress: Progress | None) -> Solved:
+    """Go on from one community with k."""
+    state = shared.fit.state
+    apart = communities.start(k, posed.base, state.counts, ~posed.own)
+    chosen = communities.update(apart, state.counts, posed.base, communities.SETTLED_STEPS)
+    again = replace(shared.iteration, communities=chosen)
     with quiet_blas(again):
-        fit = vb.run(again, start=fit.state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
-    return Solved(sites, again, fit)
+        fit = vb.run(again, start=state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
+    return Solved(shared.sites, again, fit)
+
+
+def _worth(solved: Solved) -> float:
+    found = solved.fit.state.communities
+    return solved.fit.bound.total - (0.0 if found is None else communities.price(found))
 
 
 def restore(posed: Posed, state: vb.State, targets: Array) -> Solved:

@@ -42,6 +42,16 @@ def informativeness(pi: Array) -> Array:
     return np.asarray((pi * np.log2(pi / marginal)).sum(-1).mean(1))
 
 
+def whom(alpha: Array, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sources drawn n times, each with the probability that its reports tell most, under q(π). [n]
+
+    Thompson sampling: one who was hardly heard yet may be better than anybody known, and is asked now and then.
+    """
+    pi = rng.standard_gamma(np.broadcast_to(alpha, (n, *alpha.shape))) + np.finfo(float).tiny
+    pi /= pi.sum(-1, keepdims=True)
+    return np.asarray(np.stack([informativeness(draw) for draw in pi]).argmax(1))
+
+
 def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: float) -> tuple[Array, Array, Array]:
     """The chance that a report names the state, were all states equally common; NaN where no label is a state."""
     said = [(j, labels.index(state)) for j, state in enumerate(states) if state in labels]
