@@ -1,5 +1,6 @@
 """The command line: results on stdout, everything else on stderr, and an exit code that says whose fault it was."""
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -110,7 +111,7 @@ def test_quiet_is_quiet(tmp_path, run, reports):
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire"], 2, "SOURCE=LEVEL"),
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire=huge"], 2, "certain, high"),
         (["fuse", "{reports}", "-o", "map.tif", "--wrong"], 2, "--wrong"),
-        (["fuse", "{reports}", "--cluster", "local", "--state", "run.cf"], 2, "drop --state"),
+        (["fuse", "{reports}", "--cluster", "local", "--state", "run.cf"], 2, "drop --cluster"),
         (["fuse", "nothere.csv", "-o", "map.tif"], 1, "nothere.csv"),
         (["fuse", "{reports}", "-o", "map.tif", "--config", "nothere.toml"], 1, "nothere.toml"),
         (["inspect", "{reports}", "--lat", "height"], 1, "height"),
@@ -216,6 +217,56 @@ def test_rejected_rows_are_kept_with_their_reasons(tmp_path, run, reports):
     assert code == 0 and "1 rejected" in err
     (kept,) = tmp_path.glob("*.rejects.csv")
     assert "118.2" in kept.read_text() or "latitude" in kept.read_text()
+
+
+def test_rejects_lie_beside_the_output_where_the_input_cannot_be_written_to(tmp_path, run, reports, monkeypatch):
+    from crowdfield.io import reading
+
+    with reports.open("a") as file:
+        file.write("900,somebody,118.2,34.8,dry\n")
+    maps = tmp_path / "maps"
+    maps.mkdir()
+    write_rows = reading.write_rows
+
+    def read_only(names, rows, path):
+        if path.parent == tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        write_rows(names, rows, path)
+
+    monkeypatch.setattr(reading, "write_rows", read_only)
+    code, _, err = run("fuse", reports, "-o", maps / "map.csv", *FAST)
+    assert code == 0 and str(maps / "reports.csv.rejects.csv") in err.replace("\n", "")
+    assert sorted(path.name for path in maps.iterdir()) == [
+        "map.csv",
+        "map.csv-metadata.json",
+        "reports.csv.rejects.csv",
+    ]
+
+
+def test_fuse_says_what_length_scale_it_learned_and_how_sure_that_is(tmp_path, run, reports):
+    code, out, err = run("fuse", reports, "-o", tmp_path / "map.tif", "--cell", "2km", "--seed", 0, "--json")
+    found = json.loads(out)
+    (low, high), reach = found["lengthscale_interval"][0], found["lengthscale"][0]
+    assert code == 0 and low < reach < high and "Learning the length-scale" in err
+    assert io.read_map(tmp_path / "map.tif").metadata["lengthscale_interval"] == [[low, high]]
+    _, out, err = run("fuse", reports, "-o", tmp_path / "map.tif", *FAST)
+    assert "learned" not in out and "Learning" not in err
+
+
+def test_options_are_shown_one_by_one_and_handed_over_in_groups():
+    from crowdfield.cli import options as opt
+
+    seen = []
+
+    @opt.grouped
+    def command(file: str, *, content: opt.Content, voice: opt.Voice) -> None:
+        seen.append((file, content, voice))
+
+    assert list(inspect.signature(command).parameters) == [
+        "file", "format", "positive", "map_labels", "duplicates", "region", "config", "json", "quiet",
+    ]  # fmt: skip
+    command(file="x", **{**opt.Content().given(), "format": "kobo"}, json=True, quiet=False)
+    assert seen == [("x", opt.Content(format="kobo"), opt.Voice(json=True))]
 
 
 def test_reproduce_hands_over_what_was_said(tmp_path, run, monkeypatch):

@@ -615,7 +615,7 @@ def test_rejects_are_written_beside_the_file_and_cannot_run_in_a_spreadsheet(tmp
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.csv", "r.csv.rejects.csv"]
 
 
-def test_rejects_go_to_the_current_folder_where_the_files_own_cannot_be_written(tmp_path, monkeypatch):
+def test_rejects_go_elsewhere_where_the_files_own_folder_cannot_be_written(tmp_path, monkeypatch):
     from crowdfield.io import reading
 
     here = tmp_path / "here"
@@ -631,6 +631,9 @@ def test_rejects_go_to_the_current_folder_where_the_files_own_cannot_be_written(
 
     monkeypatch.setattr(reading, "write_rows", guarded)
     assert result.write_rejects() == here / "r.csv.rejects.csv"
+    results = tmp_path / "results"
+    results.mkdir()
+    assert result.write_rejects(instead=results) == results / "r.csv.rejects.csv"
     with pytest.raises(InputError, match="Permission denied"):
         result.write_rejects(tmp_path / "x.csv")
 

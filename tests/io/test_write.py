@@ -3,6 +3,7 @@
 import csv
 import json
 import zipfile
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyproj
 import pytest
 import rasterio
 import shapely
+from lxml import etree
 from rio_cogeo.cogeo import cog_validate
 
 from crowdfield import io
@@ -21,6 +23,7 @@ from crowdfield.io.table import safe
 from crowdfield.io.vector import to_lonlat
 
 BEIRA = Grid(690_000, 702_000, 7_796_000, 7_806_000, 24, 20, "EPSG:32736")
+FIJI = Grid(3_310_000, 3_370_000, -1_920_000, -1_880_000, 12, 8, "EPSG:3832")  # on both sides of 180°
 
 
 def make(grid=BEIRA, states=("dry", "flooded"), **metadata):
@@ -126,14 +129,45 @@ def test_vector_files_carry_how_they_were_made(tmp_path):
     assert info["dataset_metadata"]["input"] == "sha256:ab"
 
 
-def test_geojson_follows_the_standard(tmp_path):
-    """RFC 7946: longitude first, outer rings closed and anticlockwise, no crs member."""
-    document = json.loads(io.write(make(), tmp_path / "m.geojson").read_text())
-    assert document["type"] == "FeatureCollection" and "crs" not in document
+def rfc_7946(document):
+    """What RFC 7946 asks of a collection of polygons, section by section."""
+    assert document["type"] == "FeatureCollection" and isinstance(document["features"], list)  # 3.3
+    assert not {"crs", "coordinates", "geometry", "properties"} & set(document)  # 4, 7.1
+    names = [feature.get("id") for feature in document["features"]]
+    assert all(name is None or isinstance(name, str | int | float) for name in names)  # 3.2
     for feature in document["features"]:
-        (ring,) = feature["geometry"]["coordinates"]
-        assert ring[0] == ring[-1] and shapely.LinearRing(ring).is_ccw
-        assert 34 < ring[0][0] < 35.2 and -20 < ring[0][1] < -19
+        assert feature["type"] == "Feature" and isinstance(feature["properties"], dict)  # 3.2
+        assert not {"coordinates", "geometries", "features"} & set(feature)  # 7.1
+        shape = feature["geometry"]
+        assert set(shape) == {"type", "coordinates"}
+        parts = {"Polygon": lambda c: [c], "MultiPolygon": list}[shape["type"]](shape["coordinates"])
+        for polygon in parts:
+            for number, ring in enumerate(polygon):
+                assert len(ring) >= 4 and ring[0] == ring[-1]  # 3.1.6: closed
+                assert all(len(place) == 2 and abs(place[0]) <= 180 and abs(place[1]) <= 90 for place in ring)  # 4
+                assert shapely.LinearRing(ring).is_ccw == (number == 0)  # 3.1.6: outer rings anticlockwise
+                assert np.ptp(np.array(ring)[:, 0]) < 180  # 3.1.9: nothing crosses the antimeridian
+
+
+@pytest.mark.parametrize("grid", [BEIRA, FIJI])
+def test_geojson_follows_the_standard(tmp_path, grid):
+    document = json.loads(io.write(make(grid), tmp_path / "m.geojson").read_text())
+    rfc_7946(document)
+    assert len(document["features"]) == grid.size - 4
+    io.write_looks(grid.centres()[:5], tmp_path / "next.geojson", crs=grid.crs, size=9_000.0)
+    rfc_7946(json.loads((tmp_path / "next.geojson").read_text()))
+
+
+def test_csv_says_beside_it_how_it_was_made(tmp_path):
+    """In the form and under the name of the W3C's CSV on the Web, as comments would break HXL."""
+    path = io.write(make(), tmp_path / "m.csv")
+    about = json.loads((tmp_path / "m.csv-metadata.json").read_text())
+    assert about["@context"] == "http://www.w3.org/ns/csvw" and about["url"] == "m.csv"
+    with path.open(newline="") as file:
+        top = list(csv.reader(file))[: about["dialect"]["headerRowCount"]]
+    assert [tuple(column["titles"]) for column in about["tableSchema"]["columns"]] == list(zip(*top, strict=True))
+    (note,) = about["notes"]
+    assert note["crs"] == BEIRA.crs and note["input"] == "sha256:ab" and note["software"].startswith("crowdfield ")
 
 
 def test_cells_on_the_antimeridian_are_split(tmp_path):
@@ -168,24 +202,45 @@ def test_kml_is_well_formed_and_coloured(tmp_path):
     assert [element.tag.split("}")[1] for element in mark] == ["styleUrl", "ExtendedData", "Polygon"]
 
 
-def test_kmz_lays_its_picture_where_the_map_is(tmp_path):
+def ogc_schema():
+    """The OGC's schema of KML 2.2, which fastkml brings with it."""
+    return etree.XMLSchema(etree.parse(str(files("fastkml") / "schema" / "ogckml22.xsd")))
+
+
+@pytest.mark.parametrize("grid", [BEIRA, FIJI])
+@pytest.mark.parametrize("suffix", [".kml", ".kmz"])
+def test_kml_is_valid_by_the_schema_of_the_ogc(tmp_path, suffix, grid):
+    path = io.write(make(grid), tmp_path / f"m{suffix}")
+    text = zipfile.ZipFile(path).read("doc.kml") if suffix == ".kmz" else path.read_bytes()
+    schema = ogc_schema()
+    assert schema.validate(etree.fromstring(text)), schema.error_log
+
+
+@pytest.mark.parametrize(("grid", "pictures"), [(BEIRA, 1), (FIJI, 2)])
+def test_kmz_lays_its_picture_where_the_map_is(tmp_path, grid, pictures):
+    """Two pictures where the map crosses the antimeridian: no longitude in KML lies beyond 180."""
     from PIL import Image
 
-    grid = BEIRA
-    heatmap = make(grid)
-    with zipfile.ZipFile(io.write(heatmap, tmp_path / "m.kmz")) as archive:
-        root = ElementTree.fromstring(archive.read("doc.kml"))
-        with archive.open("map.png") as file:
-            pixels = np.asarray(Image.open(file))
-    box = {e.tag.split("}")[1]: float(e.text) for e in root.find(".//{*}LatLonBox")}
     from crowdfield.plot import colours
 
-    painted = np.round(colours(heatmap) * 255)
+    heatmap = make(grid)
+    painted = np.round(colours(heatmap) * 255).reshape(-1, 4)
     lonlat = to_lonlat(grid.centres(), grid.crs)
-    column = (lonlat[:, 0] - box["west"]) / (box["east"] - box["west"]) * pixels.shape[1]
-    row = (box["north"] - lonlat[:, 1]) / (box["north"] - box["south"]) * pixels.shape[0]
-    found = pixels[row.astype(int), column.astype(int)]
-    np.testing.assert_allclose(found, painted.reshape(-1, 4), atol=1)
+    checked = 0
+    with zipfile.ZipFile(io.write(heatmap, tmp_path / "m.kmz")) as archive:
+        overlays = ElementTree.fromstring(archive.read("doc.kml")).findall(".//{*}GroundOverlay")
+        assert len(overlays) == pictures
+        for overlay in overlays:
+            box = {e.tag.split("}")[1]: float(e.text) for e in overlay.find("{*}LatLonBox")}
+            with archive.open(overlay.find("{*}Icon/{*}href").text) as file:
+                pixels = np.asarray(Image.open(file))
+            column = (lonlat[:, 0] - box["west"]) / (box["east"] - box["west"]) * pixels.shape[1]
+            row = (box["north"] - lonlat[:, 1]) / (box["north"] - box["south"]) * pixels.shape[0]
+            here = (column >= 0) & (column < pixels.shape[1])
+            found = pixels[row[here].astype(int), column[here].astype(int)]
+            np.testing.assert_allclose(found, painted[here], atol=1)
+            checked += np.count_nonzero(here)
+    assert checked == grid.size
 
 
 def test_png_and_world_file_agree(tmp_path):

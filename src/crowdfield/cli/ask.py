@@ -15,6 +15,7 @@ Run = Annotated[
 ]
 
 
+@opt.grouped
 def sources(
     run: Run,
     output: Annotated[
@@ -22,11 +23,9 @@ def sources(
         typer.Option("--output", "-o", metavar="FILE", help="Also write the table (.csv) or draw it (.png)."),
     ] = None,
     most: Annotated[int, typer.Option(min=2, help="Show at most so many sources.")] = 40,
-    config: opt.Config = None,
-    lengthscale: opt.Lengthscale = None,
-    trust: opt.Trust = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
 ) -> None:
     """Who can be trusted: how often each source is right, and how sure that is."""
     from crowdfield import io
@@ -34,10 +33,10 @@ def sources(
     from crowdfield.cli.inputs import run_from, settings_from
     from crowdfield.io.layers import plain
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     if output is not None and output.suffix.lower() not in (".csv", ".png"):
         raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
-    table = run_from(run, settings_from(config, lengthscale=lengthscale, trust=trust), talk).table()
+    table = run_from(run, settings_from(beliefs), talk).table()
     if output is not None and output.suffix.lower() == ".png":
         from crowdfield import plot
 
@@ -50,6 +49,7 @@ def sources(
     talk.result(plain(table.to_dict("records")), sources_table(table, most))
 
 
+@opt.grouped
 def next_(
     run: Run,
     n: Annotated[int, typer.Option("-n", min=1, help="How many places.")] = 10,
@@ -61,11 +61,9 @@ def next_(
         str | None, typer.Option(metavar="SOURCE", help="Who would go; if not given, somebody careful.")
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of an area, like 500m.")] = None,
-    config: opt.Config = None,
-    lengthscale: opt.Lengthscale = None,
-    trust: opt.Trust = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
 ) -> None:
     """Where to look next: the places where one more report would teach the map most."""
     from crowdfield import pipeline
@@ -75,12 +73,12 @@ def next_(
     from crowdfield.geography import parse_length
     from crowdfield.io.layers import plain
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     try:
         wide = None if size is None else parse_length(size)
     except InputError as problem:
         raise typer.BadParameter(str(problem), param_hint="--size") from problem
-    fused = run_from(run, settings_from(config, lengthscale=lengthscale, trust=trust), talk)
+    fused = run_from(run, settings_from(beliefs), talk)
     with talk.progress("Asking where to look next"):
         looks = pipeline.next_looks(fused, n, by=by)
     if output is not None:
@@ -88,22 +86,21 @@ def next_(
     talk.result([plain(look.plain()) for look in looks], looks_table(looks))
 
 
+@opt.grouped
 def score(
     run: Run,
     gold: Annotated[Path, typer.Argument(metavar="GOLD", help="Places with their true state, in any known layout.")],
-    config: opt.Config = None,
-    lengthscale: opt.Lengthscale = None,
-    trust: opt.Trust = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
 ) -> None:
     """How good the map is, against places where the truth is known."""
     from crowdfield import pipeline
     from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, run_from, settings_from
 
-    talk = Talk(quiet=quiet, as_json=json)
-    settings = settings_from(config, lengthscale=lengthscale, trust=trust)
+    talk = Talk.of(voice)
+    settings = settings_from(beliefs)
     fused = run_from(run, settings, talk)
     truth = read_file(gold, settings, talk, whole=True).reports
     result = pipeline.score(fused, truth)
@@ -118,35 +115,22 @@ def score(
     talk.result(result, [*text, *(f"note: {note}." for note in result["notes"])])
 
 
+@opt.grouped
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of reports, a map (.tif, .nc) or a run (.cf).")],
-    format: opt.Format = None,
-    lat: opt.Lat = None,
-    lon: opt.Lon = None,
-    label: opt.Label = None,
-    source: opt.Source = None,
-    time: opt.Time = None,
-    crs: opt.Crs = None,
-    positive: opt.Positive = None,
-    map_labels: opt.MapLabels = None,
-    duplicates: opt.Duplicates = None,
-    dates: opt.Dates = None,
-    region: opt.Region = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    content: opt.Content,
+    columns: opt.Columns,
+    voice: opt.Voice,
 ) -> None:
     """What is in this file, and how it would be read. Nothing is written."""
     from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, settings_from
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     if file.suffix.lower() in (".tif", ".tiff", ".nc", ".cf"):
         return _inspect_map(file, talk)
-    settings = settings_from(
-        config, format=format, lat=lat, lon=lon, label=label, source=source, time=time, crs=crs, positive=positive,
-        map_labels=map_labels, duplicates=duplicates, dates=dates, region=region,
-    )  # fmt: skip
+    settings = settings_from(content, columns)
     read = read_file(file, settings, talk)
     found = read.summary()
     labels = sorted(found["labels"].items(), key=lambda item: -item[1])

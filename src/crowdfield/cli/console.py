@@ -7,11 +7,14 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from crowdfield.cli.options import Voice
 
 errors = Console(stderr=True, highlight=False)
 
@@ -27,6 +30,10 @@ class Talk:
         self.quiet, self.as_json = quiet, as_json
         self.out = Console(highlight=False)
 
+    @classmethod
+    def of(cls, voice: Voice) -> Talk:
+        return cls(quiet=voice.quiet, as_json=voice.json)
+
     def remark(self, message: str) -> None:
         """Something worth knowing on the way; never part of the result."""
         if not self.quiet:
@@ -38,8 +45,13 @@ class Talk:
         if self.quiet:
             yield lambda message: None
         elif errors.is_terminal:
-            with errors.status(escape(first)) as status:
-                yield lambda message: status.update(escape(message))
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            # With a clock: to learn takes its time, and one wants to see that it does.
+            with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=errors,
+                          transient=True) as line:  # fmt: skip
+                task = line.add_task(escape(first), total=None)
+                yield lambda message: line.update(task, description=escape(message))
         else:
             self.remark(first)
             yield self.remark

@@ -10,6 +10,7 @@ import typer
 from crowdfield.cli import options as opt
 
 
+@opt.grouped
 def fuse(
     reports: Annotated[list[Path], typer.Argument(metavar="REPORTS", help="Files of reports, in any known layout.")],
     output: Annotated[
@@ -47,31 +48,11 @@ def fuse(
             metavar="ADDRESS", help="Fit over Dask: a scheduler's address, or local.", rich_help_panel=opt.MODEL
         ),
     ] = None,
-    format: opt.Format = None,
-    lat: opt.Lat = None,
-    lon: opt.Lon = None,
-    label: opt.Label = None,
-    source: opt.Source = None,
-    time: opt.Time = None,
-    crs: opt.Crs = None,
-    positive: opt.Positive = None,
-    map_labels: opt.MapLabels = None,
-    duplicates: opt.Duplicates = None,
-    dates: opt.Dates = None,
-    region: opt.Region = None,
-    cell: opt.Cell = None,
-    mask: opt.Mask = None,
-    projection: opt.Projection = None,
-    lengthscale: opt.Lengthscale = None,
-    states: opt.States = None,
-    trust: opt.Trust = None,
-    inference: opt.Inference = None,
-    engine: opt.Engine = None,
-    communities: opt.Communities = None,
-    seed: opt.Seed = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    content: opt.Content,
+    columns: opt.Columns,
+    how: opt.Fusing,
+    voice: opt.Voice,
 ) -> None:
     """Make a map from reports, and write it in the formats asked for."""
     from crowdfield import io
@@ -79,25 +60,24 @@ def fuse(
     from crowdfield.cli.inputs import read_reports, settings_from
     from crowdfield.errors import InputError
 
-    talk = Talk(quiet=quiet, as_json=json)
-    settings = settings_from(
-        config, format=format, lat=lat, lon=lon, label=label, source=source, time=time, crs=crs, positive=positive,
-        map_labels=map_labels, duplicates=duplicates, dates=dates, region=region, cell=cell, mask=mask,
-        projection=projection, lengthscale=lengthscale, states=states, trust=trust, inference=inference, engine=engine,
-        communities=communities, seed=seed,
-    )  # fmt: skip
+    talk = Talk.of(voice)
+    settings = settings_from(content, columns, how)
     outputs = output or []
     if not (outputs or figure or state or next_looks):
         raise typer.BadParameter("say where the map goes, for example: -o map.tif")
     if cluster is not None and state is not None:
-        raise typer.BadParameter("a run fitted over Dask leaves its reports there, so it cannot be kept: drop --state.")
+        raise typer.BadParameter(
+            "a run fitted over Dask leaves what it learned at each place with the workers, so that nothing can go on "
+            "from it. Write the map with -o, or drop --cluster to keep the run."
+        )
     try:
         # A misspelt suffix must not cost the minutes before it is noticed.
         for path in outputs:
             io.check_format(path)
     except InputError as problem:
         raise typer.BadParameter(str(problem)) from problem
-    table, settings, about = read_reports(reports, settings, talk)
+    first = next(path for path in (*outputs, figure, next_looks, state) if path is not None)
+    table, settings, about = read_reports(reports, settings, talk, first)
     fused = _fused(table, about, settings, state, cluster, talk)
     written = _write(fused, outputs, figure, next_looks, talk)
     if state is not None:
@@ -153,6 +133,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
     heatmap = fused.heatmap
     grid = heatmap.grid
     reach = "–".join(f"{value:,.0f}" for value in sorted({float(v) for v in np.ravel(fused.model.lengthscale_)}))
+    learned = fused.heatmap.metadata.get("lengthscale_interval")
     data = {
         "reports": len(fused.seen),
         "new": fused.about.get("new", 0),
@@ -168,6 +149,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
             "region": grid.region,
         },
         "lengthscale": np.ravel(fused.model.lengthscale_).tolist(),
+        "lengthscale_interval": learned,
         "engine": fused.model.engine_,
         "iterations": int(fused.model.n_iter_),
         "mean_probability": {
@@ -181,8 +163,9 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         + (f", {data['new']:,} of them new" if data["new"] != data["reports"] else "")
         + (f"; {data['outside']:,} outside the map" if data["outside"] else "")
         + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),
-        f"{grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.0f} m ({grid.crs}), length-scale {reach} m, "
-        f"engine {data['engine']}",
+        f"{grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.0f} m ({grid.crs}), length-scale {reach} m"
+        + (", learned: " + " and ".join(f"{low:,.0f} to {high:,.0f} m" for low, high in learned) if learned else "")
+        + f", engine {data['engine']}",
         *(f"wrote {path}" for path in written),
     ]
     return data, lines

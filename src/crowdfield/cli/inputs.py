@@ -13,6 +13,7 @@ import typer
 from crowdfield.cli.console import Talk
 
 if TYPE_CHECKING:
+    from crowdfield.cli.options import Said
     from crowdfield.data import Reports
     from crowdfield.io import ReadResult
     from crowdfield.pipeline import Fused, Settings
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 READ = ("format", "lat", "lon", "label", "source", "time", "crs", "positive", "map_labels", "duplicates", "dates")
 
 
-def settings_from(config: Path | None, **flags: Any) -> Settings:
-    """A config file, overruled by whatever was said on the command line."""
+def settings_from(*groups: Said) -> Settings:
+    """A config file, overruled by whatever else was said on the command line."""
     from crowdfield.errors import InputError
     from crowdfield.geography import parse_length, parse_region
     from crowdfield.pipeline import Settings, read_settings
 
+    flags = {name: value for group in groups for name, value in group.given().items()}
+    config: Path | None = flags.pop("config", None)
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     values = read_settings(config) if config is not None else {}
     values["read"] = {**values.get("read", {}), **{name: given.pop(name) for name in READ if name in given}}
@@ -65,23 +68,26 @@ def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False
         return io.read(path, progress=report, **options)
 
 
-def remark_on(read: ReadResult, talk: Talk, *, rejects: bool = True) -> None:
+def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
+    """What the reader says. The rejects lie beside the file or, where nobody may write, beside the output."""
     talk.remark(read.statement)
     talk.remark(f"{read.read:,} rows: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected")
     for note in read.notes:
         talk.remark(f"note: {note}.")
-    if rejects and (kept := read.write_rejects()) is not None:
+    if (kept := read.write_rejects(instead=output.parent if output is not None else None)) is not None:
         talk.remark(f"note: rejected rows and the reasons are in {kept}.")
 
 
-def read_reports(paths: Sequence[Path], settings: Settings, talk: Talk) -> tuple[Reports, Settings, dict[str, Any]]:
+def read_reports(
+    paths: Sequence[Path], settings: Settings, talk: Talk, output: Path | None = None
+) -> tuple[Reports, Settings, dict[str, Any]]:
     """All files as one table; the settings, with the states that a layout knows; and what the reader says."""
     from crowdfield.pipeline import joined
 
     parts, said = [], []
     for path in paths:
         read = read_file(path, settings, talk)
-        remark_on(read, talk)
+        remark_on(read, talk, output)
         parts.append(read.reports)
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})
         if settings.states is None and read.states is not None:

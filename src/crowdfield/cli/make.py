@@ -10,6 +10,7 @@ import typer
 from crowdfield.cli import options as opt
 
 
+@opt.grouped
 def simulate(
     output: Annotated[Path, typer.Argument(metavar="REPORTS.csv", help="Where to write the reports.")],
     truth: Annotated[
@@ -29,8 +30,8 @@ def simulate(
     ] = "34.72,34.95,-19.92,-19.74",
     cell: Annotated[str, typer.Option(metavar="LENGTH", help="Side of a cell.")] = "500m",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    voice: opt.Voice,
 ) -> None:
     """Invent a field, sources good and bad, and their reports: to try things where the truth is known."""
     import numpy as np
@@ -40,7 +41,7 @@ def simulate(
     from crowdfield.io.table import write_rows
     from crowdfield.simulate import simulate as draw
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     grid = make_grid(region=region, cell=cell)
     names = [state.strip() for state in states.split(",")]
     with talk.progress("Simulating"):
@@ -70,17 +71,14 @@ def simulate(
     talk.result(data, [f"wrote {path}" for path in written])
 
 
+@opt.grouped
 def convert(
     file: Annotated[Path, typer.Argument(metavar="FROM", help="A map (.tif, .nc), or a file of reports.")],
     output: Annotated[Path, typer.Argument(metavar="TO", help="The suffix says the format.")],
-    format: opt.Format = None,
-    positive: opt.Positive = None,
-    map_labels: opt.MapLabels = None,
-    duplicates: opt.Duplicates = None,
-    region: opt.Region = None,
-    config: opt.Config = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    content: opt.Content,
+    columns: opt.Columns,
+    voice: opt.Voice,
 ) -> None:
     """The same in another format: a map as any other kind of map; reports of any layout as a plain table or points."""
     from crowdfield import io
@@ -88,7 +86,7 @@ def convert(
     from crowdfield.cli.inputs import read_file, remark_on, settings_from
     from crowdfield.errors import InputError
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     is_map = file.suffix.lower() in (".tif", ".tiff", ".nc")
     try:
         kind = io.check_format(output) if is_map else io.check_report_format(output)
@@ -100,16 +98,15 @@ def convert(
         io.write(heatmap, output)
         data = {"map": {"columns": heatmap.grid.columns, "rows": heatmap.grid.rows, "crs": heatmap.grid.crs}}
     else:
-        settings = settings_from(
-            config, format=format, positive=positive, map_labels=map_labels, duplicates=duplicates, region=region
-        )
+        settings = settings_from(content, columns)
         read = read_file(file, settings, talk)
-        remark_on(read, talk)
+        remark_on(read, talk, output)
         io.write_reports(read.reports, output)
         data = {"read": read.read, "used": read.used, "duplicate": read.duplicate, "rejected": read.rejected}
     talk.result({**data, "written": str(output), "format": kind}, f"wrote {output} ({kind})")
 
 
+@opt.grouped
 def reproduce(
     names: Annotated[
         list[str], typer.Argument(metavar="EXPERIMENT", help="all, or some of: synthetic, tacloban, haiti.")
@@ -120,8 +117,8 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small honest version, in minutes.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one a core if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    *,
+    voice: opt.Voice,
 ) -> None:
     """Run the experiments of the paper again, and set the results beside the paper's.
 
@@ -131,7 +128,7 @@ def reproduce(
     from crowdfield.experiments import EXPERIMENTS
     from crowdfield.experiments import reproduce as run
 
-    talk = Talk(quiet=quiet, as_json=json)
+    talk = Talk.of(voice)
     unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
     if unknown:
         raise typer.BadParameter(f"there is no experiment {unknown[0]!r}; choose all, {', '.join(EXPERIMENTS)}.")

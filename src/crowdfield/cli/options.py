@@ -1,9 +1,13 @@
-"""Options that several commands share, each with its words in one place."""
+"""Options that several commands share, each with its words in one place, and groups of those that go together."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -90,3 +94,96 @@ Communities = Annotated[
     typer.Option(metavar="N|learn", help="Let sources with few reports borrow from others.", rich_help_panel=MODEL),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.", rich_help_panel=MODEL)]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Some options of a command, as they were given."""
+
+    def given(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class Columns(Said):
+    """Which column of the file is which."""
+
+    lat: Lat = None
+    lon: Lon = None
+    label: Label = None
+    source: Source = None
+    time: Time = None
+    crs: Crs = None
+    dates: Dates = None
+
+
+@dataclass(frozen=True)
+class Content(Said):
+    """What of a file to read, and as what."""
+
+    format: Format = None
+    positive: Positive = None
+    map_labels: MapLabels = None
+    duplicates: Duplicates = None
+    region: Region = None
+    config: Config = None
+
+
+@dataclass(frozen=True)
+class Beliefs(Said):
+    """What to believe when a file of reports is fused on the way to an answer."""
+
+    lengthscale: Lengthscale = None
+    trust: Trust = None
+    config: Config = None
+
+
+@dataclass(frozen=True)
+class Fusing(Said):
+    """Where to map, and what to believe."""
+
+    cell: Cell = None
+    mask: Mask = None
+    projection: Projection = None
+    lengthscale: Lengthscale = None
+    states: States = None
+    trust: Trust = None
+    inference: Inference = None
+    engine: Engine = None
+    communities: Communities = None
+    seed: Seed = None
+
+
+@dataclass(frozen=True)
+class Voice(Said):
+    """How a command speaks."""
+
+    json: Json = False
+    quiet: Quiet = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes groups of options as one argument each: typer sees every option, the command the groups."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    shown: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            shown.append(parameter.replace(annotation=hints[name]))
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        shown += [
+            inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=types[field.name])
+            for field in fields(groups[name])
+        ]
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        taken = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**values, **taken)
+
+    # typer asks both; neither may lead back to the groups.
+    flat.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    del flat.__wrapped__
+    return flat

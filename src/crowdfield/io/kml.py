@@ -62,20 +62,33 @@ def write_kmz(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
 
     reference_system(heatmap, "KMZ")
     pixels, (west, east, south, north) = lonlat_picture(heatmap, state)
-    picture = io.BytesIO()
-    Image.fromarray(np.round(pixels * 255).astype(np.uint8)).save(picture, format="PNG", optimize=True)
     root, document = _document(heatmap)
     _about(document, heatmap)
-    overlay = xml.SubElement(document, "GroundOverlay")
-    xml.SubElement(overlay, "name").text = f"Probability: {heatmap.states[-1] if state is None else state}"
-    xml.SubElement(xml.SubElement(overlay, "Icon"), "href").text = "map.png"
-    box = xml.SubElement(overlay, "LatLonBox")
-    for name, value in (("north", north), ("south", south), ("east", east), ("west", west)):
-        xml.SubElement(box, name).text = f"{value:.8f}"
+    pictures = {}
+    for number, (part, left, right) in enumerate(_cut(pixels, west, east), 1):
+        href = "map.png" if number == 1 else f"map{number}.png"
+        picture = io.BytesIO()
+        Image.fromarray(np.round(part * 255).astype(np.uint8)).save(picture, format="PNG", optimize=True)
+        pictures[href] = picture.getvalue()
+        overlay = xml.SubElement(document, "GroundOverlay")
+        xml.SubElement(overlay, "name").text = f"Probability: {heatmap.states[-1] if state is None else state}"
+        xml.SubElement(xml.SubElement(overlay, "Icon"), "href").text = href
+        box = xml.SubElement(overlay, "LatLonBox")
+        for name, value in (("north", north), ("south", south), ("east", right), ("west", left)):
+            xml.SubElement(box, name).text = f"{value:.8f}"
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         # A fixed date: the same map gives the same bytes.
-        for name, content in (("doc.kml", _bytes(root)), ("map.png", picture.getvalue())):
+        for name, content in (("doc.kml", _bytes(root)), *pictures.items()):
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
+
+
+def _cut(pixels: np.ndarray, west: float, east: float) -> list[tuple[np.ndarray, float, float]]:
+    """A picture across the antimeridian as two, as KML has no longitude beyond 180; (pixels, west, east) of each."""
+    # To the nearest pixel, which is half a cell wide at most: nothing moves by more than a quarter of a cell.
+    at = round((180.0 - west) / (east - west) * pixels.shape[1])
+    if not 0 < at < pixels.shape[1]:
+        return [(pixels, west, min(east, 180.0))]
+    return [(pixels[:, :at], west, 180.0), (pixels[:, at:], -180.0, east - 360.0)]
 
 
 def lonlat_picture(heatmap: Heatmap, state: Any = None) -> tuple[np.ndarray, tuple[float, float, float, float]]:

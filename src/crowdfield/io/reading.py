@@ -82,14 +82,19 @@ class ReadResult:
         }
         return found
 
-    def write_rejects(self, path: str | os.PathLike[str] | None = None) -> Path | None:
-        """Write the rejected rows to ``<name>.rejects.csv`` beside the file (in the current folder if that cannot
-        be), or to ``path``; None if there are none."""
+    def write_rejects(
+        self, path: str | os.PathLike[str] | None = None, *, instead: str | os.PathLike[str] | None = None
+    ) -> Path | None:
+        """Write the rejected rows to ``<name>.rejects.csv`` beside the file, or to ``path``; None if there are none.
+
+        Where the file's folder cannot be written to they go to the folder ``instead``, if not given to the current one.
+        """
         if not self.rejects:
             return None
         name = f"{Path(self.file).name}.rejects.csv"
-        targets = [Path(path)] if path is not None else [Path(self.file).with_name(name), Path.cwd() / name]
-        # Data often lie where nobody may write: then the rejects go to where the user is.
+        # Data often lie where nobody may write: then the rejects go to where the results do.
+        other = Path.cwd() if instead is None else Path(instead)
+        targets = [Path(path)] if path is not None else [Path(self.file).with_name(name), other / name]
         for target in targets:
             try:
                 write_rows(("line", "column", "reason"), self.rejects, target)

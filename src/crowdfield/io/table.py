@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from crowdfield.data import Heatmap
 from crowdfield.io.atomic import replacing
-from crowdfield.io.layers import layers, slug
+from crowdfield.io.layers import description, layers, slug
 from crowdfield.io.vector import to_lonlat
 
 # A spreadsheet runs a cell that starts with one of these as a formula.
@@ -19,7 +20,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(heatmap: Heatmap, path: str | Path) -> None:
-    """One row a cell, at its centre; the second row holds HXL tags. Cells outside the mask are left out."""
+    """One row a cell, at its centre; the second row holds HXL tags. Cells outside the mask are left out.
+
+    How the map was made stands beside it, in `<name>.csv-metadata.json`: comments would end the HXL, and half of all
+    spreadsheets, while that name is where the W3C's "CSV on the Web" looks for what is known of a table.
+    """
     keep = heatmap.mask.ravel()
     centres = heatmap.grid.centres()[keep]
     columns: list[tuple[str, str, Iterable[Any]]] = []
@@ -41,6 +46,16 @@ def write_csv(heatmap: Heatmap, path: str | Path) -> None:
             columns.append((name, "#indicator+entropy+bits+num", [f"{value:.7f}" for value in inside]))
         else:
             columns.append((safe(name), f"#indicator+{kind}+{slug(state)}+num", [f"{value:.7f}" for value in inside]))
+    path = Path(path)
+    about = {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": path.name,
+        "dialect": {"headerRowCount": 2},
+        "tableSchema": {"columns": [{"titles": [name, tag]} for name, tag, _ in columns]},
+        "notes": [description(heatmap)],
+    }
+    with replacing(path.with_name(f"{path.name}-metadata.json")) as beside:
+        beside.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file)
         out.writerow([name for name, _, _ in columns])

@@ -91,7 +91,8 @@ def fuse_on(
     if settings.snap:
         inside = inside.snap(grid)
     model = build_model(settings, inside, grid)
-    progress(f"Fusing {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
+    work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
+    progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
     model = fit(model, inside) if fit is not None else _fit(model, inside)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
@@ -262,6 +263,17 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     return fit
 
 
+def _learned(model: Any) -> dict[str, Any]:
+    """The central 95 % of each length-scale that was learned: its logarithm is about normal."""
+    if getattr(model, "lengthscale_log_sd_", None) is None:
+        return {}
+    reach = np.ravel(model.lengthscale_).astype(np.float64)
+    factor = np.exp(1.96 * np.broadcast_to(np.ravel(model.lengthscale_log_sd_), reach.shape))
+    # All directions alike have one length-scale, however often it is written.
+    pairs = dict.fromkeys(zip((reach / factor).tolist(), (reach * factor).tolist(), strict=True))
+    return {"lengthscale_interval": [list(pair) for pair in pairs]}
+
+
 def _finish(
     model: Any,
     reports: Reports,
@@ -281,6 +293,7 @@ def _finish(
         "sources": len(model.sources_seen_),
         "engine": model.engine_,
         "lengthscale": np.ravel(model.lengthscale_).tolist(),
+        **_learned(model),
         "iterations": int(model.n_iter_),
         "settings": settings.changed(),
         **about,
