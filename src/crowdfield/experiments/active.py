@@ -135,12 +135,13 @@ def own_share(found: dict[str, Curve], strategy: str, end: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sets", type=int, default=25)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first data set")
     parser.add_argument("--end", type=int, default=400)
     parser.add_argument("--batch", type=int, default=40)
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     given = parser.parse_args(arguments)
     found = []
-    for seed in range(given.sets):
+    for seed in range(given.first, given.first + given.sets):
         began = time.perf_counter()
         found.append(curves(seed, given.strategies, end=given.end, batch=given.batch))
         took = time.perf_counter() - began
