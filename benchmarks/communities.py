@@ -59,10 +59,11 @@ def judge(world: World, communities: int | str | None) -> tuple[float, float | N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first data set")
     parser.add_argument("--sources", type=int, default=500)
     given = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    for seed in range(given.sets):
+    for seed in range(given.first, given.first + given.sets):
         world = draw(seed, given.sources)
         parts = []
         for communities in (None, 1, 3, "learn"):

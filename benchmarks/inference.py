@@ -1,12 +1,13 @@
 """Three ways to the posterior, on data drawn from the model:  python -m benchmarks.inference [DATASETS] [SIZES...]
 
-The paper's synthetic setting with half of the reporters noisy. For every size and inference: NLPD of ρ and cross
-entropy of t in bits, AUC, calibration error, and processor seconds of one fit; means over the data sets.
+The paper's synthetic setting with half of the reporters noisy, or another (`--setting`). For every size and inference:
+NLPD of ρ and cross entropy of t in bits, AUC, calibration error, and processor seconds of one fit; means over the data
+sets, or medians (`--median`).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import warnings
 
@@ -25,12 +26,22 @@ WAYS = {
 }
 
 
-def main(datasets: int, sizes: list[int]) -> None:
+SETTINGS = {
+    "noisy": dict(reliable=10, noisy=10),
+    "biased": dict(reliable=10, noisy=0, biased=10),
+    "continuous": dict(reliable=10, noisy=10, continuous=True),
+}
+
+
+def main(datasets: int, sizes: list[int], setting: str, ways: list[str], median: bool) -> None:
+    average = np.median if median else np.mean
     print(f"{'n':>5} {'inference':<20} {'NLPD':>7} {'cross entropy':>14} {'AUC':>6} {'calibration':>12} {'seconds':>8}")
-    simulations = [simulate(MOST_REPORTS, rng=np.random.default_rng([2017, d])) for d in range(datasets)]
+    simulations = [
+        simulate(MOST_REPORTS, rng=np.random.default_rng([2017, d]), **SETTINGS[setting]) for d in range(datasets)
+    ]
     for n in sizes:
-        for name, way in WAYS.items():
-            rows = []
+        for name in ways:
+            way, rows = WAYS[name], []
             for seed, simulation in enumerate(simulations):
                 reports, truth = simulation.reports, simulation.truth
                 model = cf.HeatmapBCC(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], random_state=seed, **way)
@@ -50,7 +61,7 @@ def main(datasets: int, sizes: list[int]) -> None:
                         seconds,
                     )
                 )
-            nlpd, entropy, auc, calibration, seconds = np.mean(rows, axis=0)
+            nlpd, entropy, auc, calibration, seconds = average(rows, axis=0)
             print(
                 f"{n:>5} {name:<20} {nlpd:7.2f} {entropy:14.3f} {auc:6.3f} {calibration:12.3f} {seconds:8.2f}",
                 flush=True,
@@ -58,5 +69,11 @@ def main(datasets: int, sizes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [int(a) for a in sys.argv[1:]]
-    main(numbers[0] if numbers else 5, numbers[1:] or [100, 400, 1000, 2400])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("datasets", type=int, nargs="?", default=5)
+    parser.add_argument("sizes", type=int, nargs="*")
+    parser.add_argument("--setting", choices=SETTINGS, default="noisy")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--median", action="store_true")
+    given = parser.parse_args()
+    main(given.datasets, given.sizes or [100, 400, 1000, 2400], given.setting, given.ways, given.median)
