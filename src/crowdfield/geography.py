@@ -108,12 +108,14 @@ def bounds(places: ArrayLike) -> Region:
     p = np.asarray(places, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] != 2 or len(p) == 0:
         raise InputError("a region needs at least one (longitude, latitude) place.")
-    lon = wrap(p[:, 0])
     south, north = float(p[:, 1].min()), float(p[:, 1].max())
-    west, east = float(lon.min()), float(lon.max())
+    west, east = float(p[:, 0].min()), float(p[:, 0].max())
+    if west >= -180.0 and east < 180.0 and east - west <= 180.0:
+        return west, east, south, north
+    lon = np.sort(wrap(p[:, 0]))
+    west, east = float(lon[0]), float(lon[-1])
     if east - west <= 180.0:
         return west, east, south, north
-    lon = np.sort(lon)
     # The region is the circle of longitudes less its widest empty arc.
     gaps = np.diff(np.append(lon, lon[0] + 360.0))
     widest = int(np.argmax(gaps))

@@ -651,6 +651,15 @@ def test_progress_is_told_and_ends_at_the_end(tmp_path):
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
+def test_a_word_among_many_numbers_is_one_rejected_row_and_no_warning(tmp_path):
+    """Warnings are errors here: pandas must not remark on a column of two kinds."""
+    rows = [f"{18 + i / 1e6},{-72 - i / 1e6},x" for i in range(150_000)]
+    rows[120_000] = "somewhere,-72,x,and more"
+    result = io.read(write(tmp_path, "long.csv", "lat,lon,label\n" + "\n".join(rows)))
+    assert (result.read, result.used, result.rejected) == (150_000, 149_999, 1)
+    assert result.rejects[0].line == 120_002 and "more fields" in result.rejects[0].reason
+
+
 def test_a_table_longer_than_a_chunk_is_one_table(tmp_path, monkeypatch):
     from crowdfield.io import delimited
 

@@ -73,11 +73,12 @@ class Table:
                 header=0,
                 index_col=False,
                 usecols=[*names, EXTRA],
-                dtype={c: text_type for c, name in names.items() if name not in numeric} | {EXTRA: text_type},
+                dtype={c: text_type for c, name in names.items() if name not in numeric},
                 # Only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
                 keep_default_na=False,
                 na_values=[""],
                 chunksize=CHUNK,
+                low_memory=False,  # a chunk is small enough: to guess types for parts of it would cost more, and warn
                 encoding="utf-8",
                 engine="c",
             )

@@ -330,7 +330,7 @@ def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | 
         said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
     if times is not None and times.ambiguous:
         said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
-    if reports.crs and bool(zero := int((reports.places == 0).all(axis=1).sum())):
+    if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
         said.append(f"{zero} reports lie at 0° N 0° E, where missing coordinates end up; leave them out with --region")
     if events is not None and (events >= 0).any():
         copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
