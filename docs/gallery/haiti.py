@@ -30,7 +30,6 @@ def main(output: Path = Path(__file__).parent) -> tuple[pipeline.Fused, pipeline
     who = np.asarray(found.reports.sources, dtype=object)[found.reports.source[inside]]
     settings = pipeline.Settings(
         region=REGION, cell="650m", lengthscale="10.4km", snap=True, states=STATES, seed=0,
-        inference="vb",  # the paper's own
         sources={"first responder": "certain"},
     )  # fmt: skip
     crowd = Reports.from_arrays(found.lonlat[inside], said, who, labels=STATES, crs="EPSG:4326")

@@ -39,6 +39,15 @@ def test_the_page_works_offline(tmp_path):
         assert window.title() == "Flood at Beira"
         assert NASTY in window.inner_text("#who")
         assert window.inner_text("#scale").strip() in {"1 km", "2 km"}
+        # Without a base map, meridians and parallels say where this is; closer up they are closer together.
+        window.focus("#map")
+        whole = window.locator("#map").get_attribute("data-graticule")
+        assert "34.9° E" in whole and "19.9° S" in whole
+        for key in "+++++":
+            window.keyboard.press(key)
+        assert "34.87" in window.locator("#map").get_attribute("data-graticule")
+        window.keyboard.press("0")
+        assert window.locator("#map").get_attribute("data-graticule") == whole
         # What the cursor says is what the map holds: wet in the east, dry in the west, unknown in the south.
         box = window.locator("#map").bounding_box()
         for x, y, words in ((0.7, 0.4, "flooded: 100 %"), (0.3, 0.4, "flooded: 0 %"), (0.5, 0.82, "nobody knows")):
