@@ -29,7 +29,7 @@ def test_five_times_the_iterations_move_no_prediction(way, states):
     longer = cf.HeatmapBCC(lengthscale=7.0, tol=1e-9, max_iter=5 * 200, **way).fit(X, y, sources=sources)
     assert longer.n_iter_ > model.n_iter_
     np.testing.assert_allclose(model.predict_proba(grid), longer.predict_proba(grid), atol=1e-3)
-    np.testing.assert_allclose(model.scale_, longer.scale_, rtol=2e-2)
+    np.testing.assert_allclose(model.scale_, longer.scale_, rtol=5e-3)
 
 
 @pytest.mark.parametrize("states", [2, 3])
@@ -52,7 +52,7 @@ def test_the_start_does_not_matter_to_the_scale():
     fresh = cf.HeatmapBCC(lengthscale=7.0, inference="vb").fit(X, y, sources=sources)
     continued = cf.HeatmapBCC(lengthscale=7.0, inference="vb").fit(X[:60], y[:60], sources=sources[:60])
     continued.partial_fit(X[60:], y[60:], sources=sources[60:])
-    np.testing.assert_allclose(continued.scale_, fresh.scale_, rtol=2e-2)
+    np.testing.assert_allclose(continued.scale_, fresh.scale_, rtol=5e-3)
     np.testing.assert_allclose(continued.predict_proba(grid), fresh.predict_proba(grid), atol=1e-3)
 
 
