@@ -439,6 +439,18 @@ def test_odk_names_its_columns_with_a_hyphen(tmp_path):
     assert result.layout == "kobo" and said(result) == [(2.0, 1.0, "high", "eve")]
 
 
+def test_odks_status_of_the_upload_is_no_answer(tmp_path):
+    """As ODK Central writes it: groups joined by hyphens, and rows that end before their last, empty columns."""
+    text = (
+        "SubmissionDate,meta-instanceID,reporter,place-corner-Latitude,place-corner-Longitude,place-corner-Accuracy,"
+        "habitat-damage_type,habitat-damage_type_photo,KEY,SubmitterID,SubmitterName,Status\n"
+        "2019-09-18T08:51:07.481Z,uuid:a,Eve,-31.9,115.8,4.2,collapsed,1.jpg,uuid:a,241,app-user\n"
+        "2019-09-18T06:20:25.780Z,uuid:b,Eve,-31.8,115.9,4.2,intact,2.jpg,uuid:b,241,app-user\n"
+    )
+    result = io.read(write(tmp_path, "odk.csv", text))
+    assert said(result) == [(115.8, -31.9, "collapsed", "app-user"), (115.9, -31.8, "intact", "app-user")]
+
+
 @pytest.fixture
 def features():
     geopandas = pytest.importorskip("geopandas")

@@ -30,6 +30,10 @@ _FORM = (
     "name",
     "photo",
 )
+# What ODK Central adds to every form: Status is that of the upload, and says nothing about the ground. In a KoboToolbox
+# form such a name is a question.
+_ODK = """status reviewstate submitterid submittername attachmentspresent attachmentsexpected devicemanufacturer
+    devicemodel formversion edits parent_key""".split()  # noqa: SIM905
 _STATUS = ("_validation_status", "ReviewState")
 
 
@@ -48,12 +52,13 @@ def plan(table: Table, options: Options) -> Plan:
     header = table.header
     pair = _pair(header)
     given = dict(options.columns)
+    beside = (*_FORM, *_ODK) if "SubmissionDate" in header else _FORM
     if pair is not None:
         given["lat"], given["lon"] = given.get("lat") or pair[0], given.get("lon") or pair[1]
     for role, names in (("source", _SOURCES), ("time", _TIMES), ("id", _IDS)):
         given[role] = given.get(role) or next((name for name in names if name in header), None)
     own = [name for name in header if not name.startswith("_")]
-    own = [name for name in own if name not in given.values() and name.lower() not in _FORM]
+    own = [name for name in own if name not in given.values() and name.lower() not in beside]
     if given.get("label") is None:
         given["label"] = columns.question(own, {name: table.column(name) for name in own})
     if given.get("label") is None:
