@@ -1,9 +1,11 @@
 """`kill -9` under load: the server or its worker dies at random moments while reports pour in.
 
-What must hold afterwards: every acknowledged report is in the log, none twice, and the log replays to the same map.
+What must hold afterwards: every acknowledged report is in the log as it was sent, none twice, and the log replays to
+the same map. From the root of the repository:
 
-    python tests/service/killing.py --kills 200                     # SQLite, in a temporary folder
-    python tests/service/killing.py --kills 200 --database postgresql://…
+    PYTHONPATH=src:. python tests/service/killing.py --kills 200                  # SQLite, in a temporary folder
+    PYTHONPATH=src:. python tests/service/killing.py --kills 200 --postgresql     # a PostgreSQL of its own
+    PYTHONPATH=src:. python tests/service/killing.py --kills 200 --database postgresql://…
 """
 
 import argparse
@@ -17,16 +19,18 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import text
+from sqlalchemy import Engine, text
+from tests.service import postgres
 
 from crowdfield.service import operations
 from crowdfield.service.auth import Keys, Role
 from crowdfield.service.database import connect, open_database
+from crowdfield.service.store import Store
 
 FLOOD = {
     "id": "flood",
@@ -37,13 +41,20 @@ FLOOD = {
 }
 
 
+# The share of requests that send once more what was acknowledged before.
+AGAIN = 0.85
+# Of the deaths, at least this share comes while maps are being made, the others at any moment, the very start included.
+AT_WORK = 0.4
+
+
 class Server:
     """`crowdfield serve` in a process of its own, started again after each death."""
 
     def __init__(self, database: str, port: int):
         self.port = port
         self.environment = os.environ | {
-            "CROWDFIELD_DATABASE": database, "CROWDFIELD_LEASE_SECONDS": "1", "CROWDFIELD_COALESCE_SECONDS": "0.02"
+            "CROWDFIELD_DATABASE": database, "CROWDFIELD_LEASE_SECONDS": "1", "CROWDFIELD_COALESCE_SECONDS": "0.02",
+            "CROWDFIELD_REST_SECONDS": "1",
         }  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -57,9 +68,11 @@ class Server:
         assert self.process is not None
         try:
             children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            # One that was killed a moment ago stays listed until the server notices; it cannot die again.
+            alive = [child for child in children if _state(child) != "Z"]
         except OSError:
             return None
-        return int(children[0]) if children else None
+        return int(alive[0]) if alive else None
 
     def kill(self, which: str) -> bool:
         """SIGKILL to the server or its worker; whether there was one."""
@@ -80,13 +93,31 @@ class Server:
             self.process.wait(30)
 
 
+def _state(process: str) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def report(name: str) -> dict[str, object]:
+    """The report of this name: the same whenever it is sent."""
+    rng = np.random.default_rng([int(part) for part in name.split("-")])
+    east, north, source = rng.random(), rng.random(), int(rng.integers(5))
+    wet = np.sin(7 * east) + np.cos(6 * north) > 0.3
+    right = rng.random() < 0.5 + 0.1 * source
+    return {
+        "id": name, "longitude": -72.4 + 0.2 * east, "latitude": 18.4 + 0.2 * north,
+        "label": ("dry", "flooded")[int(wet == right)], "source": f"s{source}",
+    }  # fmt: skip
+
+
 class Reporters:
-    """Threads that send reports without pause and remember which were acknowledged. What failed is sent again."""
+    """Threads that send reports without pause and remember which were acknowledged. What failed is sent again, and most
+    of what was acknowledged too: a sender cannot know, and the log must not grow by it."""
 
     def __init__(self, port: int, key: str, threads: int):
         self._port, self._key = port, key
         self.acknowledged: set[str] = set()
-        self.outcomes: Counter[int] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(k,), daemon=True) for k in range(threads)]
         for thread in self._threads:
@@ -94,14 +125,12 @@ class Reporters:
 
     def _send(self, k: int) -> None:
         number = 0
+        rng = np.random.default_rng(k)
         connection = HTTPConnection("127.0.0.1", self._port, timeout=10)
         while not self._stop.is_set():
-            name = f"{k}-{number}"
-            rng = np.random.default_rng((k, number))  # the same report when it is sent again
-            body = {
-                "id": name, "longitude": -72.3 + 0.2 * rng.random(), "latitude": 18.4 + 0.2 * rng.random(),
-                "label": ("dry", "flooded")[rng.integers(2)], "source": f"s{rng.integers(5)}",
-            }  # fmt: skip
+            again = number > 0 and rng.random() < AGAIN
+            name = f"{k}-{rng.integers(number) if again else number}"
+            body = report(name)
             headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
             try:
                 connection.request("POST", "/situations/flood/reports", json.dumps(body), headers)
@@ -111,11 +140,11 @@ class Reporters:
                 connection.close()
                 time.sleep(0.05)
                 continue
-            self.outcomes[reply.status] += 1
+            self.statuses[reply.status] += 1
             if reply.status in (200, 201):
                 self.acknowledged.add(name)
-                number += 1
-            # A gentle load: what is tested is dying, not the size of the log.
+                self.outcomes["again" if again else "new"] += 1
+                number += not again
             time.sleep(0.01)
         connection.close()
 
@@ -126,7 +155,7 @@ class Reporters:
         assert not any(thread.is_alive() for thread in self._threads)
 
 
-def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: float = 1.0) -> dict[str, object]:
+def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: float = 0.7) -> dict[str, object]:
     """Kill the server or its worker so often, then look at what is left. Raises AssertionError if anything is lost."""
     rng = np.random.default_rng(seed)
     engine = open_database(database)
@@ -143,61 +172,87 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("POST", "/situations", json.dumps(FLOOD), headers)
         assert connection.getresponse().status == 201
+    watched = connect(database, pool_size=1)
     reporters = Reporters(port, reporter, threads)
     done: Counter[str] = Counter()
+    made = 0
     try:
         while sum(done.values()) < kills:
+            if rng.random() < AT_WORK:
+                _another_version(watched, made)
             time.sleep(float(rng.uniform(0.0, longest)))
             which = ("server", "worker")[rng.integers(2)]
             if not server.kill(which):
                 time.sleep(0.2)
                 continue
             done[which] += 1
+            made = _newest(watched)
             if which == "server":
                 server.start()
                 _answering(port)
         reporters.stop()
-        _caught_up(database)
+        _caught_up(watched)
     finally:
         reporters.stop()
         server.stop()
-    return judge(database, reporters) | {"kills": dict(done)}
+        watched.dispose()
+    return {"kills": dict(done)} | judge(database, reporters)
 
 
 def judge(database: str, reporters: Reporters) -> dict[str, object]:
     engine = connect(database)
     with engine.connect() as connection:
-        stored = [row[0] for row in connection.execute(text("SELECT id FROM entry WHERE kind = 'report'"))]
+        rows = connection.execute(
+            text("SELECT id, longitude, latitude, label, source FROM entry WHERE kind = 'report'")
+        ).all()
+    versions = _newest(engine)
     engine.dispose()
+    stored = {row.id: dict(row._mapping) for row in rows}
     lost = reporters.acknowledged - set(stored)
     assert not lost, f"{len(lost)} acknowledged reports are lost, such as {min(lost)}"
-    assert len(stored) == len(set(stored)), "a report is stored twice"
+    assert len(rows) == len(stored), "a report is stored twice"
+    changed = [name for name, row in stored.items() if row != report(name)]
+    assert not changed, f"{changed[0]} is not stored as it was sent"
     # At most the one that each sender was about to send may be stored without having been acknowledged.
     assert len(set(stored) - reporters.acknowledged) <= 64
     found = operations.check(database)
     assert not found.problems, found.problems
     assert reporters.acknowledged and "replayed" in found.facts["flood"]
-    unexpected = {code: n for code, n in reporters.outcomes.items() if code not in (200, 201, 503)}
+    unexpected = {code: n for code, n in reporters.statuses.items() if code not in (200, 201, 503)}
     assert not unexpected, unexpected
     return {
         "acknowledged": len(reporters.acknowledged),
-        "stored": len(stored),
-        "check": found.facts["flood"],
+        "sent again": reporters.outcomes["again"],
+        "stored": len(rows),
+        "lost": len(lost),
+        "twice": len(rows) - len(stored),
+        "versions": versions,
+        "replay differs by": found.facts["flood"]["replayed"],
     }
 
 
-def _caught_up(database: str, seconds: float = 180.0) -> None:
-    """Wait for the survivors to fit the whole log: what it replays to is compared with what they made of it."""
-    engine = connect(database)
+def _newest(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.execute(text("SELECT coalesce(max(number), 0) FROM version")).scalar_one()
+
+
+def _another_version(engine: Engine, than: int, seconds: float = 20.0) -> None:
+    """Wait for a map made since: then the worker is in the middle of its work, as new reports keep coming."""
     end = time.monotonic() + seconds
-    query = text("SELECT head - (SELECT coalesce(max(head), 0) FROM version) FROM situation")
-    behind = 1
-    while behind and time.monotonic() < end:
+    while _newest(engine) <= than and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _caught_up(engine: Engine, seconds: float = 180.0) -> None:
+    """Wait for the survivors to fit the whole log and to come to rest: what it replays to is compared with that."""
+    end = time.monotonic() + seconds
+    store = Store(engine)
+    while time.monotonic() < end:
+        newest = store.version("flood")
+        if newest is not None and newest.head == store.situation("flood").head and newest.info["rested"]:
+            return
         time.sleep(0.2)
-        with engine.connect() as connection:
-            behind = connection.execute(query).scalar_one()
-    engine.dispose()
-    assert not behind, "no map of the whole log was published"
+    raise AssertionError("no map of the whole log was published")
 
 
 def _answering(port: int, seconds: float = 90.0) -> None:
@@ -216,10 +271,14 @@ def _answering(port: int, seconds: float = 90.0) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--database", default=None)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--database", default=None)
+    where.add_argument("--postgresql", action="store_true", help="start a PostgreSQL for this run")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        result = torture(given.database or f"{folder}/workspace.db", given.kills, given.seed)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        own = stack.enter_context(postgres.running())() if given.postgresql else f"{folder}/workspace.db"
+        result = torture(given.database or own, given.kills, given.seed)
         print(json.dumps(result | {"seconds": round(time.monotonic() - began, 1)}))

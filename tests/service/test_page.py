@@ -57,7 +57,8 @@ def live(tmp_path_factory, browser):
     command = [sys.executable, "-c", "from crowdfield.cli import main; main()", "serve", "--port", str(port)]
     process = subprocess.Popen(
         [*command, "--log-level", "error"],
-        env=os.environ | {"CROWDFIELD_DATABASE": database},
+        # No version but those that the tests ask for.
+        env=os.environ | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600"},
         stderr=subprocess.DEVNULL,
     )
     try:

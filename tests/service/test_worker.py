@@ -12,8 +12,10 @@ import pytest
 from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.errors import NumericalError
-from crowdfield.service import lease, worker
+from crowdfield.service import fit, lease, worker
 from crowdfield.service.database import open_database
+from crowdfield.service.fit import rested_map
+from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import unpack
 from crowdfield.service.store import Store
 from crowdfield.service.worker import Worker
@@ -53,6 +55,55 @@ def test_a_map_fitted_step_by_step_is_the_map_fitted_at_once(workspace, make_wor
     steps, once = arrays(workspace, 3), arrays(other, 1)
     assert np.abs(steps["probability"] - once["probability"]).max() < 0.01
     assert (steps["reports"] == once["reports"]).all()
+
+
+def contradict(workspace, n, seed):
+    """Labels at random: many maps fit such reports about as well as each other."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"longitude": -72.4 + 0.2 * x, "latitude": 18.4 + 0.2 * y, "label": FLOOD["states"][int(rng.integers(2))],
+         "source": f"s{rng.integers(5)}"}
+        for x, y in rng.random((n, 2))
+    ]  # fmt: skip
+    assert workspace.client("reporter").post("/situations/flood/reports", json=rows).json()["stored"] == n
+
+
+def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
+    space = make_workspace(rest_seconds=3600)
+    space.client("admin").post("/situations", json=FLOOD)
+    store = space.service.store
+    for step, n in enumerate((40, 40, 40, 60)):
+        contradict(space, n, step)
+        space.fit()
+    moving = store.version("flood")
+    assert not moving.info["rested"]
+    space.settings.rest_seconds = 0
+    # Another worker may find it so: this one may have died meanwhile.
+    lease.release(space.service.engine, "flood", space.worker.holder)
+    other = Worker(space.settings)
+    while other.look():
+        pass
+    other.engine.dispose()
+    newest = store.version("flood")
+    assert newest.info["rested"] and newest.head == moving.head
+    ledger = Ledger("flood")
+    ledger.follow(space.service.engine)
+    again, _ = rested_map(store.situation("flood"), ledger)
+    difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
+    # A version of its own where that shows; else it is noted at the one that is there.
+    assert difference == 0 if newest.number > moving.number else difference <= worker.VISIBLE
+
+
+def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
+    monkeypatch.setattr(fit, "LARGE", 10)
+    monkeypatch.setattr(fit, "COLD", 1)
+    contradict(workspace, 30, 0)
+    ledger = Ledger("flood")
+    ledger.follow(workspace.service.engine)
+    situation = workspace.service.store.situation("flood")
+    assert rested_map(situation, ledger, lambda: True) is None
+    made, model = rested_map(situation, ledger)
+    assert model.converged_ and made.info["rested"]
 
 
 def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):

@@ -103,7 +103,14 @@ class Service:
         """Keep a worker running beside this server; one that dies is replaced, ever more slowly if it keeps dying."""
         pause = 0.5
         environment = os.environ | {"CROWDFIELD_DATABASE": self.settings.database}
-        for name in ("coalesce_seconds", "poll_seconds", "lease_seconds", "keep_versions", "distribute_above"):
+        for name in (
+            "coalesce_seconds",
+            "rest_seconds",
+            "poll_seconds",
+            "lease_seconds",
+            "keep_versions",
+            "distribute_above",
+        ):
             environment[f"CROWDFIELD_{name.upper()}"] = str(getattr(self.settings, name))
         # One thread for linear algebra unless an operator says otherwise: more of them wait for each other while the
         # server is busy too, and a fit takes many times as long.

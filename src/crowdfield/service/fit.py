@@ -3,7 +3,8 @@
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ CANDIDATES = 512
 # From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
 # would rather see most of a change at once than all of it later.
 LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
+# A fit that still moves after so many rounds of sweeps goes to and fro by less than anybody could say is right.
+MOST_ROUNDS = 50
 # Of the log odds between sweeps: far below what a map can show.
 TOLERANCE = 5e-3
 
@@ -54,34 +57,74 @@ def fit_map(
     large to be carried there and back as a posterior.
     """
     began = time.perf_counter()
-    grid = situation.grid
     reports = list(ledger.reports.values())
-    cells = np.zeros(grid.shape, dtype=np.int32)
     metres = _metres(situation, reports)
-    model, remarks = None, []
-    if reports:
-        cells = grid.counts(metres).astype(np.int32)
-        with warnings.catch_warnings(record=True) as caught:
-            # What the model wants to be known is for those who look at the map, not for the log alone.
-            warnings.simplefilter("always", CrowdfieldWarning)
-            model = _fitted(situation, ledger, reports, metres, previous, scheduler)
-        # That it has not settled is said once, below, and is no cause for alarm.
-        said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
-        remarks = sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
+    with _listening() as remarks:
+        model = _fitted(situation, ledger, reports, metres, previous, scheduler) if reports else None
+    alone = model is None or ((previous is None or model is not previous.model) and model.converged_)
+    return _published(situation, ledger, model, metres, remarks, began, rested=bool(alone)), model
+
+
+def rested_map(
+    situation: Situation, ledger: Ledger, interrupted: Callable[[], bool] = lambda: False
+) -> tuple[Published, Any] | None:
+    """The map of the log alone: fitted from nothing until it moves no more. None where `interrupted` asked to stop.
+
+    A warm start is quick, but where reports contradict each other there may be several maps that they fit as well, and
+    which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
+    """
+    began = time.perf_counter()
+    reports = list(ledger.reports.values())
+    metres = _metres(situation, reports)
+    with _listening() as remarks:
+        model = _fitted(situation, ledger, reports, metres, None, None) if reports else None
+        for _ in range(MOST_ROUNDS):
+            if model is None or model.converged_:
+                break
+            if interrupted():
+                return None
+            model = _settled_further(model)
+    return _published(situation, ledger, model, metres, remarks, began, rested=True), model
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """Collects what the model warns of: it is for those who look at the map, not for the log alone."""
+    remarks: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CrowdfieldWarning)
+        yield remarks
+    # That a map has not settled is said in its own way, and is no cause for alarm.
+    said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
+    remarks += sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
+
+
+def _published(
+    situation: Situation,
+    ledger: Ledger,
+    model: Any,
+    metres: NDArray[np.float64],
+    remarks: list[str],
+    began: float,
+    *,
+    rested: bool,
+) -> Published:
+    grid = situation.grid
+    cells = grid.counts(metres).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, cells)
-    published = Published(
+    about = _about(model) | {"rested": rested, "remarks": remarks}
+    return Published(
         head=ledger.head,
-        reports=len(reports),
+        reports=len(metres),
         seconds=time.perf_counter() - began,
         arrays=pack(
             probability=heatmap.probability.astype(np.float32), sd=heatmap.sd.astype(np.float32), reports=cells
         ),
         sources=_sources(model),
         suggestions=_suggestions(model, heatmap),
-        info=_about(model) | {"remarks": remarks} | {name: finite(value) for name, value in heatmap.metadata.items()},
+        info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
-    return published, model
 
 
 def load_model(data: bytes) -> Any:
@@ -124,7 +167,7 @@ def _fitted(
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
         if not new.any():
             # Nothing new: some more sweeps for a map that was published before it had settled.
-            return model if model.converged_ else model.set_params(max_iter=ROUND).forget(rows=np.empty(0, dtype=int))
+            return model if model.converged_ else _settled_further(model)
         # A trusted source that was not there before needs a prior of its own, which only a new fit takes up.
         if not any(name.startswith(TRUSTED) for name in set(source[new]) - set(source[~new])):
             model.set_params(max_iter=WARM if quick else MOST_SWEEPS)
@@ -149,6 +192,11 @@ def _fitted(
 
     reports_ = Reports.from_arrays(metres, label, source, labels=list(situation.labels))
     return distributed.fit_model(model, reports_, scheduler)
+
+
+def _settled_further(model: Any) -> Any:
+    """Some more sweeps over the same reports."""
+    return model.set_params(max_iter=ROUND).forget(rows=np.empty(0, dtype=int))
 
 
 def _heatmap(model: Any, situation: Situation, counts: NDArray[np.int32]) -> Heatmap:

@@ -45,6 +45,8 @@ class Settings(BaseSettings):
     """Whether this server starts an inference worker beside it."""
     coalesce_seconds: float = Field(0.1, ge=0)
     poll_seconds: float = Field(0.1, gt=0)
+    rest_seconds: float = Field(5.0, ge=0)
+    """After so long without anything new, a map that went on from earlier ones is fitted again from the log alone."""
     lease_seconds: float = Field(10.0, gt=0)
     keep_versions: int = Field(200, ge=2)
     distribute_above: int = Field(2_000_000, gt=0)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
@@ -11,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from crowdfield.data import Grid
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease
-from crowdfield.service.database import writing
+from crowdfield.service.database import POINT, points_indexed, writing
 from crowdfield.service.tables import entry, event, situation, state, version
 
 
@@ -85,6 +86,10 @@ class Event:
 class Store:
     def __init__(self, engine: Engine):
         self.engine = engine
+
+    @cached_property
+    def _points_indexed(self) -> bool:
+        return points_indexed(self.engine)
 
     # Situations
 
@@ -163,6 +168,10 @@ class Store:
             # A box with west > east goes across the antimeridian.
             inside = c.longitude.between(west, east)
             query = query.where(inside if west <= east else (c.longitude >= west) | (c.longitude <= east))
+            if west <= east and self._points_indexed:
+                # The conditions above decide; this one lets PostGIS find the candidates by its index.
+                envelope = text(f"{POINT} && ST_MakeEnvelope(:west, :south, :east, :north, 4326)")
+                query = query.where(envelope.bindparams(west=west, south=south, east=east, north=north))
         moment = func.coalesce(c.time, c.received)
         if since is not None:
             query = query.where(moment >= since)
@@ -241,6 +250,14 @@ class Store:
             data = {"version": number, "reports": new.reports, "created": now, "seconds": new.seconds}
             _tell(connection, name, "version", data, now)
             return number
+
+    def rested(self, name: str, number: int) -> None:
+        """Note that a version is, to the eye, what the log alone gives."""
+        where = version.c.situation == name, version.c.number == number
+        with writing(self.engine) as connection:
+            info = connection.execute(select(version.c.info).where(*where)).scalar()
+            if info is not None:
+                connection.execute(update(version).where(*where).values(info=info | {"rested": True}))
 
     def fail(self, name: str, message: str) -> None:
         """The last good map stays; that it could not be renewed is said to everybody."""

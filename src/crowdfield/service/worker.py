@@ -1,7 +1,9 @@
 """The inference worker: a process of its own that turns the log into numbered map versions.
 
 It looks for situations whose log is ahead of their newest map, takes the lease on one, waits a moment so that a burst
-is fitted once, fits with a warm start, and publishes. If a fit fails, the last good map stays and the failure is told.
+is fitted once, fits with a warm start, and publishes. When the log rests, the map is fitted once more from the log
+alone, so that it does not depend on how the reports came in. If a fit fails, the last good map stays and the failure
+is told.
 """
 
 import argparse
@@ -19,11 +21,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease, logs
 from crowdfield.service.database import connect
-from crowdfield.service.fit import Previous, fit_map, load_model
+from crowdfield.service.fit import Previous, fit_map, load_model, rested_map
 from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import unpack
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Published, Situation, Store
+from crowdfield.service.store import Published, Situation, Store, VersionInfo
 
 log = logging.getLogger("crowdfield.worker")
 # A change of probability below this is not worth a version of its own.
@@ -68,7 +70,8 @@ class Worker:
             behind = situation.head > (newest.head if newest else 0)
             held = self._models.get(situation.id)
             settling = held is not None and held.model is not None and not held.model.converged_
-            if not (behind or settling) or self._failed_at.get(situation.id) == situation.head:
+            resting = not (behind or settling) and newest is not None and self._due_to_rest(newest)
+            if not (behind or settling or resting) or self._failed_at.get(situation.id) == situation.head:
                 continue
             if not lease.acquire(self.engine, situation.id, self.holder, self.settings.lease_seconds):
                 self._ledgers.pop(situation.id, None)
@@ -76,18 +79,24 @@ class Worker:
                 continue
             if behind:
                 self.stop.wait(self.settings.coalesce_seconds)
-            self.renew(situation)
+            self.renew(situation, resting=resting)
             busy = True
         return busy
 
-    def renew(self, situation: Situation) -> int | None:
+    def _due_to_rest(self, newest: VersionInfo) -> bool:
+        rested = newest.info.get("rested") or newest.reports >= self.settings.distribute_above
+        return not rested and time.time() - newest.created >= self.settings.rest_seconds
+
+    def renew(self, situation: Situation, *, resting: bool = False) -> int | None:
         """Fit what the log holds now and publish it; the number of the new version."""
         ledger = self._ledgers.setdefault(situation.id, Ledger(situation.id))
         with lease.Keeping(self.engine, situation.id, self.holder, self.settings.lease_seconds):
             ledger.follow(self.engine)
             try:
-                published, model = fit_map(
-                    situation, ledger, self._previous(situation, ledger), self._scheduler(ledger)
+                made = (
+                    rested_map(situation, ledger, lambda: self._overtaken(ledger))
+                    if resting
+                    else fit_map(situation, ledger, self._previous(situation, ledger), self._scheduler(ledger))
                 )
             except (CrowdfieldError, ArithmeticError, MemoryError, ValueError, RuntimeError, ImportError) as error:
                 # Whatever the numerics raise must not take the service down: it is told, and the last good map stays.
@@ -96,7 +105,12 @@ class Worker:
                 self._models.pop(situation.id, None)
                 self.store.fail(situation.id, f"{type(error).__name__}: {error}"[:500])
                 return None
+            if made is None:
+                return None  # something new came in: that is more urgent
+            published, model = made
             if not self._news(situation, ledger, published):
+                if resting:
+                    self._note_rest(situation)
                 self._models[situation.id] = Previous(ledger.head, model)
                 return None
             number = self.store.publish(situation.id, published, holder=self.holder, keep=self.settings.keep_versions)
@@ -114,6 +128,14 @@ class Worker:
             },
         )  # fmt: skip
         return number
+
+    def _overtaken(self, ledger: Ledger) -> bool:
+        return self.stop.is_set() or self.store.situation(ledger.situation).head > ledger.head
+
+    def _note_rest(self, situation: Situation) -> None:
+        newest = self.store.version(situation.id)
+        if newest is not None:
+            self.store.rested(situation.id, newest.number)
 
     def _scheduler(self, ledger: Ledger) -> str | None:
         """The Dask cluster for a map past the size limit; None fits it here."""
