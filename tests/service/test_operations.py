@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import event, inspect, text
 from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.errors import InputError
@@ -216,3 +216,59 @@ def test_the_commands_speak(filled, tmp_path, capsys):
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE situation SET head = 99")
     assert run("check", "--no-replay")[0] == 1
+
+
+@pytest.fixture
+def postgis(postgres):
+    """A PostgreSQL database, and what an administrator does to it."""
+    address = postgres()
+    engine = connect(address)
+    with engine.connect() as connection:
+        there = connection.execute(text("SELECT 1 FROM pg_available_extensions WHERE name = 'postgis'")).first()
+    if there is None:
+        pytest.skip("PostGIS is not installed; `make test` as root installs it")
+
+    def add():
+        with engine.connect().execution_options(writes=True) as connection, connection.begin():
+            connection.execute(text("CREATE EXTENSION postgis"))
+
+    yield address, add
+    engine.dispose()
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before the first start", "later"])
+def test_postgis_finds_reports_by_its_index(postgis, make_workspace, later):
+    address, add = postgis
+    if later:
+        open_database(address).dispose()
+    add()
+    space = make_workspace(address)
+    space.client("admin").post("/situations", json=FLOOD).raise_for_status()
+    side = [round(0.01 * k, 2) for k in range(50)]
+    rows = [
+        {"longitude": -72.55 + x, "latitude": 18.25 + y, "label": "dry", "id": f"{x} {y}"} for x in side for y in side
+    ]
+    assert space.client("admin").post("/situations/flood/reports", json=rows).json()["stored"] == 2500
+    box = (-72.4005, -72.3795, 18.4495, 18.4605)  # 3 columns and 2 rows of places
+    asked = []
+    engine = space.service.engine
+    event.listen(engine, "before_cursor_execute", lambda _c, _cursor, sql, given, *_: asked.append((sql, given)))
+    found = {row.id for row in space.service.store.standing("flood", box=box)}
+    assert found == {f"{x} {y}" for x in (0.15, 0.16, 0.17) for y in (0.2, 0.21)}
+    sql, given = next(a for a in asked if "ST_MakeEnvelope" in a[0])
+    with engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE entry")
+        plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN {sql}", given).scalars())
+    assert "entry_by_point" in plan, plan
+    # Across the antimeridian the plain index serves.
+    assert len(space.service.store.standing("flood", box=(170.0, -72.3995, 18.0, 19.0))) == 16 * 50
+
+
+def test_a_backup_goes_from_postgis_to_postgis_without_its_tables(postgis, postgres, filled, tmp_path):
+    address, add = postgis
+    add()
+    first, second = tmp_path / "first.zip", tmp_path / "second.zip"
+    counts = operations.backup(filled.settings.database, first)
+    assert operations.restore(first, address) == counts
+    assert operations.backup(address, second) == counts
+    assert content(address) == content(filled.settings.database)

@@ -84,6 +84,29 @@ def migrate(engine: Engine, revision: str = "head") -> None:
         command.upgrade(config, revision)
 
 
+# How PostGIS sees the place of an entry; a query is helped by the index only if it says the same.
+POINT = "ST_SetSRID(ST_MakePoint(longitude, latitude), 4326)"
+
+
+def index_points(engine: Engine) -> None:
+    """Let PostGIS index the places where an administrator added it, be it before the first start or later."""
+    if is_sqlite(engine):
+        return
+    with writing(engine) as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATE_LOCK})
+        # By a function that it brings: the extension may be in a schema that is not searched.
+        there = "SELECT 1 FROM pg_proc WHERE proname = 'st_makeenvelope' AND pg_function_is_visible(oid)"
+        if connection.execute(text(there)).first():
+            connection.execute(text(f"CREATE INDEX IF NOT EXISTS entry_by_point ON entry USING gist ({POINT})"))
+
+
+def points_indexed(engine: Engine) -> bool:
+    if is_sqlite(engine):
+        return False
+    with engine.connect() as connection:
+        return connection.execute(text("SELECT to_regclass('entry_by_point')")).scalar() is not None
+
+
 def revision(engine: Engine) -> str | None:
     """The migration that the database is at, or None where there are no tables yet."""
     with engine.connect() as connection:
@@ -102,6 +125,7 @@ def open_database(database: str, *, pool_size: int = 8) -> Engine:
             raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
     try:
         migrate(engine)
+        index_points(engine)
     except OperationalError as error:
         # The driver's own text may hold the address with its password.
         raise InputError(

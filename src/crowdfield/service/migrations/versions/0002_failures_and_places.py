@@ -11,11 +11,3 @@ def upgrade() -> None:
     op.add_column("situation", sa.Column("failure", sa.Text))
     op.add_column("situation", sa.Column("failed", sa.Float(53)))
     op.create_index("entry_by_place", "entry", ["situation", "longitude", "latitude"])
-    bind = op.get_bind()
-    if bind.dialect.name != "postgresql":
-        return
-    # Where an administrator added PostGIS to this database it indexes the places; else the plain index serves.
-    if bind.execute(sa.text("SELECT 1 FROM pg_extension WHERE extname = 'postgis'")).scalar():
-        op.execute(
-            "CREATE INDEX entry_by_point ON entry USING gist (ST_SetSRID(ST_MakePoint(longitude, latitude), 4326))"
-        )
