@@ -268,6 +268,12 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             assert "first report" in page.inner_text("#welcome") and "/situations/empty/reports" in page.inner_text(
                 "#welcome"
             )
+            until(page, "crowdfieldMap.loaded()")
+            image = picture(page)
+            height, width, _ = image.shape
+            middle = image[height // 3 : height // 2, width // 3 : width // 2]
+            assert (middle.max(axis=-1) - middle.min(axis=-1) < 4).all()  # grey, and not all of one grey: hatched
+            assert np.ptp(middle) > 20
             shot(page, "empty")
             page.focus("#map canvas")
             page.keyboard.press("ArrowRight")
@@ -288,6 +294,8 @@ def test_a_reader_on_a_phone(live):
         ready(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out
         assert page.locator("#map").bounding_box()["height"] > 300
+        # The legend says all it has to say.
+        assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.getElementById('legend-title'))")
         page.click("#tab-sources")
         assert "source-" in page.inner_text("#sources") and "<b>s" not in page.inner_text("#sources")
         click_map(page, 0.5, 0.4)

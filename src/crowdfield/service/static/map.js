@@ -36,6 +36,7 @@ export class MapView {
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
           { id: "land", type: "fill", source: "ground", filter: ["==", ["geometry-type"], "Polygon"], paint: { "fill-color": "#f6f5f1" } },
+          { id: "unknown", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-pattern": "hatched" } },
           { id: "lattice", type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
           { id: "borders", type: "line", source: "ground", paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
@@ -52,6 +53,7 @@ export class MapView {
       },
     });
     this.ready = new Promise((resolve) => this.map.once("load", resolve));
+    this.map.on("styleimagemissing", ({ id }) => id === "hatched" && !this.map.hasImage(id) && this.map.addImage(id, hatched()));
     this.map.touchZoomRotate.disableRotation();
     this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
@@ -71,7 +73,7 @@ export class MapView {
     const east = east0 > west ? east0 : east0 + 360;
     this.map.getSource("region").setData({
       type: "Feature", properties: {},
-      geometry: { type: "LineString", coordinates: [[west, south], [east, south], [east, north], [west, north], [west, south]] },
+      geometry: { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] },
     });
     // A good deal more than the region, so that there is ground to move on.
     const [wide, high] = [Math.max(3, 2 * (east - west)), Math.max(3, 2 * (north - south))];
@@ -88,6 +90,7 @@ export class MapView {
     const before = this.overlay ? `overlay-${this.overlay}` : null;
     if (url === this.url) return;
     this.url = url;
+    this.map.setLayoutProperty("unknown", "visibility", "none");
     this.overlay += 1;
     const name = `overlay-${this.overlay}`;
     const [west, east, south, north] = region;
@@ -108,8 +111,10 @@ export class MapView {
     this.map.on("sourcedata", wait);
   }
 
+  // Without a map nobody knows anything: the whole region looks as unknown places do in the tiles.
   async clear() {
     await this.ready;
+    this.map.setLayoutProperty("unknown", "visibility", "visible");
     if (!this.overlay || !this.map.getLayer(`overlay-${this.overlay}`)) return;
     this.map.removeLayer(`overlay-${this.overlay}`);
     this.map.removeSource(`overlay-${this.overlay}`);
@@ -153,6 +158,18 @@ export class MapView {
 }
 
 const turned = (longitude) => ((((longitude + 180) % 360) + 360) % 360) - 180;
+
+// As the tiles draw what nobody knows.
+function hatched(side = 8) {
+  const image = new ImageData(side, side);
+  for (let y = 0; y < side; y++) {
+    for (let x = 0; x < side; x++) {
+      const grey = (x + y) % side ? 222 : 176;
+      image.data.set([grey, grey, grey, 255], 4 * (y * side + x));
+    }
+  }
+  return image;
+}
 
 // Meridians and parallels every ten degrees and every degree: without a basemap they are what gives a sense of place.
 function lattice() {
