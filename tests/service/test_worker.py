@@ -206,6 +206,24 @@ def test_past_a_size_limit_the_fit_goes_to_dask(make_workspace, monkeypatch):
     assert space.service.store.version("flood").reports == 7
 
 
+def test_a_cluster_makes_the_map_that_one_process_makes(make_workspace):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None, silence_logs=50
+    ) as cluster:
+        spaces = [make_workspace(), make_workspace(distribute_above=300, dask_scheduler=cluster.scheduler_address)]
+        for space in spaces:
+            space.client("admin").post("/situations", json=FLOOD)
+            send(space, 300)
+            send(space, 301, label="dry", source="contrary")
+            space.fit()
+    here, there = (space.service.store.version("flood") for space in spaces)
+    assert here.reports == there.reports == 601 and there.info["rested"]
+    assert there.info["engine"] == "spectral"  # the exact engine would not have left this process
+    difference = arrays(spaces[0], here.number)["probability"] - arrays(spaces[1], there.number)["probability"]
+    assert np.abs(difference).max() < 0.01
+
+
 # Leases
 
 

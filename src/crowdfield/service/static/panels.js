@@ -12,7 +12,7 @@ export const moment = (seconds) => new Date(1000 * seconds).toLocaleTimeString(l
 export function percent(p) {
   if (p > 0 && p < 0.01) return "< 1 %";
   if (p > 0.99 && p < 1) return "> 99 %";
-  return percentage.format(p).replace("%", " %");
+  return percentage.format(p).replace("%", "\u00a0%");
 }
 
 // Why

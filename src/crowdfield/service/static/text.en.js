@@ -44,7 +44,7 @@ export const T = {
   legendChange: (from, to) => `Version ${from} to ${to}`,
   others: "other sources",
 
-  status: (version, reports) => `Version ${version} · ${reports} reports`,
+  status: (version, reports) => `Version ${version} · ${reports} ${reports === "1" ? "report" : "reports"}`,
   statusNone: "No map yet",
   statusWaiting: "updating …",
   statusOffline: "reconnecting …",
@@ -80,7 +80,7 @@ export const T = {
   sourcesHint: "Estimated from how far each source agrees with the map, with 95 % intervals. Open one for its confusion matrix.",
   sourcesHidden: "Names are hidden; keys with the role trusted show them.",
   sourceAccuracy: "accuracy",
-  sourceReports: (n) => (n === 1 ? "1 report" : `${n} reports`),
+  sourceReports: (n) => (n === "1" ? "1 report" : `${n} reports`),
   sourceMatrix: "When the truth is … it says …",
   sourceInformative: (bits) => `${bits} bits a report`,
   sourceTrust: "Trust",
