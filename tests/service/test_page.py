@@ -295,7 +295,8 @@ def test_a_reader_on_a_phone(live):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out
         assert page.locator("#map").bounding_box()["height"] > 300
         # The legend says all it has to say.
-        assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.getElementById('legend-title'))")
+        for part in ("#legend-title", "#legend .scale"):
+            assert page.evaluate(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('{part}'))"), part
         page.click("#tab-sources")
         assert "source-" in page.inner_text("#sources") and "<b>s" not in page.inner_text("#sources")
         click_map(page, 0.5, 0.4)
