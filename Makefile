@@ -25,11 +25,12 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m crowdfield.service.basemap
 	@touch $(READY)
 
-# The tests open pages in Chromium and start their own PostgreSQL. Without them, those tests are skipped and say so.
+# The tests open pages in Chromium and start their own PostgreSQL, with PostGIS. Without them, those tests are skipped and say so.
 system:
 	@missing=; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \
+	ls /usr/share/postgresql/*/extension/postgis.control >/dev/null 2>&1 || missing="$$missing postgresql-postgis"; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing$$missing"; \
