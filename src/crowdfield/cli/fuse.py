@@ -164,7 +164,11 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         + (f"; {data['outside']:,} outside the map" if data["outside"] else "")
         + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),
         f"{grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.0f} m ({grid.crs}), length-scale {reach} m"
-        + (", learned: " + " and ".join(f"{low:,.0f} to {high:,.0f} m" for low, high in learned) if learned else "")
+        + (
+            " (learned; 95 %: " + ", ".join(f"{low:,.0f} to {high:,.0f} m" for low, high in learned) + ")"
+            if learned
+            else ""
+        )
         + f", engine {data['engine']}",
         *(f"wrote {path}" for path in written),
     ]
