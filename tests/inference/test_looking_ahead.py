@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdfield.inference import confusion, linearise
-from crowdfield.inference.data import Block, contrast
+from crowdfield.inference import confusion, linearise, vb
+from crowdfield.inference.data import Block, Data, Prior, contrast
 from crowdfield.inference.fields.base import FeatureEngine, Statistics
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Matern32
@@ -96,3 +96,18 @@ def test_the_observed_share_is_how_the_slope_answers_the_mean():
         observed, complete = linearise.observed_share(mean, variance, r, C)
         assert observed[0] == pytest.approx(-(slope(m + step) - slope(m - step)) / (2.0 * step), rel=1e-6)
         assert 0.0 < complete[0] <= 0.25
+
+
+def test_only_a_bound_that_rises_allows_looking_ahead():
+    """Without one, long steps of many sources with few reports each can end at a map of one state."""
+    rng = np.random.default_rng(4)
+    X = rng.random((80, 2)) * 5.0
+    for scheme, looks in (("polya_gamma", True), ("ekf", False), ("collapsed", False)):
+        site, source = np.arange(80, dtype=np.int32), rng.integers(0, 5, 80).astype(np.int32)
+        label, known = rng.integers(0, 2, 80).astype(np.int32), np.full(80, -1, np.int32)
+        data = Data(X, site, source, label, n_sources=5, n_labels=2, n_states=2, known=known, repeats=None)
+        prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (5, 1, 1)), 1.0, 1.0, np.zeros((80, 1)))
+        sites = vb.Sites(data, prior, FeatureEngine(InducingBasis(Matern32(2.0), X), X))
+        iteration = vb.Iteration.over(sites, vb.SCHEMES[scheme])
+        first = iteration.evaluate(iteration.start())
+        assert (first.ahead is not first.image) == looks
