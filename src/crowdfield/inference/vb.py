@@ -299,14 +299,18 @@ class Iteration:
         """May a falling objective reject a jump? It leaves out what learned communities add to it."""
         return self.scheme.guarded and self.communities is None
 
-    def assemble(self, state: State) -> Posterior:
+    def dirichlet(self, state: State) -> tuple[Array, Array]:
+        """α of q(π) and of its prior."""
         if np.any(state.counts < -1e-9 * (1.0 + np.abs(state.counts).max(initial=0.0))):
             raise NumericalError("a pseudo-count is negative.")
         counts = np.maximum(state.counts, 0.0)
         alpha0 = self.alpha0
         if state.communities is not None:
             alpha0 = communities_.alpha0(state.communities, counts, self.alpha0)
-        alpha = alpha0 + counts
+        return alpha0 + counts, alpha0
+
+    def assemble(self, state: State) -> Posterior:
+        alpha, alpha0 = self.dirichlet(state)
         fields: Sequence[Field]
         if self.scheme.integrates_scale:
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
@@ -320,6 +324,12 @@ class Iteration:
     def _size(self) -> int:
         """The number of Gaussian variables of all functions together."""
         return self.functions * self.engine.size
+
+    def readouts(self, state: State) -> list[Array]:
+        """Of the fields that `assemble` would make."""
+        if self.scheme.integrates_scale:
+            return [f.readout for f in self.assemble(state).fields]
+        return [self.engine.readout(s, state.precision) for s in state.statistics]
 
     def start(self) -> State:
         """No reports yet: the prior."""
@@ -445,13 +455,12 @@ def _readout(iteration: Iteration, at: Evaluated) -> Array:
     """What a plain step would change, in units that matter alike: the field's mean against its prior, confusion
     matrices by their sources' share of the reports, log ς. (Statistics are dominated by their few largest entries.)
     """
-    after = iteration.assemble(at.ahead)
     parts = [
-        (new.readout - old.readout) * np.sqrt(at.q.scale.mean)
-        for new, old in zip(after.fields, at.q.fields, strict=True)
+        (new - old.readout) * np.sqrt(at.q.scale.mean)
+        for new, old in zip(iteration.readouts(at.ahead), at.q.fields, strict=True)
     ]
     share = at.q.alpha.sum(-1, keepdims=True) / at.q.alpha.sum()
-    moved = confusion.expected_pi(after.alpha) - confusion.expected_pi(at.q.alpha)
+    moved = confusion.expected_pi(iteration.dirichlet(at.ahead)[0]) - confusion.expected_pi(at.q.alpha)
     parts.append((moved * np.sqrt(share * iteration.engine.size)).ravel())
     parts.append(np.log([at.image.precision / at.state.precision]))
     return np.concatenate(parts)

@@ -107,6 +107,11 @@ def test_moments_at_sites_are_the_dense_ones(case):
     np.testing.assert_allclose(variance, np.diag(covariance), **TOLERANCE)
 
 
+def test_the_readout_alone_is_that_of_the_posterior(case):
+    alone = case.engine.readout(statistics(case), PRECISION)
+    np.testing.assert_allclose(alone, case.engine.posterior(statistics(case), PRECISION).readout, **TOLERANCE)
+
+
 def test_moments_elsewhere_are_the_dense_ones_plus_what_the_basis_leaves_out(case):
     mean, variance = case.engine.posterior(statistics(case), PRECISION).at(case.outputs)
     expected, covariance, _, _ = dense(case, PRECISION, case.outputs)

@@ -124,6 +124,10 @@ class Engine(Protocol):
         """q(g) with ς replaced by a number."""
         ...
 
+    def readout(self, statistics: Statistics, precision: float) -> Array:
+        """The readout of `posterior` alone, without the cost of a covariance."""
+        ...
+
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> Sequence[Field]:
@@ -358,6 +362,13 @@ class FeatureEngine:
             kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
         )
 
+    def readout(self, statistics: Statistics, precision: float) -> Array:
+        return self._solve(self.basis.gram(statistics.quadratic), precision, statistics.linear)
+
+    def _solve(self, gram: Array, ridge: float, b: Array) -> Array:
+        root = cholesky(gram + ridge * np.eye(self.size), "the posterior precision of the features")
+        return np.asarray(sla.cho_solve((root, True), b, check_finite=False))
+
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> tuple[FeatureField, ...]:
@@ -368,14 +379,9 @@ class FeatureEngine:
 
     def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
         gram = self.basis.gram(statistics.quadratic)
-
-        def solve(ridge: float, b: Array) -> Array:
-            root = cholesky(gram + ridge * np.eye(self.size), "the posterior precision of the features")
-            return np.asarray(sla.cho_solve((root, True), b, check_finite=False))
-
-        step = solve(precision, statistics.linear) - field.mean
+        step = self._solve(gram, precision, statistics.linear) - field.mean
         # (ς + cΛ)⁻¹(ς + Λ) = (1/c)(I − ς(1/c − 1)(ς/c + Λ)⁻¹)
-        whole = (step - precision * (1.0 / share - 1.0) * solve(precision / share, step)) / share
+        whole = (step - precision * (1.0 / share - 1.0) * self._solve(gram, precision / share, step)) / share
         mean = field.mean + whole
         return replace(statistics, linear=gram @ mean + precision * mean)
 

@@ -143,6 +143,15 @@ class ExactEngine:
         scale = integrate_scale(d, p, shape, rate, near)
         return tuple(self._mixture(*part, scale) for part in parts)
 
+    def readout(self, statistics: Statistics, precision: float) -> Array:
+        eta, root_lam = statistics.linear, _root(statistics.quadratic)
+        B = root_lam[:, None] * self.K * root_lam / precision
+        B[np.diag_indices_from(B)] += 1.0
+        L = cholesky(B, "I + Λ^½ K Λ^½")
+        prior_mean_part = self.K @ eta / precision
+        weighed = root_lam * sla.cho_solve((L, True), root_lam * prior_mean_part, check_finite=False)
+        return np.asarray(self.K @ (eta - weighed) / precision)
+
     def look_ahead(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
         return statistics  # with so few sites a step more is cheap
 

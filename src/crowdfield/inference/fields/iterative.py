@@ -336,6 +336,11 @@ class IterativeEngine:
             control_spectrum=self._control_spectrum(head_covariance, tail_variance),
         )
 
+    def readout(self, statistics: Statistics, precision: float) -> Array:
+        P = Preconditioner.of(self.basis, statistics.quadratic, precision)
+        system = System(self.basis, Convolution(self.basis, statistics.quadratic), P, precision)
+        return system.solve(statistics.linear)
+
     def look_ahead(self, statistics: Statistics, precision: float, field: IterativeField, share: float) -> Statistics:
         return statistics  # two more solves would cost what they save
 
