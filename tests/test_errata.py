@@ -20,7 +20,7 @@ def test_1_the_rate_of_the_scale_only_sees_how_far_f_is_from_its_prior_mean():
     rates = []
     for lift in (0.0, 5.0):
         p = ref.Problem(X, [], [], [], np.ones((1, 2, 2)), mu=mu + lift)
-        rates.append(ref.update_scale(p, f + lift, Sigma)[1][0])
+        rates.append(ref.update_scale(p, f + lift, Sigma)[1])
     assert rates[1] == pytest.approx(rates[0], abs=1e-9)
     assert rates[0] > 1.0  # never below b0: an expected square is positive
     # The engine's energy is that very quadratic form, of g = f − μ.

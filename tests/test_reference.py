@@ -109,10 +109,10 @@ def test_the_paper_kalman_gain_gives_the_same_prediction_as_the_sites():
     sigma = 1.0 / (1.0 + np.exp(-q.f_hat[:, 0]))
     G = np.diag(sigma * (1.0 - sigma))
     Q, _ = ref.ekf_noise(*ref.beta_prior(p), q.r[:, 1:])
-    K_hat, K_star = p.K / q.e_scale[0], ref.matern32(X_new, p.X, p.lengthscale) / q.e_scale[0]
+    K_hat, K_star = p.K / q.e_scale, ref.matern32(X_new, p.X, p.lengthscale) / q.e_scale
     W = K_star @ G @ np.linalg.inv(G @ K_hat @ G + np.diag(Q[:, 0]))
     mean = 0.3 + W @ (q.r[:, 1] - sigma + G @ (q.f_hat[:, 0] - 0.3))
-    variance = 1.0 / q.e_scale[0] - np.diag(W @ G @ K_star.T)
+    variance = 1.0 / q.e_scale - np.diag(W @ G @ K_star.T)
     got_mean, got_variance = ref.predict_latent(q, X_new, mu_new)
     np.testing.assert_allclose(got_mean[:, 0], mean, atol=1e-8)
     np.testing.assert_allclose(got_variance[:, 0], variance, atol=1e-8)

@@ -272,7 +272,8 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             image = picture(page)
             height, width, _ = image.shape
             middle = image[height // 3 : height // 2, width // 3 : width // 2]
-            assert (middle.max(axis=-1) - middle.min(axis=-1) < 4).all()  # grey, and not all of one grey: hatched
+            # Grey, and not all of one grey: hatched. Outlines of land and water may cross it.
+            assert (middle.max(axis=-1) - middle.min(axis=-1) < 4).mean() > 0.9
             assert np.ptp(middle) > 20
             shot(page, "empty")
             page.focus("#map canvas")

@@ -47,7 +47,9 @@ def export(now: MapArrays, form: str, *, minimum_count: int = 1) -> Response:
     with tempfile.TemporaryDirectory() as folder:
         path = io.write(heatmap, Path(folder) / f"{name}{suffix}")
         made = sorted(Path(folder).iterdir())
-        if len(made) > 1:  # a picture comes with the file that says where it lies
+        # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet
+        # that follows the address wants the table itself.
+        if len(made) > 1 and suffix != ".csv":
             suffix, path = ".zip", Path(folder) / f"{name}.zip"
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in made:
