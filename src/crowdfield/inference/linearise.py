@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.inference.quadrature import latent_nodes, logsumexp, nodes, softmax
+from crowdfield.inference.quadrature import enough_nodes, latent_nodes, logsumexp, softmax
 
 Array = NDArray[np.float64]
 
@@ -26,6 +26,7 @@ class Local(NamedTuple):
     eta: Array
     lam: Array
     bound: float  # Σ_i of the local terms, with r at its optimum
+    doubt: Array | None = None  # [n] E[r(1 − r)] where f is integrated and there are two states
 
 
 def responsibilities(mean: Array, log_likelihood: Array, C: Array) -> tuple[Array, Array]:
@@ -170,28 +171,31 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array) -> Lo
     With ℓ the log likelihood ratio, r(f) = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
     log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.
     """
-    mesh, w = nodes(1)
     out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0)
-    bound, sd = 0.0, np.sqrt(variance)
+    bound, sd, doubt = 0.0, np.sqrt(variance), np.empty(len(mean))
     for start in range(0, len(mean), ROWS):
         part = slice(start, start + ROWS)
         none, ratio = _likelihood_ratio(log_likelihood[part])
-        f = mean[part] + sd[part] * mesh[:, 0]
-        rho, not_rho, log_rest = _logistic(f)
-        r, not_r, log_joint = _logistic(f + ratio)
-        known = ~np.isfinite(ratio[:, 0])
-        log_joint[known] = np.where(ratio[known] > 0, f[known], 0.0)  # only one of the two terms is left
-        bound += float(((log_joint - log_rest) @ w).sum() + none.sum())
+        mesh, w = enough_nodes(float(sd[part].max()))
+        f = mean[part] + sd[part] * mesh
+        rho, not_rho = _logistic(f)
+        f += ratio
+        r, not_r = _logistic(f)
+        # log Σ_j ρ_j e^{ℓ_j} − ℓ_0 is log(1−ρ) − log(1−r), and ℓ + log ρ − log r: take that of the likelier state.
+        second = f > 0.0
+        evidence = np.log(np.where(second, rho, not_rho) / np.maximum(r, not_r)) @ w
+        bound += float((evidence + none).sum() + (second @ w) @ np.where(np.isfinite(ratio), ratio, 0.0)[:, 0])
         # Each from its own sum: one less the other would make a probability of 1e-17 nought.
         out.r[part, 0], out.r[part, 1] = not_r @ w, r @ w
         step = (r - rho) @ w
         rho *= not_rho
         r *= not_r
+        doubt[part] = r @ w
         rho -= r
         lam = np.maximum(rho @ w, SMALLEST_PRECISION)
         out.lam[part, 0] = lam
         out.eta[part, 0] = step + lam * mean[part, 0]
-    return out._replace(bound=bound)
+    return out._replace(bound=bound, doubt=doubt)
 
 
 def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:
@@ -200,12 +204,10 @@ def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:
     return np.where(np.isfinite(first), first, second), (second - first)[:, None]
 
 
-def _logistic(x: Array) -> tuple[Array, Array, Array]:
-    """σ(x), σ(−x) and log(1 + eˣ), from one exponential."""
+def _logistic(x: Array) -> tuple[Array, Array]:
+    """σ(x) and σ(−x), from one exponential."""
     small = np.exp(-np.abs(x))
-    log_rest = np.log1p(small)
-    log_rest += np.maximum(x, 0.0)
     large = 1.0 / (1.0 + small)
     small *= large
     below = x < 0.0
-    return np.where(below, small, large), np.where(below, large, small), log_rest
+    return np.where(below, small, large), np.where(below, large, small)

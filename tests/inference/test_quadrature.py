@@ -1,0 +1,47 @@
+"""Expectations by nodes, against very many nodes."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from crowdfield.inference import linearise, quadrature
+from crowdfield.inference.data import contrast
+
+
+@pytest.mark.parametrize("widest", [0.0, 0.2, *(sd for sd, _ in quadrature.ENOUGH)])
+def test_enough_nodes_are_enough(widest):
+    x, w = np.polynomial.hermite_e.hermegauss(140)
+    fine = np.stack([x, w / w.sum()])
+    for mean in (-3.0, -0.7, 0.0, 0.4, 2.5):
+        for sd in (widest, 0.7 * widest):
+            got, expected = (
+                [w @ expit(mean + sd * x), w @ expit(mean + sd * x) ** 2, w @ np.logaddexp(0.0, mean + sd * x)]
+                for x, w in (quadrature.enough_nodes(widest), fine)
+            )
+            np.testing.assert_allclose(got, expected, atol=2e-7)
+
+
+def test_wide_ones_get_all_nodes():
+    assert len(quadrature.enough_nodes(3.0)[1]) == len(quadrature.nodes(1)[1])
+
+
+def test_two_states_are_the_general_case():
+    """The short way through one log odds, beside the sum over states, gold and overwhelming evidence included."""
+    rng = np.random.default_rng(0)
+    mean, variance = 2.0 * rng.standard_normal((60, 1)), rng.random((60, 1)) ** 2
+    likelihood = 3.0 * rng.standard_normal((60, 2))
+    likelihood[:4] = [[0.0, -np.inf], [-np.inf, -2.0], [-900.0, -1.0], [-1.0, -900.0]]
+    local = linearise.collapsed(mean, variance, likelihood, contrast(2))
+    f, w = quadrature.latent_nodes(mean, variance, fine=True)
+    logits = np.concatenate([np.zeros_like(f), f], -1)
+    prior = quadrature.logsumexp(logits)
+    joint = logits + likelihood[:, None]
+    r = np.exp(joint - np.logaddexp(joint[..., 0], joint[..., 1])[..., None])
+    rho = expit(f[..., 0])
+    np.testing.assert_allclose(local.r, np.einsum("nqj,q->nj", r, w), atol=1e-6)
+    np.testing.assert_allclose(local.doubt, (r[..., 0] * r[..., 1]) @ w, atol=1e-6)
+    lam = np.maximum((rho * (1 - rho) - r[..., 0] * r[..., 1]) @ w, linearise.SMALLEST_PRECISION)
+    np.testing.assert_allclose(local.lam[:, 0], lam, atol=1e-6)
+    np.testing.assert_allclose(local.eta[:, 0], (r[..., 1] - rho) @ w + lam * mean[:, 0], atol=1e-5)
+    evidence = (np.logaddexp(joint[..., 0], joint[..., 1]) - prior) @ w
+    assert local.bound == pytest.approx(float(evidence.sum()), rel=1e-8)
