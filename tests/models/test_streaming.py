@@ -58,6 +58,17 @@ def test_a_warm_start_is_shorter():
     assert model.partial_fit(X[230:], y[230:], s[230:]).n_iter_ < from_scratch
 
 
+@pytest.mark.parametrize("settings", [dict(), dict(engine="spectral"), dict(inference="vb", engine="spectral")])
+def test_going_on_with_nothing_new_goes_nowhere(settings):
+    """Left-out counts and site variances are those that the fit ended with: all but the first few sweeps are saved."""
+    X, y, s = crowd()
+    model = cf.HeatmapBCC(lengthscale=4.0, tol=1e-6, **settings).fit(X, y, s)
+    before, sweeps = model.predict_proba(GRID), model.n_iter_
+    model.set_params(tol=1e-4).forget(rows=[])
+    np.testing.assert_allclose(model.predict_proba(GRID), before, atol=1e-5)
+    assert model.n_iter_ <= 4 < sweeps
+
+
 def test_new_sources_and_new_labels_may_appear():
     X, y, s = crowd()
     model = cf.HeatmapBCC(lengthscale=4.0, states=["dry", "wet"])

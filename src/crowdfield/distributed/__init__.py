@@ -140,7 +140,7 @@ def _fit_into(
     if isinstance(given, Reports):
         reports = replace(given, **_recoded(given, names))
         if isinstance(problem.pose(model, reports, states, known).engine(), ExactEngine):
-            model._learn(reports, states, known, warm=None)  # so few places that one process is quicker
+            model._learn(reports, states, known)  # so few places that one process is quicker
             return
     wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
     coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
@@ -153,7 +153,7 @@ def _fit_into(
     start = None
     if problem.learns_lengthscale(model.lengthscale):
         learned = learning.lengthscale(sample, None)
-        sample, start = learned.posed, learned.q
+        sample, start = learned.posed, learned.start
         model.lengthscale_log_sd_, model.lengthscale_tried_ = learned.log_sd, learned.tried
     engine = partitions_.region_engine(sample, corners)
     cluster = Partitions.laid_out(client, data, sizes, sample, engine)

@@ -36,6 +36,6 @@ def fit(
     def local(sites: vb.Sites, q: vb.Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
         return polya_gamma(mean, variance, votes[sites.blocks[b].sites], contrast(J))
 
-    scheme = vb.Scheme(local, integrates_scale=False, mixing=(1.0, 1.0), guarded=True)
+    scheme = vb.Scheme(local, integrates_scale=False, mixing=(1.0, 1.0), guarded=True, ahead=1.0)
     iteration = vb.Iteration.over(sites, scheme)
     return vb.run(iteration, max_iter=max_iter, tol=tol)

@@ -35,6 +35,7 @@ ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
 STALE = 12  # sweeps without a smaller residual before steps become shorter
 SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
+AHEAD = 0.05  # of a confusion matrix, that a Newton step may move where no bound judges it
 LEAST_SHARE = 0.1  # of the information that a step is believed to see
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
@@ -82,11 +83,11 @@ class Summary(NamedTuple):
     """What one pass over some sites adds up to."""
 
     counts: Array
-    missing: Array  # [S, L, J, J], how the counts would answer
+    missing: Array  # [S, L, J, J], how the counts would answer, where steps look ahead
     statistics: tuple[Statistics, ...]
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
-    information: Array  # [2, F] at the watched sites: `linearise.observed_share`
+    information: Array  # [2, F] at the watched sites: `linearise.observed_share`, where a bound judges the steps
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -140,6 +141,7 @@ class Scheme(NamedTuple):
     integrates_scale: bool
     mixing: tuple[float, float]  # length of a plain step, with one latent function and with several
     guarded: bool  # does the objective rise, so that a jump can be judged by it?
+    ahead: float  # how far a source's Newton step may move its confusion matrix
 
 
 def _rule_out(log_likelihood: Array, known: NDArray[np.int32]) -> Array:
@@ -191,10 +193,10 @@ def _local_collapsed(sites: Sites, q: Posterior, b: int, mean: Array, variance: 
 
 
 SCHEMES = {
-    "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=(1.0, 1.0), guarded=True),
-    "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=(0.7, 0.7), guarded=False),
+    "polya_gamma": Scheme(_local_polya_gamma, integrates_scale=False, mixing=(1.0, 1.0), guarded=True, ahead=1.0),
+    "ekf": Scheme(_local_ekf, integrates_scale=False, mixing=(0.7, 0.7), guarded=False, ahead=0.0),
     # Each function's own curvature is as little as half of that along the difference of two: full steps overshoot.
-    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=(0.8, 0.5), guarded=False),
+    "collapsed": Scheme(_local_collapsed, integrates_scale=True, mixing=(0.8, 0.5), guarded=False, ahead=AHEAD),
 }
 
 
@@ -220,7 +222,7 @@ def sweep(
 def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int) -> Summary:
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     if foreign:
-        moments = [f.at(data.X[block.sites]) for f in q.fields]
+        moments = [f.as_sites(data.X[block.sites]) for f in q.fields]
     else:
         moments = [engine.at_sites(f, block.sites) for f in q.fields]
     mean = block.mean + np.stack([m for m, _ in moments], 1)
@@ -230,13 +232,19 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
     watched = sites.watched(block)
+    missing, information = np.zeros(0), np.zeros(0)
+    if scheme.ahead:
+        missing = confusion.missing(block, local.r, data.n_sources, data.n_labels, local.doubt)
+    if scheme.guarded:
+        share = linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)
+        information = np.stack(share)
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
-        missing=confusion.missing(block, local.r, data.n_sources, data.n_labels),
+        missing=missing,
         statistics=tuple(engine.summarise(block.sites, eta[:, j], local.lam[:, j]) for j in range(eta.shape[1])),
         targets=local.bound,
         probe=quadrature.softmax(mean[watched] @ sites.C.T),
-        information=np.stack(linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)),
+        information=information,
     )
 
 
@@ -327,8 +335,6 @@ class Iteration:
 
     def readouts(self, state: State) -> list[Array]:
         """Of the fields that `assemble` would make."""
-        if self.scheme.integrates_scale:
-            return [f.readout for f in self.assemble(state).fields]
         return [self.engine.readout(s, state.precision) for s in state.statistics]
 
     def start(self) -> State:
@@ -346,15 +352,18 @@ class Iteration:
         )
 
     def _look_ahead(self, state: State, q: Posterior, summary: Summary, image: State) -> State:
-        """Mean-field updates creep where much of t is unknown. Newton steps, of every source and of the field, do not;
-        they have the same fixed points. How sources and field answer each other is left to the acceleration.
+        """Updates creep where much of t is unknown. Newton steps, of every source and of the field, do not; they have
+        the same fixed points. How sources and field answer each other is left to the acceleration.
 
-        Only where a bound judges the step. Without one, long steps of many sources with few reports each ended at a
-        map of one state, whose objective was far below that of the right one.
+        Where no bound judges the step, only short ones of the sources: long ones of many sources with few reports each
+        ended at a map of one state, whose objective was far below that of the right one. And the field needs none
+        where t is summed out, for its sites hold the observed information already.
         """
-        if not self.guarded:
+        if not self.scheme.ahead:
             return image
-        counts = confusion.newton(state.counts, summary.counts, q.alpha0, summary.missing)
+        counts = confusion.newton(state.counts, summary.counts, q.alpha0, summary.missing, self.scheme.ahead)
+        if not self.guarded:
+            return image._replace(counts=counts)
         observed, complete = summary.information
         share = np.clip(observed / np.maximum(complete, 1e-300), LEAST_SHARE, 1.0)
         statistics = tuple(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfield.data import Reports
 from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
-from crowdfield.inference import communities, confusion, explain, information, sampling, vb
+from crowdfield.inference import communities, confusion, explain, information, sampling
 from crowdfield.inference.community_sampling import CommunityPrior, summarise
 from crowdfield.inference.data import contrast
 from crowdfield.inference.kernels import Kernel
@@ -113,17 +113,17 @@ class HeatmapBCC(ReportClassifier):
         """X [R, D]: where; y [R]: what was said; sources [R]: by whom. gold: places and their known states, if any."""
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
-        return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), warm=None)
+        return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_))
 
-    def _learn(self, reports: Reports, states: tuple[Any, ...], gold: problem.Gold, warm: vb.Posterior | None) -> Self:
+    def _learn(self, reports: Reports, states: tuple[Any, ...], gold: problem.Gold, warm: bool = False) -> Self:
         warn_about_one_label(reports)
         posed = problem.pose(self, reports, states, gold)
         if self.inference == "gibbs":
             return self._sample(posed, reports, states, gold)
-        start = None if warm is None else posed.extend(warm)
+        start = self._earlier(posed) if warm else None
         learned = learning.lengthscale(posed, start) if problem.learns_lengthscale(self.lengthscale) else None
         if learned is not None:
-            posed, start = learned.posed, learned.q
+            posed, start = learned.posed, learned.start
         solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
         # Nothing is stored before all has worked: a fit that fails leaves the model as it was.
         self._remember(posed, reports, states, gold)
@@ -203,10 +203,10 @@ class HeatmapBCC(ReportClassifier):
         if not hasattr(self, "classes_"):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
-            return self._learn(reports, states, problem.gold(None, states, self.n_features_in_), warm=None)
+            return self._learn(reports, states, problem.gold(None, states, self.n_features_in_))
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
-        return self._learn(self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, self._warm())
+        return self._learn(self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:
         """Take reports back: all of one source (a retracted or abusive one), or rows in the order they were given."""
@@ -229,7 +229,7 @@ class HeatmapBCC(ReportClassifier):
             kept[chosen.astype(np.int64)] = False
         if not kept.any():
             raise InputError("forgetting these would leave no reports. Fit again when there are some.")
-        return self._learn(self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, self._warm())
+        return self._learn(self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, warm=True)
 
     def forget_before(self, now: float, influence: float = 0.01) -> Self:
         """In a stream: take back reports so old that the map of `now` hardly hears them.
@@ -251,8 +251,13 @@ class HeatmapBCC(ReportClassifier):
         )
         return self.forget(rows=np.flatnonzero(old)) if old.any() else self
 
-    def _warm(self) -> vb.Posterior | None:
-        return self._solved.fit.q if hasattr(self, "_solved") else None
+    def _earlier(self, posed: problem.Posed) -> learning.Earlier | None:
+        """What is known already, laid out for other reports."""
+        if not hasattr(self, "_solved"):
+            return None
+        was = find_sites(self.places_, posed.data.X)
+        r = np.where((was >= 0)[:, None], self.posterior_[was], 0.0)
+        return learning.Earlier(posed.extend(self._solved.fit.q), r)
 
     # --- prediction ---------------------------------------------------------------------------------------------
 

@@ -36,9 +36,16 @@ class Solved(NamedTuple):
     fit: vb.Fit
 
 
+class Earlier(NamedTuple):
+    """What an earlier solution, of fewer reports or another length-scale, offers to start from."""
+
+    q: vb.Posterior
+    r: Array | None  # [N, J] its q(t) at this problem's sites, 0 where it had none; None if not known
+
+
 class Learned(NamedTuple):
     posed: Posed
-    q: vb.Posterior | None  # to go on from
+    start: Earlier | None  # to go on from
     log_sd: Array  # [groups of columns learned], of log l; infinite where the data do not say
     tried: Array  # [n, 2] length-scales of the last search, and objective with log prior
 
@@ -56,7 +63,7 @@ def quiet_blas(iteration: vb.Iteration) -> AbstractContextManager[Any]:
 
 def solve(
     posed: Posed,
-    q: vb.Posterior | None,
+    earlier: Earlier | None,
     *,
     max_iter: int,
     tol: float,
@@ -72,7 +79,11 @@ def solve(
         k = 1 if posed.communities == "learn" else int(posed.communities)
         first = communities.start(k, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
     sites, iteration = over(posed, first)
-    start = None if q is None else iteration.warm_start(q)
+    start = None
+    if earlier is not None:
+        if earlier.r is not None:
+            sites.r = [earlier.r[block.sites] for block in sites.blocks]
+        start = iteration.warm_start(earlier.q)
     with quiet_blas(iteration):
         fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
     if posed.communities is None or posed.communities == 1:
@@ -118,20 +129,21 @@ def restore(posed: Posed, state: vb.State, targets: Array) -> Solved:
     return Solved(sites, iteration, vb.Fit(state, q, Bound(0.0, 0.0, 0.0, 0.0), [], 0, True, 0.0))
 
 
-def lengthscale(posed: Posed, q: vb.Posterior | None) -> Learned:
+def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
     """Maximum likelihood II on the objective, warm-started from one length-scale to the next."""
     search = thinned(posed)
     low, high = posed.lengthscale_bounds or lengthscale_.search_range(search.data.X)
-    best_q = q
+    whole = search is posed
+    best = earlier if whole or earlier is None else Earlier(earlier.q, None)
     best_value = -np.inf
 
     def value(scales: Array) -> float:
-        nonlocal best_q, best_value
+        nonlocal best, best_value
         candidate = search.with_kernel(search.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
-        solved = solve(_shared(candidate), best_q, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
+        solved = solve(_shared(candidate), best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
         total = solved.fit.bound.total
         if total > best_value:
-            best_q, best_value = solved.fit.q, total
+            best, best_value = Earlier(solved.fit.q, solved.sites.targets), total
         return total
 
     dimension = search.data.X.shape[1]
@@ -160,7 +172,7 @@ def lengthscale(posed: Posed, q: vb.Posterior | None) -> Learned:
                 mean, log_sd[i] = lengthscale_.log_moments(found.tried)
                 scales[list(columns)], tried = np.exp(mean), found.tried
     final = posed.with_kernel(posed.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
-    return Learned(final, best_q, log_sd, tried)
+    return Learned(final, best if whole or best is None else Earlier(best.q, None), log_sd, tried)
 
 
 def _shared(posed: Posed) -> Posed:

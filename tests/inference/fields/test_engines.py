@@ -107,6 +107,21 @@ def test_moments_at_sites_are_the_dense_ones(case):
     np.testing.assert_allclose(variance, np.diag(covariance), **TOLERANCE)
 
 
+def test_places_of_the_sites_are_seen_as_the_sites_are(case):
+    """A warm start asks an earlier field about its own sites."""
+    for field in (
+        case.engine.posterior(statistics(case), PRECISION),
+        case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0],
+    ):
+        for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
+            np.testing.assert_allclose(there, here, **TOLERANCE)
+
+
+def test_the_readout_of_an_integrated_field_is_the_mean_at_the_scale_it_looks_around(case):
+    integrated = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
+    np.testing.assert_allclose(integrated.readout, case.engine.readout(statistics(case), PRECISION), **TOLERANCE)
+
+
 def test_the_readout_alone_is_that_of_the_posterior(case):
     alone = case.engine.readout(statistics(case), PRECISION)
     np.testing.assert_allclose(alone, case.engine.posterior(statistics(case), PRECISION).readout, **TOLERANCE)

@@ -22,7 +22,8 @@ from crowdfield.errors import NumericalError
 
 Array = NDArray[np.float64]
 
-BLOCK = 1 << 18  # sites or output places in hand at a time
+BLOCK = 1 << 18  # sites or output places in hand at a time, at the most
+PARTS, SMALLEST_BLOCK = 8, 1 << 14  # sites are cut into so many blocks, for the cores to share, but not into crumbs
 TRUST = 2.0  # in log ς: a factor of seven to each side
 NODES = 33
 
@@ -70,7 +71,9 @@ class Field(Protocol):
 
     @property
     def readout(self) -> Array:
-        """The mean in coordinates whose prior variance is about 1/ς each: what convergence is accelerated by."""
+        """The mean given the state's ς, in coordinates whose prior variance is about 1/ς each: what convergence is
+        accelerated by.
+        """
         ...
 
     @property
@@ -95,6 +98,10 @@ class Field(Protocol):
 
     def at(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of g at any places [M, D]."""
+        ...
+
+    def as_sites(self, X: Array) -> tuple[Array, Array]:
+        """What the field's own engine would say if X were its sites: without the variance that its basis leaves out."""
         ...
 
     def covariance_at(self, X: Array) -> Array:
@@ -149,6 +156,12 @@ class Engine(Protocol):
     def influence(self, field: Any, x: Array, block: slice) -> Array:
         """a_i with E[g(x)] = Σ_i a_i η_i, for the sites of a block: how far each site's η moves the place x [1, D]."""
         ...
+
+
+def cut(n_sites: int, block: int | None = None) -> list[slice]:
+    """Runs of sites. The same on every machine, whatever its cores: sums are made block by block."""
+    size = block or min(BLOCK, max(SMALLEST_BLOCK, -(-n_sites // PARTS)))
+    return [slice(i, min(i + size, n_sites)) for i in range(0, n_sites, size)]
 
 
 def cholesky(matrix: Array, what: str) -> Array:
@@ -281,6 +294,7 @@ class FeatureField:
 
     basis: Basis
     mean: Array  # [m]
+    readout: Array  # [m] the mean given one ς, where the other is over all of its nodes
     covariance: Array  # [m, m]
     spread: Array  # [m, nodes] the part of the covariance that comes from not knowing ς: spread spreadᵀ
     scale: ScaleNodes
@@ -288,10 +302,6 @@ class FeatureField:
     informed: float
     log_det: float
     kl: float
-
-    @property
-    def readout(self) -> Array:
-        return self.mean
 
     @cached_property
     def folded(self) -> Any:
@@ -301,9 +311,12 @@ class FeatureField:
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
-            mean[part], variance[part] = self.basis.moments(self.basis.locate(X[part]), self.folded)
+            mean[part], variance[part] = self.as_sites(X[part])
             variance[part] += self.basis.residual(X[part]) * self.scale.mean_inverse
         return mean, variance
+
+    def as_sites(self, X: Array) -> tuple[Array, Array]:
+        return self.basis.moments(self.basis.locate(X), self.folded)
 
     def covariance_at(self, X: Array) -> Array:
         phi = self.basis.features(X)
@@ -320,10 +333,10 @@ class FeatureField:
 class FeatureEngine:
     """Any basis as an engine: one pass over the sites, then algebra on m × m matrices."""
 
-    def __init__(self, basis: Basis, X: Array, block: int = BLOCK):
+    def __init__(self, basis: Basis, X: Array, block: int | None = None):
         self.basis, self.name, self.size = basis, basis.name, basis.size
         self.n_sites = len(X)
-        self.blocks = [slice(i, min(i + block, len(X))) for i in range(0, len(X), block)]
+        self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
 
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
@@ -353,6 +366,7 @@ class FeatureEngine:
         return FeatureField(
             basis=self.basis,
             mean=mean,
+            readout=mean,
             covariance=covariance,
             spread=np.zeros((self.size, 0)),
             scale=ScaleNodes(np.array([precision]), np.ones(1)),
@@ -375,7 +389,7 @@ class FeatureEngine:
         parts = [self._diagonal(s) for s in statistics]
         d, p = (np.concatenate(each) for each in zip(*((d, p) for d, p, _ in parts), strict=True))
         scale = integrate_scale(d, p, shape, rate, near)
-        return tuple(self._mixture(*part, scale) for part in parts)
+        return tuple(self._mixture(*part, scale, near) for part in parts)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
         gram = self.basis.gram(statistics.quadratic)
@@ -387,23 +401,23 @@ class FeatureEngine:
 
     def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
         """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb: d, p, V."""
-        d, V = sla.eigh(self.basis.gram(statistics.quadratic), check_finite=False)
+        d, V = sla.eigh(self.basis.gram(statistics.quadratic), driver="evd", check_finite=False)
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
         return np.maximum(d, 0.0), V.T @ statistics.linear, V  # rounding of zero eigenvalues
 
-    def _mixture(self, d: Array, p: Array, V: Array, scale: ScaleNodes) -> FeatureField:
+    def _mixture(self, d: Array, p: Array, V: Array, scale: ScaleNodes, near: float) -> FeatureField:
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink
         mean = means @ scale.weights
-        spread = (means - mean[:, None]) * np.sqrt(scale.weights)
-        inner = spread @ spread.T
-        inner[np.diag_indices_from(inner)] += shrink @ scale.weights
+        spread = V @ ((means - mean[:, None]) * np.sqrt(scale.weights))
+        root = V * np.sqrt(shrink @ scale.weights)
         return FeatureField(
             basis=self.basis,
             mean=V @ mean,
-            covariance=V @ inner @ V.T,
-            spread=V @ spread,
+            readout=V @ (p / (near + d)),
+            covariance=root @ root.T + spread @ spread.T,
+            spread=spread,
             scale=scale,
             energy=float(((shrink + means**2) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),

@@ -25,7 +25,7 @@ class ExactField:
     X: Array
     beta: Array  # [N, nodes of ς]
     reduction: Array  # R [N, N]
-    readout: Array  # [N] E[g] at the sites
+    readout: Array  # [N] E[g] at the sites, given one ς
     site_variance: Array | None  # [N] where it came with the posterior
     scale: ScaleNodes
     energy: float
@@ -49,6 +49,9 @@ class ExactField:
             moments = self._moments(self.kernel.covariance(part, self.X), self.kernel.variance(part))
             mean[start : start + rows], variance[start : start + rows] = moments
         return mean, variance
+
+    def as_sites(self, X: Array) -> tuple[Array, Array]:
+        return self.at(X)
 
     def covariance_at(self, X: Array) -> Array:
         cross = self.kernel.covariance(X, self.X)
@@ -141,7 +144,7 @@ class ExactEngine:
         d = np.concatenate([d for d, _, _ in parts])
         p = np.concatenate([np.sqrt(d) * whitened for d, whitened, _ in parts])
         scale = integrate_scale(d, p, shape, rate, near)
-        return tuple(self._mixture(*part, scale) for part in parts)
+        return tuple(self._mixture(*part, scale, near) for part in parts)
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
@@ -165,7 +168,7 @@ class ExactEngine:
         whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)
         return np.maximum(d, 0.0), whitened, root_lam[:, None] * U  # rounding of zero eigenvalues
 
-    def _mixture(self, d: Array, whitened: Array, root_U: Array, scale: ScaleNodes) -> ExactField:
+    def _mixture(self, d: Array, whitened: Array, root_U: Array, scale: ScaleNodes, near: float) -> ExactField:
         shrink = 1.0 / (scale.nodes + d[:, None])  # [N, nodes]
         beta = root_U @ (whitened[:, None] * shrink)
         reduction = root_U * np.sqrt((shrink / scale.nodes) @ scale.weights)
@@ -175,7 +178,7 @@ class ExactEngine:
             X=self.X,
             beta=beta,
             reduction=reduction,
-            readout=self.K @ (beta @ scale.weights),
+            readout=self.K @ (root_U @ (whitened / (near + d))),
             site_variance=None,
             scale=scale,
             energy=float(((means**2 + shrink) @ scale.weights).sum()),

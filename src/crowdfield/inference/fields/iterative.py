@@ -30,6 +30,7 @@ from crowdfield.inference.fields.base import (
     ScaleNodes,
     Statistics,
     cholesky,
+    cut,
     inverse_from_cholesky,
 )
 from crowdfield.inference.fields.spectral import Complex, Points, SpectralBasis
@@ -258,9 +259,12 @@ class IterativeField:
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
-            mean[part], variance[part] = self.moments(basis.locate(X[part]))
+            mean[part], variance[part] = self.as_sites(X[part])
             variance[part] += basis.residual(X[part]) * self.scale.mean_inverse
         return mean, variance
+
+    def as_sites(self, X: Array) -> tuple[Array, Array]:
+        return self.moments(self.system.basis.locate(X))
 
     def covariance_at(self, X: Array) -> Array:
         """From the draws: a rough answer, good enough to spread a batch of places."""
@@ -285,10 +289,10 @@ class IterativeEngine:
         rng: np.random.Generator | None = None,
         *,
         probes: int = PROBES,
-        block: int = BLOCK,
+        block: int | None = None,
     ):
         self.basis, self.size, self.n_sites = basis, basis.size, len(X)
-        self.blocks = [slice(i, min(i + block, len(X))) for i in range(0, len(X), block)]
+        self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
         rng = np.random.default_rng(0) if rng is None else rng
         self.noise = rng.standard_normal((basis.size, probes + probes % 2))
