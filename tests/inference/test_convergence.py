@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import crowdfield as cf
+from crowdfield.inference import vb
+from crowdfield.models import learning
 from crowdfield.simulate import simulate
 
 
@@ -65,3 +67,22 @@ def test_an_accelerated_ekf_does_not_stop_at_a_fixed_point_that_does_not_hold(st
     longer = cf.HeatmapBCC(tol=1e-8, **way).fit(X, y, sources=sources)
     assert model.converged_
     np.testing.assert_allclose(model.predict_proba(grid), longer.predict_proba(grid), atol=1e-3)
+
+
+def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
+    """Half of the reporters nearly always say 0. The fit must end where plain steps alone, slow and sure, lead to."""
+    world = simulate(2400, rng=np.random.default_rng([2017, 2]), reliable=10, noisy=0, biased=10)
+    reports, kept = world.reports, slice(1000)
+    model = cf.HeatmapBCC(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], inference="collapsed")
+    model.fit(reports.places[kept], reports.label[kept], sources=reports.source[kept])
+    assert model.converged_
+
+    _, iteration = learning.over(model._posed)
+    at = iteration.evaluate(iteration.start())
+    for _ in range(120):
+        at = iteration.evaluate(vb._plain_step(at, 0.6))
+    mean, variance = at.q.fields[0].at(world.truth.places)
+    fitted_mean, fitted_variance = model.predict_latent(world.truth.places)
+    np.testing.assert_allclose(fitted_mean[:, 0], mean, atol=0.01)
+    np.testing.assert_allclose(fitted_variance[:, 0], variance, rtol=0.01)
+    assert abs(mean.mean() - world.truth.f.mean()) < 0.1  # and not at a map of zeros

@@ -428,9 +428,12 @@ def run(
         stale = 0 if plain > 0 or size < 0.9 * residual else stale + 1
         residual = min(residual, size)
         if iteration.scheme.integrates_scale and stale == STALE:
-            # Going to and fro, most likely: shorter steps end that.
-            stale, mixing = 0, max(0.5 * mixing, SHORTEST)
+            # Jumps may be drawn to where the residual is small and never nought (a map of nearly one state, where most
+            # reporters say the same). Plain steps lead out. Next time it is going to and fro: shorter steps end that.
+            if escape > ESCAPE:
+                mixing = max(0.5 * mixing, SHORTEST)
             accelerator = Anderson(mixing=mixing)
+            stale, plain, escape, residual = 0, escape, 2 * escape, np.inf
         step = None
         if plain == 0:
             step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.ahead.pack(), readout))
