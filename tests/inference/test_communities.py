@@ -116,3 +116,14 @@ def test_an_unseen_source_is_like_the_population(fitted):
         model.communities_._replace(free=np.ones(1, dtype=bool)), np.zeros((1, 2, 2)), np.ones((1, 2, 2))
     )
     np.testing.assert_allclose(newcomer[0], population)
+
+
+def test_any_step_of_the_packed_communities_leads_to_communities():
+    rng = np.random.default_rng(3)
+    given = c.Communities(rng.gamma(2.0, size=(3, 2, 4)) + c.LEAST, rng.dirichlet(np.ones(3)), np.ones(7, dtype=bool))
+    back = c.unpack(given, c.pack(given))
+    np.testing.assert_allclose(back.beta, given.beta)
+    np.testing.assert_allclose(back.weight, given.weight)
+    elsewhere = c.unpack(given, c.pack(given) + 5.0 * rng.standard_normal(3 * 2 * 4 + 3))
+    assert (elsewhere.beta >= c.LEAST).all() and (elsewhere.weight > 0).all()
+    assert elsewhere.weight.sum() == pytest.approx(1.0)

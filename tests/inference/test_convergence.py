@@ -86,3 +86,19 @@ def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
     np.testing.assert_allclose(fitted_mean[:, 0], mean, atol=0.01)
     np.testing.assert_allclose(fitted_variance[:, 0], variance, rtol=0.01)
     assert abs(mean.mean() - world.truth.f.mean()) < 0.1  # and not at a map of zeros
+
+
+def test_the_scale_does_not_run_away_before_sources_and_map_have_met():
+    """Weak reports on a map of long length-scale: a start at the prior ends where one at another fit's end does."""
+    world = simulate(
+        500, rng=np.random.default_rng([2017, 3]), lengthscale=30.0, inverse_scale=0.3, reliable=5, noisy=15
+    )
+    reports = world.reports
+    given = reports.places, reports.label, reports.source
+    settings = dict(confusion_prior=[[2, 1], [1, 2]], scale_shape=0.5, scale_rate=5.0)
+    cold = cf.HeatmapBCC(lengthscale=30.0, **settings).fit(*given)
+    other = cf.HeatmapBCC(lengthscale=15.0, **settings).fit(*given)
+    warm = other.set_params(lengthscale=30.0).forget(rows=[])
+    assert cold.converged_ and warm.converged_ and cold.n_iter_ < 100
+    assert cold.bound_ == pytest.approx(warm.bound_, abs=0.05)
+    np.testing.assert_allclose(cold.predict_rate(reports.places), warm.predict_rate(reports.places), atol=5e-3)

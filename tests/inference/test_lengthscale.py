@@ -33,14 +33,15 @@ def test_the_higher_of_two_hills():
     assert maximise(bound, 1.0, 200.0).lengthscale == pytest.approx(np.exp(4.0), rel=0.05)
 
 
-def test_short_length_scales_are_not_tried_once_the_bound_has_clearly_fallen():
+@pytest.mark.parametrize("long_first", [False, True])
+def test_short_length_scales_are_not_tried_once_the_bound_has_clearly_fallen(long_first):
     seen = []
 
     def bound(length):
         seen.append(length)
         return -500.0 * np.log(length / 16.0) ** 2
 
-    found = maximise(bound, 0.5, 200.0, long_first=True)
+    found = maximise(bound, 0.5, 200.0, long_first=long_first)
     assert found.lengthscale == pytest.approx(16.0, rel=0.03) and min(seen) > 2.0
 
 

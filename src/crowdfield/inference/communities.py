@@ -42,6 +42,17 @@ class Communities(NamedTuple):
         return np.asarray(np.einsum("k,kjl->jl", self.weight, self.beta))
 
 
+def pack(c: Communities) -> Array:
+    """What is learned as one vector in which any step leads to communities again."""
+    return np.concatenate([np.log(c.beta).ravel(), np.log(c.weight)])
+
+
+def unpack(like: Communities, z: Array) -> Communities:
+    beta = np.exp(z[: like.beta.size]).reshape(like.beta.shape)
+    weight = np.exp(z[like.beta.size :])
+    return Communities(np.maximum(beta, LEAST), weight / weight.sum(), like.free)
+
+
 def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Communities:
     """k communities, by cutting the sources in the order of how well they agree with the map."""
     if k == 1 or not counts.any():

@@ -12,7 +12,7 @@ import numpy as np
 from crowdfield.inference.kernels import Array
 
 COARSE = 6
-CLEAR = 20.0  # nats under the best: no second hill is worth the walk
+CLEAR = 6.0  # nats under the best, odds of 400 to 1: no second hill is worth the walk
 REFINEMENTS = 6
 WEAK_LOG_SD = 0.75
 
@@ -40,8 +40,10 @@ def maximise(
 ) -> Learned:
     """The length-scale in [low, high] of the largest bound, to a relative `tol`.
 
-    long_first: look down from the long end, and only until the bound has clearly fallen: short length-scales need many
-    features. Not for a bound that starts each fit from the last one: starting long, it may learn the states reversed.
+    Short length-scales need many features: it walks down to them last, and only until the bound has clearly fallen, or
+    is about to by the parabola through the last three.
+    long_first: start at the long end, where a fit takes no time. Not for a bound that starts each fit from the last
+    one: starting long, it may learn the states reversed.
     """
     if not high > low:
         value = bound(low)
@@ -52,10 +54,11 @@ def maximise(
         if log_l not in tried:
             tried[log_l] = bound(float(np.exp(log_l)))
 
-    for log_l in np.linspace(np.log(high), np.log(low), COARSE)[:: 1 if long_first else -1]:
-        at(float(log_l))
-        if long_first and tried[float(log_l)] < max(tried.values()) - CLEAR:
+    coarse = np.linspace(np.log(low), np.log(high), COARSE).tolist()
+    for log_l in coarse[::-1] if long_first else (*coarse[2:], coarse[1], coarse[0]):
+        if tried and log_l < min(tried) and _falling(tried):
             break
+        at(log_l)
     for _ in range(REFINEMENTS):
         left, best, right = _bracket(tried)
         if left is None or right is None:
@@ -79,6 +82,13 @@ def maximise(
     curvature = -_curvature(tried, left, best, right) if left is not None and right is not None else 0.0
     log_sd = float(1.0 / np.sqrt(curvature)) if curvature > 0 else float("inf")
     return Learned(float(np.exp(best)), log_sd, tried[best], table, left is None or right is None)
+
+
+def _falling(tried: dict[float, float]) -> bool:
+    """Is the bound, at even steps towards shorter length-scales, clearly under its best already or at the next step?"""
+    values, best = [tried[x] for x in sorted(tried)[:3]], max(tried.values())
+    expected = values[0] if len(values) < 3 else 3.0 * values[0] - 3.0 * values[1] + values[2]
+    return values[0] < best and min(values[0], expected) < best - CLEAR
 
 
 def _bracket(tried: dict[float, float]) -> tuple[float | None, float, float | None]:

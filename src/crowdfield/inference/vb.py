@@ -37,6 +37,7 @@ SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
 AHEAD = 0.05  # of a confusion matrix, that a Newton step may move where no bound judges it
 LEAST_SHARE = 0.1  # of the information that a step is believed to see
+OPENING = 6  # sweeps from the prior before ς is let go
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
 
@@ -46,10 +47,12 @@ class State(NamedTuple):
     counts: Array  # [S, J, L]
     statistics: tuple[Statistics, ...]  # F
     precision: float  # E[ς]; where ς is integrated, the centre of its grid
-    communities: Communities | None = None  # goes along with the counts that it was learned from
+    communities: Communities | None = None
 
     def pack(self) -> Array:
         parts = [self.counts.ravel(), np.log([self.precision])]
+        if self.communities is not None:
+            parts.append(communities_.pack(self.communities))
         for s in self.statistics:
             parts += [s.linear.ravel(), s.quadratic.ravel()]
         return np.concatenate([p.view(np.float64) if np.iscomplexobj(p) else p for p in parts])
@@ -66,8 +69,11 @@ class State(NamedTuple):
             return part.view(like.dtype).reshape(like.shape)
 
         counts, log_precision = take(self.counts), float(take(np.empty(1))[0])
+        communities = self.communities
+        if communities is not None:
+            communities = communities_.unpack(communities, take(communities_.pack(communities)))
         statistics = tuple(Statistics(take(s.linear), take(s.quadratic)) for s in self.statistics)
-        return State(counts, statistics, float(np.exp(log_precision)), self.communities)
+        return State(counts, statistics, float(np.exp(log_precision)), communities)
 
 
 class Posterior(NamedTuple):
@@ -317,10 +323,14 @@ class Iteration:
             alpha0 = communities_.alpha0(state.communities, counts, self.alpha0)
         return alpha0 + counts, alpha0
 
-    def assemble(self, state: State) -> Posterior:
+    def assemble(self, state: State, hold: bool = False) -> Posterior:
+        """`hold` takes ς for the number that the state names."""
         alpha, alpha0 = self.dirichlet(state)
         fields: Sequence[Field]
-        if self.scheme.integrates_scale:
+        if hold:
+            fields = [self.engine.posterior(statistics, state.precision) for statistics in state.statistics]
+            q_scale = Gamma(1.0, 1.0 / state.precision)
+        elif self.scheme.integrates_scale:
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
             q_scale = Gamma(1.0, 1.0 / fields[0].scale.geometric_mean)
         else:
@@ -341,6 +351,19 @@ class Iteration:
         """No reports yet: the prior."""
         nothing = tuple(self.engine.empty() for _ in range(self.functions))
         return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities)
+
+    def opening(self) -> State:
+        """Some sweeps from the prior with ς as it is, where ς is integrated.
+
+        Before sources and map have found each other, sites of small λ promise endless gain to a field of any size; ς
+        would fall by orders of magnitude and take the map to a worse fixed point, or many sweeps to come back.
+        """
+        state = self.start()
+        for _ in range(OPENING if self.scheme.integrates_scale else 0):
+            summary = self.sweep(self.assemble(state, hold=True), False)
+            learned = self._learn_communities(state.communities, summary.counts)
+            state = State(summary.counts, summary.statistics, state.precision, learned)
+        return state
 
     def evaluate(self, state: State) -> Evaluated:
         q = self.assemble(state)
@@ -414,10 +437,12 @@ def run(
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Fit:
     """Iterate to convergence, from the prior or from an earlier state."""
-    current = iteration.evaluate(iteration.start() if start is None else start)
+    current = iteration.evaluate(iteration.opening() if start is None else start)
     mixing = iteration.scheme.mixing[iteration.functions > 1]
     accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
+    if start is None and iteration.scheme.integrates_scale:
+        n_iter += OPENING
     residual, stale = np.inf, 0
     plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < PATIENCE:

@@ -94,14 +94,14 @@ def solve(
     if posed.communities != "learn":
         return go_on(int(posed.communities))
     # Counts made with one community look alike. Only a fit with k of them shows what k explain: it, not the counts that
-    # the last one left, is compared.
-    best, kept = shared, list(shared.sites.r)
+    # the last one left, is compared, and settled: a rough one may still end elsewhere.
+    best, kept = shared, list(sites.r)
     for k in range(2, communities.MOST_COMMUNITIES + 1):
         candidate = go_on(k)
         if _worth(candidate) <= _worth(best):
             break
-        best, kept = candidate, list(candidate.sites.r)
-    best.sites.r = kept
+        best, kept = candidate, list(sites.r)
+    sites.r = kept
     return best
 
 
