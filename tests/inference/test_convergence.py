@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import crowdfield as cf
-from crowdfield.inference import vb
+from crowdfield.inference import settle
 from crowdfield.models import learning
 from crowdfield.simulate import simulate
 
@@ -80,7 +80,7 @@ def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
     _, iteration = learning.over(model._posed)
     at = iteration.evaluate(iteration.start())
     for _ in range(120):
-        at = iteration.evaluate(vb._plain_step(at, 0.6))
+        at = iteration.evaluate(settle.plain_step(at, 0.6))
     mean, variance = at.q.fields[0].at(world.truth.places)
     fitted_mean, fitted_variance = model.predict_latent(world.truth.places)
     np.testing.assert_allclose(fitted_mean[:, 0], mean, atol=0.01)

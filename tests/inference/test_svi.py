@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfield.errors import InputError
-from crowdfield.inference import quadrature, svi, vb
+from crowdfield.inference import quadrature, settle, svi, vb
 from crowdfield.inference.data import Prior, arrange, contrast
 from crowdfield.inference.fields.base import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
@@ -41,7 +41,7 @@ def test_minibatches_agree_with_the_full_batch():
     basis = InducingBasis(Matern32(1.0), data.X, 50)
     scheme = vb.SCHEMES["polya_gamma"]
     sites = vb.Sites(data, prior, FeatureEngine(basis, data.X))
-    full = vb.run(vb.Iteration.over(sites, scheme))
+    full = settle.run(vb.Iteration.over(sites, scheme))
     fit, targets = svi.run(data, prior, basis, scheme, rng=np.random.default_rng(1), batch=100)
     assert fit.converged
     for stochastic, batch in ((targets[:, 1], sites.targets[:, 1]), (rate(fit.q, data.X), rate(full.q, data.X))):

@@ -1,7 +1,7 @@
 """Anderson acceleration of a fixed-point iteration: the best affine mix of the last few steps.
 
 Plain VB creeps because f and ς are strongly coupled; a handful of remembered steps is enough to see the creeping
-direction and jump along it. The caller decides whether a jump is kept (vb.run asks the bound).
+direction and jump along it. The caller decides whether a jump is kept (settle.run asks the bound).
 """
 
 from __future__ import annotations

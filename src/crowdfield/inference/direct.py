@@ -6,7 +6,7 @@ so it runs on the same engines and the same iteration; labels may be soft (votes
 
 import numpy as np
 
-from crowdfield.inference import linearise, vb
+from crowdfield.inference import linearise, settle, vb
 from crowdfield.inference.data import Array, Data, Prior, contrast
 from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.scale import Gamma
@@ -23,7 +23,7 @@ def polya_gamma(mean: Array, variance: Array, votes: Array, C: Array) -> lineari
 
 def fit(
     engine: Engine, X: Array, votes: Array, prior_mean: Array, scale_prior: Gamma, max_iter: int, tol: float
-) -> vb.Fit:
+) -> settle.Fit:
     """q(f) and q(ς) given votes [N, J] at places X [N, D] with prior means [N, F]."""
     J = votes.shape[1]
     nothing = np.empty(0, dtype=np.int32)
@@ -38,4 +38,4 @@ def fit(
 
     scheme = vb.Scheme(local, integrates_scale=False, mixing=(1.0, 1.0), guarded=True, ahead=1.0)
     iteration = vb.Iteration.over(sites, scheme)
-    return vb.run(iteration, max_iter=max_iter, tol=tol)
+    return settle.run(iteration, max_iter=max_iter, tol=tol)

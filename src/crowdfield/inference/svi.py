@@ -10,7 +10,7 @@ as ρ_t = (t + delay)^−forgetting with ½ < forgetting ≤ 1: Σ ρ = ∞ and 
 
 An epoch visits every minibatch once, in random order. It has converged when from the end of one epoch to the next,
 twice in a row, nothing that a user sees moved by `tol` or more: log odds at watched sites and entries of E[π] (root
-mean square), and log ς. A sweep over all sites then gives the bound and q(t): the result is a `vb.Fit` as any other.
+mean square), and log ς. A sweep over all sites then gives the bound and q(t): the result is a `settle.Fit` as any.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
-from crowdfield.inference import confusion, vb
+from crowdfield.inference import confusion, settle, vb
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Basis, FeatureEngine, Statistics
 
@@ -93,7 +93,7 @@ def run(
     max_epochs: int = 50,
     tol: float = 1e-2,
     progress: Callable[[int, float], None] | None = None,
-) -> tuple[vb.Fit, Array]:
+) -> tuple[settle.Fit, Array]:
     """Fit by minibatches of `batch` sites, and q(t) at the sites in the data's own order [N, J]."""
     if not 0.5 < schedule.forgetting <= 1.0 or schedule.delay < 0.0 or batch < 1:
         raise InputError("a step-size schedule needs ½ < forgetting ≤ 1 and delay ≥ 0, and a batch at least one site.")
@@ -129,4 +129,4 @@ def run(
     targets = np.empty_like(sites.targets)
     targets[order] = sites.targets
     history = [final.bound.total]
-    return vb.Fit(state, final.q, final.bound, history, epoch, quiet >= PATIENCE, change), targets
+    return settle.Fit(state, final.q, final.bound, history, epoch, quiet >= PATIENCE, change), targets

@@ -1,9 +1,9 @@
-"""Algorithm 1: what is learned, one sweep over the sites, and the iteration to convergence.
+"""Algorithm 1: what is learned, one sweep over the sites, and the map from a state to the next.
 
 The state of the iteration is global only: pseudo-counts of every source, the field's additive statistics, and E[ς].
 A sweep assembles q from it and passes over the sites in blocks; each block computes q(t) and its Gaussian sites and
 adds up new counts and statistics. Nothing else crosses from one iteration to the next, so the same code runs over
-blocks of one array, over files, and over machines.
+blocks of one array, over files, and over machines. `settle` repeats it until nothing moves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from crowdfield.errors import NumericalError
 from crowdfield.inference import bound as bound_
 from crowdfield.inference import communities as communities_
 from crowdfield.inference import confusion, linearise, quadrature, scale
-from crowdfield.inference.anderson import Anderson
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
@@ -31,14 +30,9 @@ from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.scale import Gamma
 
 PROBES = 2048  # sites at which convergence is watched
-ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
-STALE = 12  # sweeps without a smaller residual before steps become shorter
-SHORTEST = 0.3  # of these
-PATIENCE = 2  # sweeps in a row that must move less than tol
 AHEAD = 0.05  # of a confusion matrix, that a Newton step may move where no bound judges it
 LEAST_SHARE = 0.1  # of the information that a step is believed to see
 OPENING = 6  # sweeps from the prior before ς is let go
-ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
 
 class State(NamedTuple):
@@ -259,16 +253,6 @@ def _sweep_here(sites: Sites, scheme: Scheme, q: Posterior, foreign: bool) -> Su
     return sweep(sites, q, scheme, foreign)
 
 
-class Fit(NamedTuple):
-    state: State
-    q: Posterior
-    bound: Bound
-    history: list[float]
-    n_iter: int
-    converged: bool
-    change: float
-
-
 class Evaluated(NamedTuple):
     state: State
     q: Posterior
@@ -352,6 +336,10 @@ class Iteration:
         nothing = tuple(self.engine.empty() for _ in range(self.functions))
         return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities)
 
+    @property
+    def opening_sweeps(self) -> int:
+        return OPENING if self.scheme.integrates_scale else 0
+
     def opening(self) -> State:
         """Some sweeps from the prior with ς as it is, where ς is integrated.
 
@@ -359,7 +347,7 @@ class Iteration:
         would fall by orders of magnitude and take the map to a worse fixed point, or many sweeps to come back.
         """
         state = self.start()
-        for _ in range(OPENING if self.scheme.integrates_scale else 0):
+        for _ in range(self.opening_sweeps):
             summary = self.sweep(self.assemble(state, hold=True), False)
             learned = self._learn_communities(state.communities, summary.counts)
             state = State(summary.counts, summary.statistics, state.precision, learned)
@@ -415,110 +403,3 @@ class Iteration:
             # t is summed out: its term is inside the first (docs/inference.md).
             return Bound(summary.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, 0.0)
         return bound_.of(summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0)
-
-
-def _change(old: Evaluated, new: Evaluated) -> float:
-    """How far one step moved anything a user sees: state probabilities, confusion matrices and, less, the scale.
-
-    Probabilities count four times, which makes the change that of the log odds where these matter, around even odds.
-    """
-    rho = np.abs(new.summary.probe - old.summary.probe).max(initial=0.0)
-    log_scale = abs(np.log(new.q.scale.mean / old.q.scale.mean))
-    pi = np.abs(confusion.expected_pi(new.q.alpha) - confusion.expected_pi(old.q.alpha)).max(initial=0.0)
-    return float(max(4.0 * rho, 0.1 * log_scale, pi))
-
-
-def run(
-    iteration: Iteration,
-    *,
-    start: State | None = None,
-    max_iter: int = 200,
-    tol: float = 1e-4,
-    progress: Callable[[int, float, float], None] | None = None,
-) -> Fit:
-    """Iterate to convergence, from the prior or from an earlier state."""
-    current = iteration.evaluate(iteration.opening() if start is None else start)
-    mixing = iteration.scheme.mixing[iteration.functions > 1]
-    accelerator = Anderson(mixing=mixing)
-    history, quiet, change, n_iter = [current.bound.total], 0, np.inf, 1
-    if start is None and iteration.scheme.integrates_scale:
-        n_iter += OPENING
-    residual, stale = np.inf, 0
-    plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
-    while n_iter < max_iter and quiet < PATIENCE:
-        readout = _readout(iteration, current)
-        size = float(np.linalg.norm(readout))
-        if not iteration.guarded and size > 2.0 * residual:
-            accelerator.forget()  # no objective to ask: a growing residual says that the last jumps misled
-        stale = 0 if plain > 0 or size < 0.9 * residual else stale + 1
-        residual = min(residual, size)
-        if iteration.scheme.integrates_scale and stale == STALE:
-            # Jumps may be drawn to where the residual is small and never nought (a map of nearly one state, where most
-            # reporters say the same). Plain steps lead out. Next time it is going to and fro: shorter steps end that.
-            if escape > ESCAPE:
-                mixing = max(0.5 * mixing, SHORTEST)
-            accelerator = Anderson(mixing=mixing)
-            stale, plain, escape, residual = 0, escape, 2 * escape, np.inf
-        step = None
-        if plain == 0:
-            step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.ahead.pack(), readout))
-            n_iter += 1
-        if step is None:
-            accelerator.forget()
-            step = iteration.evaluate(_plain_step(current, mixing))
-            n_iter += 1
-        plain = max(plain - 1, 0)
-        change = _change(current, step)
-        current = step
-        history.append(current.bound.total)
-        quiet = quiet + 1 if change < tol else 0
-        if progress is not None:
-            progress(n_iter, current.bound.total, change)
-        if quiet == PATIENCE and plain == 0 and not iteration.guarded:
-            # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
-            # to tell them apart, let plain steps decide, and take them for a while where they move on. (One that only
-            # overshoots turns round at once: that says nothing against the fixed point.)
-            proof = iteration.evaluate(_plain_step(current, mixing))
-            n_iter += 1
-            onwards = _readout(iteration, current) @ _readout(iteration, proof) > 0.0
-            if _change(current, proof) >= tol and onwards:
-                current, quiet, plain, escape = proof, 0, escape, 2 * escape
-                residual, stale = np.inf, 0
-                history.append(current.bound.total)
-    return Fit(current.state, current.q, current.bound, history, n_iter, quiet >= PATIENCE, change)
-
-
-def _readout(iteration: Iteration, at: Evaluated) -> Array:
-    """What a plain step would change, in units that matter alike: the field's mean against its prior, confusion
-    matrices by their sources' share of the reports, log ς. (Statistics are dominated by their few largest entries.)
-    """
-    parts = [
-        (new - old.readout) * np.sqrt(at.q.scale.mean)
-        for new, old in zip(iteration.readouts(at.ahead), at.q.fields, strict=True)
-    ]
-    share = at.q.alpha.sum(-1, keepdims=True) / at.q.alpha.sum()
-    moved = confusion.expected_pi(iteration.dirichlet(at.ahead)[0]) - confusion.expected_pi(at.q.alpha)
-    parts.append((moved * np.sqrt(share * iteration.engine.size)).ravel())
-    parts.append(np.log([at.image.precision / at.state.precision]))
-    return np.concatenate(parts)
-
-
-def _plain_step(current: Evaluated, mixing: float) -> State:
-    """Coordinate ascent as in the paper, E[ς] = a/b included: the step whose bound cannot fall (if not mixed)."""
-    z = current.state.pack()
-    plain = current.image._replace(precision=current.q.scale.mean).pack()
-    return current.image.unpack(z + mixing * (plain - z))
-
-
-def _jump(iteration: Iteration, current: Evaluated, z: Array) -> Evaluated | None:
-    """Evaluate an accelerated state; None where it is not a state at all or, if the bound can tell, a worse one."""
-    try:
-        new = iteration.evaluate(current.image.unpack(z))
-    except NumericalError:
-        return None
-    if not np.isfinite(new.bound.total):
-        return None
-    slack = ROUNDING * abs(current.bound.total)
-    if iteration.guarded and new.bound.total < current.bound.total - slack:
-        return None
-    return new

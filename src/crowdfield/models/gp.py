@@ -17,7 +17,7 @@ from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.kernels import kernel as kernel_named
 from crowdfield.inference.predict import FieldPredictor
 from crowdfield.inference.scale import Gamma
-from crowdfield.inference.vb import Fit
+from crowdfield.inference.settle import Fit
 from crowdfield.models.base import (
     Array,
     ReportClassifier,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from crowdfield.inference import communities, vb
+from crowdfield.inference import communities, settle, vb
 from crowdfield.inference import lengthscale as lengthscale_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
@@ -33,7 +33,7 @@ Progress = Callable[[int, float, float], None]
 class Solved(NamedTuple):
     sites: vb.Sites
     iteration: vb.Iteration
-    fit: vb.Fit
+    fit: settle.Fit
 
 
 class Earlier(NamedTuple):
@@ -85,7 +85,7 @@ def solve(
             sites.r = [earlier.r[block.sites] for block in sites.blocks]
         start = iteration.warm_start(earlier.q)
     with quiet_blas(iteration):
-        fit = vb.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
+        fit = settle.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
     if posed.communities is None or posed.communities == 1:
         return Solved(sites, iteration, fit)
     # Matrices close to a shared one come first; then the counts say who differs from whom.
@@ -112,7 +112,7 @@ def _apart(posed: Posed, shared: Solved, k: int, *, max_iter: int, tol: float, p
     chosen = communities.update(apart, state.counts, posed.base, communities.SETTLED_STEPS)
     again = replace(shared.iteration, communities=chosen)
     with quiet_blas(again):
-        fit = vb.run(again, start=state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
+        fit = settle.run(again, start=state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
     return Solved(shared.sites, again, fit)
 
 
@@ -126,7 +126,7 @@ def restore(posed: Posed, state: vb.State, targets: Array) -> Solved:
     sites, iteration = over(posed, state.communities)
     sites.r = [targets[block.sites] for block in sites.blocks]
     q = iteration.assemble(state)
-    return Solved(sites, iteration, vb.Fit(state, q, Bound(0.0, 0.0, 0.0, 0.0), [], 0, True, 0.0))
+    return Solved(sites, iteration, settle.Fit(state, q, Bound(0.0, 0.0, 0.0, 0.0), [], 0, True, 0.0))
 
 
 def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
