@@ -55,8 +55,8 @@ def write(table: pd.DataFrame, maps: dict[str, dict[str, NDArray[np.float64]]], 
     good = table[table["error"].isna()] if "error" in table else table
     rows = summary(good)
     rows.to_csv(output / "summary.csv", index=False)
-    (output / "summary.md").write_text(markdown(good), encoding="utf-8")
     drawn = figures.draw_all(good, maps, output / "figures")
+    (output / "summary.md").write_text(markdown(table, good, drawn, command), encoding="utf-8")
     page = output / "index.html"
     page.write_text(_page(table, good, drawn, command), encoding="utf-8")
     return page
@@ -74,17 +74,33 @@ def comparison(table: pd.DataFrame, experiment: str, setting: str, metric: str) 
     return ours.join(theirs.reindex(ours.index)).rename_axis("n")
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """All comparisons and claims as Markdown."""
-    parts = ["# Results", "", "Medians over repeats; cross entropy and NLPD in bits. `authors:` is their own code.", ""]
+def markdown(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: str) -> str:
+    """The page as Markdown, its figures beside it in `figures/`."""
+    claims = check(good)
+    parts = [
+        "# The experiments of “Bayesian Heatmaps”, run again",
+        "",
+        f"Made by `{command}`. {_scope(good)} Medians over repeats; cross entropy and NLPD in bits; `authors:` is "
+        "their own code, on their own draws of the data.",
+        "",
+    ]
     for experiment in [e for e in TITLES if e in set(table.experiment)]:
         parts += [f"## {TITLES[experiment]}", ""]
-        for setting, metric in _panels(table, experiment):
-            frame = comparison(table, experiment, setting, metric)
+        mine = [c for c in claims if c.experiment == experiment]
+        if mine:
+            parts += ["| the paper says | we find | holds |", "|---|---|---|"]
+            parts += [f"| {c.claim} | {c.finding} | {_verdict(c)} |" for c in mine] + [""]
+        for name in (d for d in drawn if _belongs(d, experiment)):
+            parts += [f"![{CAPTIONS[name]}](figures/{name}.png)", "", f"*{CAPTIONS[name]}*", ""]
+        for setting, metric in _panels(good, experiment):
+            frame = comparison(good, experiment, setting, metric)
             parts += [f"### {setting}: {figures.LABELS[metric]}", "", _markdown_table(frame), ""]
-    parts += ["## Claims", "", "| claim | our result | holds |", "|---|---|---|"]
-    parts += [f"| {c.claim} | {c.finding} | {_verdict(c)} |" for c in check(table)]
-    return "\n".join(parts) + "\n"
+        if NOTES.get(experiment):
+            parts += ["### Where paper and data disagree", "", *(f"- {note}" for note in NOTES[experiment]), ""]
+    notes = _notes_of_the_run(table)
+    if notes:
+        parts += ["## Notes of the run", "", *(f"- {note}" for note in notes), ""]
+    return "\n".join(parts)
 
 
 def _page(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: str) -> str:
@@ -108,9 +124,12 @@ def _page(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: st
             parts.append(f"<h3>Where paper and data disagree</h3><ul>{notes}</ul>")
         sections.append("\n".join(parts))
     sections.append(_footnotes(table))
+    return PAGE.format(command=escape(command), scope=escape(_scope(good)), sections="\n".join(sections))
+
+
+def _scope(good: pd.DataFrame) -> str:
     repeats = good.groupby("experiment")["repeat"].nunique().to_dict()
-    scope = "Repeats: " + ", ".join(f"{name} {count}" for name, count in repeats.items()) + "."
-    return PAGE.format(command=escape(command), scope=escape(scope), sections="\n".join(sections))
+    return "Repeats: " + ", ".join(f"{name} {count}" for name, count in repeats.items()) + "."
 
 
 def _panels(table: pd.DataFrame, experiment: str) -> list[tuple[str, str]]:
@@ -133,16 +152,25 @@ def _claims_table(claims: list[Claim]) -> str:
 
 
 def _footnotes(table: pd.DataFrame) -> str:
+    notes = _notes_of_the_run(table)
+    if not notes:
+        return ""
+    return "<h2>Notes of the run</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
+
+
+def _notes_of_the_run(table: pd.DataFrame) -> list[str]:
+    """What was skipped, what failed, and what methods of ours warned of, the most frequent first."""
     notes = [f"{name} was skipped: {module} is not installed." for name, module in opponents.missing().items()]
     if "error" in table and table["error"].notna().any():
         for (method, error), group in table[table["error"].notna()].groupby(["method", "error"]):
             notes.append(f"{method} failed in {len(group)} cells: {error}")
     if "warnings" in table:
-        told = table.explode("warnings").dropna(subset=["warnings"]).groupby(["method", "warnings"]).size()
-        notes += [f"{method}, {count} cells: {text}" for (method, text), count in told.head(20).items()]
-    if not notes:
-        return ""
-    return "<h2>Notes of the run</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
+        told = table.explode("warnings").dropna(subset=["warnings"])
+        # Of warnings that differ in a number only, one is shown.
+        kind = told.warnings.str.replace(r"\d[\d.e+-]*", "…", regex=True).rename("kind")
+        rows = told.groupby(["method", kind]).warnings.agg(["size", "first"]).sort_values("size", ascending=False)
+        notes += [f"{method}, {row['size']} cells: {row['first']}" for (method, _), row in rows.iterrows()]
+    return notes
 
 
 def _verdict(claim: Claim) -> str:
