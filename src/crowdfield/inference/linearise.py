@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.inference.quadrature import enough_nodes, latent_nodes, logsumexp, softmax
+from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, logsumexp, softmax
 
 Array = NDArray[np.float64]
 
 OFFSET_STEPS = 50
-ROWS = 1 << 13  # sites at a time where each has Q nodes: what is in hand stays in the cache
 SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
 
 

@@ -12,6 +12,7 @@ from scipy.stats import qmc
 Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 22
+ROWS = 1 << 13  # places at a time where each has Q nodes: what is in hand stays in the cache
 # Gauss–Hermite nodes that give expectations of a logistic function of N(·, sd²) to 10⁻⁷, up to an sd (its poles are at
 # ±iπ, so the narrower the Gaussian, the fewer). Wider ones get what `nodes` says.
 ENOUGH = ((0.35, 6), (0.6, 9), (0.85, 12))
@@ -33,12 +34,12 @@ def logsumexp(logits: Array) -> Array:
     return np.asarray(top + np.log(np.exp(logits - top[..., None]).sum(axis=-1)))
 
 
-def enough_nodes(widest: float) -> tuple[Array, Array]:
+def enough_nodes(widest: float, fine: bool = False) -> tuple[Array, Array]:
     """Nodes [Q] and weights [Q] for one function whose standard deviation is at most `widest`."""
     for sd, order in ENOUGH:
         if widest <= sd:
             return _gauss_hermite(order)
-    mesh, weights = nodes(1)
+    mesh, weights = nodes(1, fine)
     return mesh[:, 0], weights
 
 
@@ -86,6 +87,8 @@ def latent_nodes(mean: Array, variance: Array, fine: bool = False) -> tuple[Arra
 
 def rate_moments(mean: Array, variance: Array, C: Array) -> tuple[Array, Array]:
     """E[ρ] and its standard deviation, ρ = softmax(f Cᵀ).   [M, F] -> [M, J], [M, J]"""
+    if mean.shape[1] == 1:
+        return _binary_rate_moments(mean[:, 0], np.sqrt(variance[:, 0]))
     expected, sd = np.empty((len(mean), len(C))), np.empty((len(mean), len(C)))
     rows = max(1, BLOCK_ENTRIES // (len(nodes(mean.shape[1], True)[1]) * len(C)))
     for start in range(0, len(mean), rows):
@@ -96,3 +99,18 @@ def rate_moments(mean: Array, variance: Array, C: Array) -> tuple[Array, Array]:
         # Around the mean rather than E[ρ²] − E[ρ]²: no cancellation where ρ is nearly certain.
         sd[part] = np.sqrt(np.einsum("nqj,q->nj", (rho - expected[part][:, None]) ** 2, w))
     return expected, sd
+
+
+def _binary_rate_moments(mean: Array, sd: Array) -> tuple[Array, Array]:
+    """The same for two states: one probability at each node, and as many nodes as the widest of a few places needs."""
+    expected, deviation = np.empty((len(mean), 2)), np.empty((len(mean), 2))
+    for start in range(0, len(mean), ROWS):
+        part = slice(start, start + ROWS)
+        x, w = enough_nodes(float(sd[part].max()), fine=True)
+        f = mean[part, None] + sd[part, None] * x
+        rho = expit(f)
+        # Each state from its own sum: one less the other would make a probability of 1e-17 nought.
+        expected[part, 0], expected[part, 1] = expit(-f) @ w, rho @ w
+        rho -= expected[part, 1:]
+        deviation[part] = np.sqrt(np.square(rho, out=rho) @ w)[:, None]
+    return expected, deviation

@@ -15,9 +15,10 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.vb import Evaluated, Iteration, Posterior, State
 
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
-STALE = 12  # sweeps without a smaller residual before steps become shorter
+STALE = 12  # sweeps without a smaller residual before plain steps have a turn, and steps become shorter
 SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
+TURN = 10  # plain steps when that happens, and more the next time
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
 
 
@@ -58,6 +59,7 @@ def run(
     n_iter = 1 + (iteration.opening_sweeps if start is None else 0)
     residual, stale = np.inf, 0
     plain, escape = 0, ESCAPE  # plain steps still to take; how many the next time
+    turns = 0  # of plain steps, for want of a smaller residual
     while n_iter < max_iter and quiet < PATIENCE:
         readout = _readout(iteration, current)
         size = float(np.linalg.norm(readout))
@@ -68,10 +70,10 @@ def run(
         if iteration.scheme.integrates_scale and stale == STALE:
             # Jumps may be drawn to where the residual is small and never nought (a map of nearly one state, where most
             # reporters say the same). Plain steps lead out. Next time it is going to and fro: shorter steps end that.
-            if escape > ESCAPE:
+            if turns > 0:
                 mixing = max(0.5 * mixing, SHORTEST)
             accelerator = Anderson(mixing=mixing)
-            stale, plain, escape, residual = 0, escape, 2 * escape, np.inf
+            stale, plain, turns, residual = 0, TURN * (turns + 1), turns + 1, np.inf
         step = None
         if plain == 0:
             step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.ahead.pack(), readout))
@@ -87,14 +89,16 @@ def run(
         quiet = quiet + 1 if change < tol else 0
         if progress is not None:
             progress(n_iter, current.bound.total, change)
-        if quiet == PATIENCE and plain == 0 and not iteration.guarded:
+        if quiet > 0 and plain == 0 and not iteration.guarded:
             # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
             # to tell them apart, let plain steps decide, and take them for a while where they move on. (One that only
-            # overshoots turns round at once: that says nothing against the fixed point.)
+            # overshoots turns round at once: that says nothing against the fixed point.) One that moves nothing is as
+            # good as a second quiet sweep.
             proof = iteration.evaluate(plain_step(current, mixing))
             n_iter += 1
-            onwards = _readout(iteration, current) @ _readout(iteration, proof) > 0.0
-            if _change(current, proof) >= tol and onwards:
+            if _change(current, proof) < tol:
+                quiet = PATIENCE
+            elif quiet == PATIENCE and _readout(iteration, current) @ _readout(iteration, proof) > 0.0:
                 current, quiet, plain, escape = proof, 0, escape, 2 * escape
                 residual, stale = np.inf, 0
                 history.append(current.bound.total)
