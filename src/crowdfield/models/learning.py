@@ -133,8 +133,7 @@ def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
     """Maximum likelihood II on the objective, warm-started from one length-scale to the next."""
     search = thinned(posed)
     low, high = posed.lengthscale_bounds or lengthscale_.search_range(search.data.X)
-    whole = search is posed
-    best = earlier if whole or earlier is None else Earlier(earlier.q, None)
+    best = earlier if search is posed or earlier is None else Earlier(earlier.q, None)
     best_value = -np.inf
 
     def value(scales: Array) -> float:
@@ -172,7 +171,8 @@ def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
                 mean, log_sd[i] = lengthscale_.log_moments(found.tried)
                 scales[list(columns)], tried = np.exp(mean), found.tried
     final = posed.with_kernel(posed.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
-    return Learned(final, best if whole or best is None else Earlier(best.q, None), log_sd, tried)
+    # q(t) stays behind: the sites of the final fit may be others, and in other processes.
+    return Learned(final, None if best is None else Earlier(best.q, None), log_sd, tried)
 
 
 def _shared(posed: Posed) -> Posed:
