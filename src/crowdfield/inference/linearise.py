@@ -17,6 +17,7 @@ from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, lo
 Array = NDArray[np.float64]
 
 OFFSET_STEPS = 50
+FARTHEST = 300.0  # of log odds: two of them still multiply
 SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
 
 
@@ -176,14 +177,16 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array) -> Lo
         part = slice(start, start + ROWS)
         none, ratio = _likelihood_ratio(log_likelihood[part])
         mesh, w = enough_nodes(float(sd[part].max()))
-        f = mean[part] + sd[part] * mesh
-        rho, not_rho = _logistic(f)
-        f += ratio
-        r, not_r = _logistic(f)
-        # log Σ_j ρ_j e^{ℓ_j} − ℓ_0 is log(1−ρ) − log(1−r), and ℓ + log ρ − log r: take that of the likelier state.
-        second = f > 0.0
-        evidence = np.log(np.where(second, rho, not_rho) / np.maximum(r, not_r)) @ w
-        bound += float((evidence + none).sum() + (second @ w) @ np.where(np.isfinite(ratio), ratio, 0.0)[:, 0])
+        # Odds rather than two logistic functions: one exponential serves both. Beyond FARTHEST all is said and done.
+        near = np.clip(ratio, -FARTHEST, FARTHEST)
+        odds = np.exp(np.clip(mean[part] + sd[part] * mesh, -FARTHEST, FARTHEST))
+        not_rho = 1.0 / (1.0 + odds)
+        rho = odds * not_rho
+        odds *= np.exp(near)
+        not_r = 1.0 / (1.0 + odds)
+        r = odds * not_r
+        beyond = np.where(ratio > 0.0, np.where(np.isfinite(ratio), ratio, 0.0) - near, 0.0)
+        bound += float((np.log(not_rho / not_r) @ w + none + beyond[:, 0]).sum())
         # Each from its own sum: one less the other would make a probability of 1e-17 nought.
         out.r[part, 0], out.r[part, 1] = not_r @ w, r @ w
         step = (r - rho) @ w
@@ -201,12 +204,3 @@ def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:
     """ℓ_0 [n], and ℓ_1 − ℓ_0 [n, 1]. Where state 0 is ruled out the ratio is infinite, and ℓ_1 stands in for ℓ_0."""
     first, second = log_likelihood[:, 0], log_likelihood[:, 1]
     return np.where(np.isfinite(first), first, second), (second - first)[:, None]
-
-
-def _logistic(x: Array) -> tuple[Array, Array]:
-    """σ(x) and σ(−x), from one exponential."""
-    small = np.exp(-np.abs(x))
-    large = 1.0 / (1.0 + small)
-    small *= large
-    below = x < 0.0
-    return np.where(below, small, large), np.where(below, large, small)
