@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from tests import reference as ref
-from tests import reference_collapsed
+from tests import reference_collapsed, reference_coupled
 
 import crowdfield as cf
+from crowdfield.inference import coupling
 
 LENGTHSCALE = 4.0
 
@@ -121,8 +122,14 @@ COLLAPSED = {
 }
 
 
+@pytest.fixture
+def uncoupled(monkeypatch):
+    """As it is with many reports: sources held while the field is looked at, each report left out of their counts."""
+    monkeypatch.setattr(coupling, "MOST_REPORTS", 0)
+
+
 @pytest.mark.parametrize("case", COLLAPSED)
-def test_collapsed_inference_ends_at_a_fixed_point_of_the_reference(case):
+def test_collapsed_inference_ends_at_a_fixed_point_of_the_reference(case, uncoupled):
     """With a firm prior on ς, so that the two grids of ς integrate alike.
 
     The quadrature under q(f) is part of the scheme: the reference uses as many nodes as the package.
@@ -140,7 +147,7 @@ def test_collapsed_inference_ends_at_a_fixed_point_of_the_reference(case):
     np.testing.assert_allclose(reference_collapsed.geometric_mean(slow.scale), fast.scale_, rtol=1e-5)
 
 
-def test_collapsed_inference_agrees_with_plain_damped_iteration():
+def test_collapsed_inference_agrees_with_plain_damped_iteration(uncoupled):
     problem, fit = both(a0=12.0, b0=8.0, **COLLAPSED["a trusted source and known states"])
     slow = reference_collapsed.collapsed(problem, order=20)
     fast = fit(inference="collapsed")
@@ -152,3 +159,18 @@ def test_collapsed_inference_agrees_with_plain_damped_iteration():
     mean, variance = reference_collapsed.predict_latent_collapsed(slow, X_new, np.zeros((5, 1)))
     np.testing.assert_allclose(fast.predict_latent(X_new)[0], mean, **close)
     np.testing.assert_allclose(fast.predict_latent(X_new)[1], variance, **close)
+
+
+@pytest.mark.parametrize("case", [c for c in COLLAPSED if COLLAPSED[c]["J"] == 2])
+def test_coupled_inference_agrees_with_plain_damped_iteration(case):
+    problem, fit = both(a0=12.0, b0=8.0, **COLLAPSED[case])
+    slow = reference_coupled.coupled(problem)
+    fast = fit(inference="collapsed")
+    assert fast._solved.fit.state.coupling is not None
+    close = dict(rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(fast.posterior_, slow.r, **close)
+    np.testing.assert_allclose(fast.alpha_, slow.alpha, **close)
+    np.testing.assert_allclose(np.log(fast.scale_[0]), slow.log_scale, **close)
+    mean, variance = fast.predict_latent(problem.X)
+    np.testing.assert_allclose(mean[:, 0], slow.f_hat, **close)
+    np.testing.assert_allclose(variance[:, 0], np.diag(slow.covariance), **close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import digamma, gammaln, zeta
 
 from crowdfield.inference.data import Block
 
@@ -19,6 +19,14 @@ def expected_log_pi(alpha: Array) -> Array:
 def expected_pi(alpha: Array) -> Array:
     """E[π].   alpha [S, J, L] -> [S, J, L]"""
     return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))
+
+
+def covariance_of_log_pi(alpha: Array) -> Array:
+    """Cov(log π_l, log π_m), row by row; also ∂E[log π_l] / ∂α_m.   alpha [S, J, L] -> [S, J, L, L]"""
+    labels = range(alpha.shape[-1])
+    out = -np.broadcast_to(zeta(2.0, alpha.sum(-1))[:, :, None, None], (*alpha.shape, len(labels))).copy()
+    out[..., labels, labels] += zeta(2.0, alpha)  # trigamma
+    return out
 
 
 def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
@@ -56,8 +64,7 @@ def newton(counts: Array, image: Array, alpha0: Array, missing: Array, longest: 
     """
     S, J, L = counts.shape
     alpha = alpha0 + np.maximum(counts, 0.0)
-    slope = -np.broadcast_to(polygamma(1, alpha.sum(-1))[:, :, None, None], (S, J, L, L)).copy()
-    slope[..., range(L), range(L)] += polygamma(1, alpha)  # ∂E[log π_kl] / ∂N_km  [S, J, L, L]
+    slope = covariance_of_log_pi(alpha)  # ∂E[log π_kl] / ∂N_km  [S, J, L, L]
     A = np.einsum("sljk,sklm->sjlkm", missing, slope).reshape(S, J * L, J * L)
     step = np.linalg.solve(np.eye(J * L) - A, (image - counts).reshape(S, J * L, 1)).reshape(S, J, L)
     ahead = counts + step

@@ -33,8 +33,8 @@ def fit(
     alpha0 = np.ones((1, J, 1))
     sites = vb.Sites(data, Prior(alpha0, scale_prior.shape, scale_prior.rate, prior_mean), engine)
 
-    def local(sites: vb.Sites, q: vb.Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
-        return polya_gamma(mean, variance, votes[sites.blocks[b].sites], contrast(J))
+    def local(sites: vb.Sites, q: vb.Posterior, b: int, f: vb.Latent) -> linearise.Local:
+        return polya_gamma(f.mean, f.variance, votes[sites.blocks[b].sites], contrast(J))
 
     scheme = vb.Scheme(local, integrates_scale=False, mixing=(1.0, 1.0), guarded=True, ahead=1.0)
     iteration = vb.Iteration.over(sites, scheme)

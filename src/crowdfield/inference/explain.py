@@ -8,7 +8,6 @@ import numpy as np
 
 from crowdfield.inference import confusion, vb
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.linearise import Local
 
 
 class Shares(NamedTuple):
@@ -40,7 +39,7 @@ def of_state(
         said = _log_likelihood_ratios(sites, q, scheme, b, state)
         if block.sites.start <= site < block.sites.stop:
             own[rows] = np.where(block.site == site - block.sites.start, said, 0.0)
-        local = _local(sites, q, scheme, b)
+        local = scheme.local(sites, q, b, vb.latent(sites, q, b))
         eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
         reach = sites.engine.influence(q.fields[j], x, block.sites)
         count = np.maximum(np.bincount(block.site, minlength=block.n), 1)
@@ -51,13 +50,6 @@ def of_state(
     prior = sign * float(mu[j])
     total = float(np.log(probability) - np.log1p(-probability))
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
-
-
-def _local(sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, b: int) -> Local:
-    block = sites.blocks[b]
-    moments = [sites.engine.at_sites(f, block.sites) for f in q.fields]
-    mean = block.mean + np.stack([m for m, _ in moments], 1)
-    return scheme.local(sites, q, b, mean, np.stack([v for _, v in moments], 1))
 
 
 def _log_likelihood_ratios(sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, b: int, state: int) -> Array:

@@ -141,15 +141,19 @@ def beta_prior(rho: Array, sd: Array) -> tuple[Array, Array]:
     return rho * strength, (1.0 - rho) * strength
 
 
-def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> Local:
+def collapsed(
+    mean: Array, variance: Array, log_likelihood: Array, C: Array, added_variance: Array | None = None
+) -> Local:
     """t summed out given f: the likelihood of f is Σ_j ρ_j(f) e^{ℓ_j}, and r(f) = softmax(f Cᵀ + ℓ).
 
     Its gradient is r − ρ and its curvature −(ρ(1−ρ) − r(1−r)): complete less missing information, so a report that says
     nothing about the state says nothing about f. Expectations under q(f) make (η, λ) a natural-gradient step on
     E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
+
+    Where ℓ is unsure too, f + ℓ has the variance of f and `added_variance` [n] (two states; `coupling`).
     """
     if mean.shape[1] == 1:
-        return _collapsed_binary(mean, variance, log_likelihood)
+        return _collapsed_binary(mean, variance, log_likelihood, added_variance)
     f, w = latent_nodes(mean, variance)
     logits = f @ C.T
     log_prior_sum = logsumexp(logits)
@@ -165,7 +169,7 @@ def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> 
     return Local(r, eta, lam, float(((log_joint_sum - log_prior_sum) @ w).sum()))
 
 
-def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array) -> Local:
+def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array | None) -> Local:
     """The same for two states, where everything follows from one log odds at each node: [n, Q] and no states' axis.
 
     With ℓ the log likelihood ratio, r(f) = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
@@ -173,31 +177,37 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array) -> Lo
     """
     out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0)
     bound, sd, doubt = 0.0, np.sqrt(variance), np.empty(len(mean))
+    wider = sd if added_variance is None else np.sqrt(np.maximum(variance + added_variance[:, None], 0.0))
     for start in range(0, len(mean), ROWS):
         part = slice(start, start + ROWS)
         none, ratio = _likelihood_ratio(log_likelihood[part])
-        mesh, w = enough_nodes(float(sd[part].max()))
         # Odds rather than two logistic functions: one exponential serves both. Beyond FARTHEST all is said and done.
         near = np.clip(ratio, -FARTHEST, FARTHEST)
-        odds = np.exp(np.clip(mean[part] + sd[part] * mesh, -FARTHEST, FARTHEST))
+        odds, w = _odds(mean[part], sd[part])
         not_rho = 1.0 / (1.0 + odds)
         rho = odds * not_rho
+        odds, v = (odds, w) if added_variance is None else _odds(mean[part], wider[part])
         odds *= np.exp(near)
         not_r = 1.0 / (1.0 + odds)
         r = odds * not_r
         beyond = np.where(ratio > 0.0, np.where(np.isfinite(ratio), ratio, 0.0) - near, 0.0)
-        bound += float((np.log(not_rho / not_r) @ w + none + beyond[:, 0]).sum())
+        bound += float((np.log(not_rho) @ w - np.log(not_r) @ v + none + beyond[:, 0]).sum())
         # Each from its own sum: one less the other would make a probability of 1e-17 nought.
-        out.r[part, 0], out.r[part, 1] = not_r @ w, r @ w
-        step = (r - rho) @ w
+        out.r[part, 0], out.r[part, 1] = not_r @ v, r @ v
+        step = r @ v - rho @ w
         rho *= not_rho
         r *= not_r
-        doubt[part] = r @ w
-        rho -= r
-        lam = np.maximum(rho @ w, SMALLEST_PRECISION)
+        doubt[part] = r @ v
+        lam = np.maximum(rho @ w - doubt[part], SMALLEST_PRECISION)
         out.lam[part, 0] = lam
         out.eta[part, 0] = step + lam * mean[part, 0]
     return out._replace(bound=bound, doubt=doubt)
+
+
+def _odds(mean: Array, sd: Array) -> tuple[Array, Array]:
+    """e^f at the nodes of N(mean, sd²), [n, Q], and their weights [Q].   mean, sd [n, 1]"""
+    mesh, w = enough_nodes(float(sd.max()))
+    return np.exp(np.clip(mean + sd * mesh, -FARTHEST, FARTHEST)), w
 
 
 def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:

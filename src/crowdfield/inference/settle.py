@@ -15,6 +15,7 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.vb import Evaluated, Iteration, Posterior, State
 
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
+FALL = 5.0  # of the objective, that a jump may cost where sources and field are coupled
 STALE = 12  # sweeps without a smaller residual before plain steps have a turn, and steps become shorter
 SHORTEST = 0.3  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
@@ -53,6 +54,8 @@ def run(
 ) -> Fit:
     """Iterate to convergence, from the prior or from an earlier state."""
     current = iteration.evaluate(iteration.opening() if start is None else start)
+    if iteration.couples and current.state.coupling is None:  # found without
+        current = iteration.evaluate(current.image)
     mixing = iteration.scheme.mixing[iteration.functions > 1]
     accelerator = Anderson(mixing=mixing)
     history, quiet, change = [current.bound.total], 0, np.inf
@@ -135,7 +138,9 @@ def _jump(iteration: Iteration, current: Evaluated, z: Array) -> Evaluated | Non
         return None
     if not np.isfinite(new.bound.total):
         return None
-    slack = ROUNDING * abs(current.bound.total)
-    if iteration.guarded and new.bound.total < current.bound.total - slack:
-        return None
-    return new
+    slack = np.inf
+    if iteration.guarded:
+        slack = ROUNDING * abs(current.bound.total)
+    elif iteration.couples:
+        slack = FALL  # the objective need not rise, but where it falls so far a wider q has run away with ς
+    return None if new.bound.total < current.bound.total - slack else new

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from crowdfield.errors import NumericalError
 from crowdfield.inference import bound as bound_
 from crowdfield.inference import communities as communities_
-from crowdfield.inference import confusion, linearise, quadrature, scale
+from crowdfield.inference import confusion, coupling, linearise, quadrature, scale
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
+from crowdfield.inference.coupling import Coupling, Joint
 from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
-from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
+from crowdfield.inference.fields.base import Array, Engine, FeatureField, Field, Statistics
 from crowdfield.inference.scale import Gamma
 
 PROBES = 2048  # sites at which convergence is watched
@@ -42,11 +43,14 @@ class State(NamedTuple):
     statistics: tuple[Statistics, ...]  # F
     precision: float  # E[ς]; where ς is integrated, the centre of its grid
     communities: Communities | None = None
+    coupling: Coupling | None = None  # where sources and field are unsure together
 
     def pack(self) -> Array:
         parts = [self.counts.ravel(), np.log([self.precision])]
         if self.communities is not None:
             parts.append(communities_.pack(self.communities))
+        if self.coupling is not None:
+            parts += [self.coupling.missing.ravel(), self.coupling.projected.ravel()]
         for s in self.statistics:
             parts += [s.linear.ravel(), s.quadratic.ravel()]
         return np.concatenate([p.view(np.float64) if np.iscomplexobj(p) else p for p in parts])
@@ -66,8 +70,11 @@ class State(NamedTuple):
         communities = self.communities
         if communities is not None:
             communities = communities_.unpack(communities, take(communities_.pack(communities)))
+        coupling = self.coupling
+        if coupling is not None:
+            coupling = Coupling(take(coupling.missing), take(coupling.projected))
         statistics = tuple(Statistics(take(s.linear), take(s.quadratic)) for s in self.statistics)
-        return State(counts, statistics, float(np.exp(log_precision)), communities)
+        return State(counts, statistics, float(np.exp(log_precision)), communities, coupling)
 
 
 class Posterior(NamedTuple):
@@ -77,6 +84,7 @@ class Posterior(NamedTuple):
     alpha0: Array  # [S, J, L] of p(π)
     fields: tuple[Field, ...]  # F
     scale: Gamma  # q(ς); where ς is integrated, its geometric mean as a gamma of shape 1
+    joint: Joint | None = None  # sources and field together, where they are coupled
 
 
 class Summary(NamedTuple):
@@ -88,6 +96,7 @@ class Summary(NamedTuple):
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
     information: Array  # [2, F] at the watched sites: `linearise.observed_share`, where a bound judges the steps
+    coupling: Coupling | None
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -97,6 +106,7 @@ class Summary(NamedTuple):
             self.targets + other.targets,
             np.concatenate([self.probe, other.probe]),
             self.information + other.information,
+            None if self.coupling is None or other.coupling is None else self.coupling + other.coupling,
         )
 
 
@@ -105,6 +115,7 @@ class Sites:
     """Some of the sites: their engine, their reports in blocks, and q(t) of the last sweep.
 
     Where they are a part of more sites, `first` and `total` say which part, so that the same sites are watched.
+    `couples` asks for what a joint q of sources and field needs.
     """
 
     data: Data
@@ -112,12 +123,18 @@ class Sites:
     engine: Engine
     first: int = 0
     total: int | None = None
+    couples: bool = False
     blocks: list[Block] = field(init=False)
     r: list[Array | None] = field(init=False)  # [n, J] block by block; None before the first sweep
+    designs: list[coupling.Design] = field(init=False)  # where they couple
 
     def __post_init__(self) -> None:
         self.blocks = blocks(self.data, self.prior.mean, self.engine.blocks)
         self.r = [None] * len(self.blocks)
+        self.designs = []
+        if self.couples:
+            engine = coupling.able(self.engine)
+            self.designs = [coupling.design(engine.features(b.sites), b) for b in self.blocks]
 
     @property
     def C(self) -> Array:
@@ -134,10 +151,37 @@ class Sites:
         return np.concatenate([r for r in self.r if r is not None])
 
 
+class Latent(NamedTuple):
+    """q(f) at the sites of a block."""
+
+    mean: Array  # [n, F]
+    variance: Array  # [n, F]
+    added: Array | None  # [n] what not knowing the sources adds, where they are coupled with the field
+
+
+def latent(sites: Sites, q: Posterior, b: int, foreign: bool = False) -> Latent:
+    """`foreign` says that q was learned by another engine (a warm start): its fields are asked for the places anew."""
+    block, X = sites.blocks[b], sites.data.X
+    if foreign:
+        moments = [f.as_sites(X[block.sites]) for f in q.fields]
+    else:
+        moments = [sites.engine.at_sites(f, block.sites) for f in q.fields]
+    added = None
+    if q.joint is not None:
+        (field,) = q.fields
+        if foreign and isinstance(field, FeatureField):
+            design = coupling.design(field.basis.features(X[block.sites]), block)
+        else:
+            design = sites.designs[b]
+        added = coupling.added_variance(q.joint, block, design)
+    mean = block.mean + np.stack([m for m, _ in moments], 1)
+    return Latent(mean, np.stack([v for _, v in moments], 1), added)
+
+
 class Scheme(NamedTuple):
     """Which inference: how a block of sites is summed up, and how q follows from a state."""
 
-    local: Callable[[Sites, Posterior, int, Array, Array], linearise.Local]
+    local: Callable[[Sites, Posterior, int, Latent], linearise.Local]
     integrates_scale: bool
     mixing: tuple[float, float]  # length of a plain step, with one latent function and with several
     guarded: bool  # does the objective rise, so that a jump can be judged by it?
@@ -160,17 +204,17 @@ def _mean_field_likelihood(q: Posterior, block: Block) -> Array:
     return _rule_out(confusion.sum_by_site(block, table[block.key]), block.known)
 
 
-def _local_polya_gamma(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
-    return linearise.polya_gamma(mean, variance, _mean_field_likelihood(q, sites.blocks[b]), sites.C)
+def _local_polya_gamma(sites: Sites, q: Posterior, b: int, f: Latent) -> linearise.Local:
+    return linearise.polya_gamma(f.mean, f.variance, _mean_field_likelihood(q, sites.blocks[b]), sites.C)
 
 
-def _local_ekf(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
+def _local_ekf(sites: Sites, q: Posterior, b: int, f: Latent) -> linearise.Local:
     block = sites.blocks[b]
     mu = block.mean[:1] if block.mean.strides[0] == 0 else block.mean
     prior_variance = np.broadcast_to(sites.prior.rate / sites.prior.shape, mu.shape)
     rho, sd = quadrature.rate_moments(mu, prior_variance, sites.C)
     nu0 = linearise.beta_prior(rho @ sites.C, sd @ sites.C)
-    return linearise.ekf(mean, variance, _mean_field_likelihood(q, block), sites.C, nu0)
+    return linearise.ekf(f.mean, f.variance, _mean_field_likelihood(q, block), sites.C, nu0)
 
 
 def left_out_likelihood(q: Posterior, block: Block, r: Array | None, n_labels: int) -> Array:
@@ -187,9 +231,14 @@ def left_out_likelihood(q: Posterior, block: Block, r: Array | None, n_labels: i
     return _rule_out(confusion.sum_by_site(block, np.log(numerator / denominator)), block.known)
 
 
-def _local_collapsed(sites: Sites, q: Posterior, b: int, mean: Array, variance: Array) -> linearise.Local:
-    likelihood = left_out_likelihood(q, sites.blocks[b], sites.r[b], sites.data.n_labels)
-    return linearise.collapsed(mean, variance, likelihood, sites.C)
+def _local_collapsed(sites: Sites, q: Posterior, b: int, f: Latent) -> linearise.Local:
+    block = sites.blocks[b]
+    if q.joint is None:
+        likelihood = left_out_likelihood(q, block, sites.r[b], sites.data.n_labels)
+    else:
+        table = confusion.by_report(q.joint.log_pi)
+        likelihood = _rule_out(confusion.sum_by_site(block, table[block.key]), block.known)
+    return linearise.collapsed(f.mean, f.variance, likelihood, sites.C, f.added)
 
 
 SCHEMES = {
@@ -205,8 +254,7 @@ def sweep(
 ) -> Summary:
     """One pass over the sites: q(t), Gaussian sites, and what they add up to.
 
-    `foreign` says that q was learned by another engine (a warm start): its fields are asked for these places anew.
-    `only` names the blocks to pass over, where not all.
+    `foreign` says that q was learned by another engine; `only` names the blocks to pass over, where not all.
     """
     chosen = range(len(sites.blocks)) if only is None else only
     one = partial(_pass_over, sites, q, scheme, foreign)
@@ -221,13 +269,8 @@ def sweep(
 
 def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int) -> Summary:
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
-    if foreign:
-        moments = [f.as_sites(data.X[block.sites]) for f in q.fields]
-    else:
-        moments = [engine.at_sites(f, block.sites) for f in q.fields]
-    mean = block.mean + np.stack([m for m, _ in moments], 1)
-    variance = np.stack([v for _, v in moments], 1)
-    local = scheme.local(sites, q, b, mean, variance)
+    f = latent(sites, q, b, foreign)
+    local = scheme.local(sites, q, b, f)
     sites.r[b] = local.r
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
@@ -236,15 +279,16 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, foreign: bool, b: int
     if scheme.ahead:
         missing = confusion.missing(block, local.r, data.n_sources, data.n_labels, local.doubt)
     if scheme.guarded:
-        share = linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)
+        share = linearise.observed_share(f.mean[watched], f.variance[watched], local.r[watched], sites.C)
         information = np.stack(share)
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
         missing=missing,
         statistics=tuple(engine.summarise(block.sites, eta[:, j], local.lam[:, j]) for j in range(eta.shape[1])),
         targets=local.bound,
-        probe=quadrature.softmax(mean[watched] @ sites.C.T),
+        probe=quadrature.softmax(f.mean[watched] @ sites.C.T),
         information=information,
+        coupling=coupling.of(data, block, sites.designs[b], local.doubt) if sites.couples else None,
     )
 
 
@@ -274,6 +318,7 @@ class Iteration:
     sweep: Callable[[Posterior, bool], Summary]
     communities: Communities | None = None  # to start with
     base: Array | None = None  # [J, L] the prior that communities start from
+    couples: bool = False  # are sources and field unsure together? Then the sites must sum up what that needs
 
     @classmethod
     def over(
@@ -290,6 +335,7 @@ class Iteration:
             sweep=partial(_sweep_here, sites, scheme),
             communities=communities,
             base=base,
+            couples=sites.couples,
         )
 
     @property
@@ -310,6 +356,16 @@ class Iteration:
     def assemble(self, state: State, hold: bool = False) -> Posterior:
         """`hold` takes ς for the number that the state names."""
         alpha, alpha0 = self.dirichlet(state)
+        if state.coupling is not None:
+            given = coupling.given_field(alpha, state.coupling)
+            field = coupling.able(self.engine).posterior_relieved(
+                state.statistics[0],
+                given.relief(state.coupling),
+                None if hold else self.scale_prior,
+                near=state.precision,
+            )
+            joint = coupling.with_field(alpha, given, field.covariance)
+            return Posterior(alpha, alpha0, (field,), Gamma(1.0, 1.0 / field.scale.geometric_mean), joint)
         fields: Sequence[Field]
         if hold:
             fields = [self.engine.posterior(statistics, state.precision) for statistics in state.statistics]
@@ -334,7 +390,9 @@ class Iteration:
     def start(self) -> State:
         """No reports yet: the prior."""
         nothing = tuple(self.engine.empty() for _ in range(self.functions))
-        return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities)
+        S, _, L = self.alpha0.shape
+        uncoupled = Coupling(np.zeros((S, L)), np.zeros((S, L, self.engine.size))) if self.couples else None
+        return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities, uncoupled)
 
     @property
     def opening_sweeps(self) -> int:
@@ -349,15 +407,13 @@ class Iteration:
         state = self.start()
         for _ in range(self.opening_sweeps):
             summary = self.sweep(self.assemble(state, hold=True), False)
-            learned = self._learn_communities(state.communities, summary.counts)
-            state = State(summary.counts, summary.statistics, state.precision, learned)
+            state = self._after(state.communities, summary, state.precision)
         return state
 
     def evaluate(self, state: State) -> Evaluated:
         q = self.assemble(state)
         summary = self.sweep(q, False)
-        learned = self._learn_communities(state.communities, summary.counts)
-        image = State(summary.counts, summary.statistics, self._next_precision(state, q), learned)
+        image = self._after(state.communities, summary, self._next_precision(state, q))
         return Evaluated(
             state, q, summary, self.objective(q, summary), image, self._look_ahead(state, q, summary, image)
         )
@@ -383,8 +439,12 @@ class Iteration:
         )
         return image._replace(counts=counts, statistics=statistics)
 
-    def _learn_communities(self, now: Communities | None, counts: Array) -> Communities | None:
-        return None if now is None or self.base is None else communities_.update(now, counts, self.base)
+    def _after(self, communities: Communities | None, summary: Summary, precision: float) -> State:
+        """The state that a sweep leads to."""
+        if communities is not None and self.base is not None:
+            communities = communities_.update(communities, summary.counts, self.base)
+        coupling = summary.coupling if self.couples else None
+        return State(summary.counts, summary.statistics, precision, communities, coupling)
 
     def _next_precision(self, state: State, q: Posterior) -> float:
         if self.scheme.integrates_scale:
@@ -395,8 +455,7 @@ class Iteration:
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
         summary = self.sweep(q, True)
-        learned = self._learn_communities(self.communities, summary.counts)
-        return State(summary.counts, summary.statistics, q.scale.mean, learned)
+        return self._after(self.communities, summary, q.scale.mean)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
         if self.scheme.integrates_scale:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-from crowdfield.inference import communities, settle, vb
+from crowdfield.inference import communities, coupling, settle, vb
 from crowdfield.inference import lengthscale as lengthscale_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Data
+from crowdfield.inference.fields.base import Engine
 from crowdfield.models.base import Array
 from crowdfield.models.problem import Posed
 
@@ -51,14 +52,29 @@ class Learned(NamedTuple):
 
 
 def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.Iteration]:
-    sites = vb.Sites(posed.data, posed.prior, posed.engine())
+    engine = posed.engine()
+    sites = vb.Sites(posed.data, posed.prior, engine, couples=couples(posed, engine, len(posed.data.site)))
     return sites, vb.Iteration.over(sites, posed.scheme, start, posed.base)
+
+
+def couples(posed: Posed, engine: Engine, n_reports: int) -> bool:
+    data = posed.data
+    wanted = posed.couples and posed.scheme.integrates_scale
+    return wanted and coupling.worthwhile(n_reports, data.n_sources, data.n_labels, data.n_states, engine)
 
 
 def quiet_blas(iteration: vb.Iteration) -> AbstractContextManager[Any]:
     """One BLAS thread for small matrices: its waiting threads take the cores from the sweeps (half the time at 10⁶)."""
-    limits: AbstractContextManager[Any] = threadpool_limits(1 if iteration.engine.size <= SMALL else None, "blas")
+    limits: AbstractContextManager[Any] = _libraries().limit(
+        limits=1 if iteration.engine.size <= SMALL else None, user_api="blas"
+    )
     return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Finding the libraries takes as long as a small fit."""
+    return ThreadpoolController()
 
 
 def solve(
@@ -84,36 +100,36 @@ def solve(
         if earlier.r is not None:
             sites.r = [earlier.r[block.sites] for block in sites.blocks]
         start = iteration.warm_start(earlier.q)
-    with quiet_blas(iteration):
-        fit = settle.run(iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
-    if posed.communities is None or posed.communities == 1:
-        return Solved(sites, iteration, fit)
-    # Matrices close to a shared one come first; then the counts say who differs from whom.
-    shared = Solved(sites, iteration, fit)
-    go_on = partial(_apart, posed, shared, max_iter=max_iter, tol=tol, progress=progress)
+    settled = partial(_settled, sites, max_iter=max_iter, tol=tol, progress=progress)
     if posed.communities != "learn":
-        return go_on(int(posed.communities))
+        shared = settled(iteration, start)
+        many = posed.communities is not None and posed.communities != 1
+        return settled(*_apart(posed, shared, int(posed.communities or 1))) if many else shared
     # Counts made with one community look alike. Only a fit with k of them shows what k explain: it, not the counts that
-    # the last one left, is compared, and settled: a rough one may still end elsewhere.
-    best, kept = shared, list(sites.r)
+    # the last one left, is compared, and settled: a rough one may still end elsewhere. And with reports left out of
+    # their sources' counts: what predicts, not what fits.
+    best = shared = settled(replace(iteration, couples=False), start)
+    kept = list(sites.r)
     for k in range(2, communities.MOST_COMMUNITIES + 1):
-        candidate = go_on(k)
+        candidate = settled(*_apart(posed, shared, k))
         if _worth(candidate) <= _worth(best):
             break
         best, kept = candidate, list(sites.r)
     sites.r = kept
-    return best
+    return settled(replace(best.iteration, couples=True), best.fit.state) if iteration.couples else best
 
 
-def _apart(posed: Posed, shared: Solved, k: int, *, max_iter: int, tol: float, progress: Progress | None) -> Solved:
-    """Go on from one community with k."""
+def _settled(sites: vb.Sites, iteration: vb.Iteration, start: vb.State | None, **how: Any) -> Solved:
+    with quiet_blas(iteration):
+        return Solved(sites, iteration, settle.run(iteration, start=start, **how))
+
+
+def _apart(posed: Posed, shared: Solved, k: int) -> tuple[vb.Iteration, vb.State]:
+    """k communities, from one. Matrices close to a shared one come first; then the counts say who differs from whom."""
     state = shared.fit.state
     apart = communities.start(k, posed.base, state.counts, ~posed.own)
     chosen = communities.update(apart, state.counts, posed.base, communities.SETTLED_STEPS)
-    again = replace(shared.iteration, communities=chosen)
-    with quiet_blas(again):
-        fit = settle.run(again, start=state._replace(communities=chosen), max_iter=max_iter, tol=tol, progress=progress)
-    return Solved(shared.sites, again, fit)
+    return replace(shared.iteration, communities=chosen), state._replace(communities=chosen)
 
 
 def _worth(solved: Solved) -> float:
@@ -139,7 +155,7 @@ def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
     def value(scales: Array) -> float:
         nonlocal best, best_value
         candidate = search.with_kernel(search.kernel.with_lengthscale(scales if scales.size > 1 else float(scales[0])))
-        solved = solve(_shared(candidate), best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
+        solved = solve(_quicker(candidate), best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
         total = solved.fit.bound.total
         if total > best_value:
             best, best_value = Earlier(solved.fit.q, solved.sites.targets), total
@@ -175,9 +191,11 @@ def lengthscale(posed: Posed, earlier: Earlier | None) -> Learned:
     return Learned(final, None if best is None else Earlier(best.q, None), log_sd, tried)
 
 
-def _shared(posed: Posed) -> Posed:
-    """Searches use one community at the most: it changes the length-scale little, and costs much."""
-    return posed if posed.communities is None else replace(posed, communities=1)
+def _quicker(posed: Posed) -> Posed:
+    """Searches use one community at the most: it changes the length-scale little, and costs much. And sources and field
+    stay uncoupled, for an objective in which reports are predicted, not fitted (docs/inference.md).
+    """
+    return replace(posed, communities=None if posed.communities is None else 1, couples=False)
 
 
 def _log_prior(gamma: tuple[float, float] | None, extent: float) -> Callable[[float], float]:

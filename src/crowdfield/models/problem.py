@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
-from crowdfield.inference import vb
+from crowdfield.inference import coupling, vb
 from crowdfield.inference.data import Data, Prior, arrange, contrast
 from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.fields.choose import choose
@@ -76,21 +76,33 @@ class Posed:
     base: Array  # [J, L] the prior that communities start from
     own: NDArray[np.bool_]  # [S] sources with a prior of their own
     seed: Any
+    couples: bool = True  # may sources and field be unsure together, where that is worth it?
 
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 
     def engine(self) -> Engine:
-        affordable = COLLAPSED_FEATURES if self.scheme.integrates_scale else VB_FEATURES
-        return choose(self.engine_name, self.kernel, self.data.X, affordable=affordable, rng=self.rng())
+        integrates = self.scheme.integrates_scale
+        return choose(
+            self.engine_name,
+            self.kernel,
+            self.data.X,
+            integrates_scale=integrates,
+            affordable=COLLAPSED_FEATURES if integrates else VB_FEATURES,
+            rng=self.rng(),
+        )
 
     def with_kernel(self, new: Kernel) -> Posed:
         return replace(self, kernel=new)
 
     def extend(self, q: vb.Posterior) -> vb.Posterior:
         """What was learned of fewer sources, with the prior for those that are new."""
-        alpha = np.concatenate([q.alpha, self.prior.alpha0[len(q.alpha) :]])
-        return q._replace(alpha=alpha, alpha0=np.concatenate([q.alpha0, self.prior.alpha0[len(q.alpha0) :]]))
+        new = self.prior.alpha0[len(q.alpha) :]
+        return q._replace(
+            alpha=np.concatenate([q.alpha, new]),
+            alpha0=np.concatenate([q.alpha0, new]),
+            joint=None if q.joint is None else coupling.extended(q.joint, new),
+        )
 
 
 def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:

@@ -17,6 +17,7 @@ from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference import kernels
 from crowdfield.inference.communities import Communities
+from crowdfield.inference.coupling import Coupling
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.vb import State
 from crowdfield.models.base import Array
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="HeatmapBCC")
 
 FORMAT = "crowdfield model"
-VERSION = 1
+VERSION = 2
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -80,6 +81,8 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     if state.communities is not None:
         arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
         arrays["community_free"] = state.communities.free
+    if state.coupling is not None:
+        arrays["missing"], arrays["projected"] = state.coupling
     for j, statistics in enumerate(state.statistics):
         arrays[f"linear_{j}"], arrays[f"quadratic_{j}"] = statistics.linear, statistics.quadratic
     target = Path(path)
@@ -134,11 +137,13 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -
     communities = None
     if "community_beta" in arrays:
         communities = Communities(arrays["community_beta"], arrays["community_weight"], arrays["community_free"])
+    coupling = Coupling(arrays["missing"], arrays["projected"]) if "missing" in arrays else None
     state = State(
         arrays["counts"],
         tuple(Statistics(arrays[f"linear_{j}"], arrays[f"quadratic_{j}"]) for j in range(header["functions"])),
         float(arrays["precision"][0]),
         communities,
+        coupling,
     )
     learned = {
         "bound_terms_": header["bound_terms"],

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import gammaln
 
 from crowdfield.inference.fields.base import FeatureEngine
-from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.exact import ExactBasis, ExactEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product
@@ -36,6 +36,10 @@ def exact(kernel, X) -> tuple[Any, Callable]:
     return ExactEngine(kernel, X), kernel.covariance
 
 
+def exact_features(kernel, X) -> tuple[Any, Callable]:
+    return FeatureEngine(ExactBasis(kernel, X), X), kernel.covariance
+
+
 def spectral(kernel, X) -> tuple[Any, Callable]:
     basis = SpectralBasis(kernel, X, 0.05)
     return FeatureEngine(basis, X, block=7), _covariance_of(basis)
@@ -50,7 +54,8 @@ def _covariance_of(basis):
     return lambda A, B: basis.features(A) @ basis.features(B).T
 
 
-ENGINES = {"exact": exact, "inducing": inducing, "spectral": spectral}
+FEATURES = {"exact features": exact_features, "inducing": inducing, "spectral": spectral}
+ENGINES = {"exact": exact, **FEATURES}
 
 
 class Case(NamedTuple):
@@ -62,10 +67,24 @@ class Case(NamedTuple):
     lam: np.ndarray
 
 
-@pytest.fixture(params=[(e, p) for e in ENGINES for p in PLACES], ids=lambda param: f"{param[0]}-{param[1]}")
+def name_of(param: tuple[str, str]) -> str:
+    return f"{param[0]}-{param[1]}"
+
+
+@pytest.fixture(params=[(e, p) for e in ENGINES for p in PLACES], ids=name_of)
 def case(request) -> Case:
-    kernel, X = PLACES[request.param[1]]
-    engine, covariance = ENGINES[request.param[0]](kernel, X)
+    return make(*request.param)
+
+
+@pytest.fixture(params=[(e, p) for e in FEATURES for p in PLACES], ids=name_of)
+def integrating(request) -> Case:
+    """Engines that integrate ς."""
+    return make(*request.param)
+
+
+def make(name: str, where: str) -> Case:
+    kernel, X = PLACES[where]
+    engine, covariance = ENGINES[name](kernel, X)
     rng = np.random.default_rng(7)
     outputs = X[:4] + 0.1 * rng.standard_normal((min(len(X), 4), X.shape[1]))
     return Case(engine, covariance, X, outputs, rng.standard_normal(len(X)), rng.uniform(0.05, 2.0, len(X)))
@@ -109,15 +128,20 @@ def test_moments_at_sites_are_the_dense_ones(case):
 
 def test_places_of_the_sites_are_seen_as_the_sites_are(case):
     """A warm start asks an earlier field about its own sites."""
-    for field in (
-        case.engine.posterior(statistics(case), PRECISION),
-        case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0],
-    ):
-        for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
-            np.testing.assert_allclose(there, here, **TOLERANCE)
+    field = case.engine.posterior(statistics(case), PRECISION)
+    for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
+        np.testing.assert_allclose(there, here, **TOLERANCE)
 
 
-def test_the_readout_of_an_integrated_field_is_the_mean_at_the_scale_it_looks_around(case):
+def test_so_are_they_by_a_field_with_the_scale_integrated(integrating):
+    case = integrating
+    field = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
+    for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
+        np.testing.assert_allclose(there, here, **TOLERANCE)
+
+
+def test_the_readout_of_an_integrated_field_is_the_mean_at_the_scale_it_looks_around(integrating):
+    case = integrating
     integrated = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
     np.testing.assert_allclose(integrated.readout, case.engine.readout(statistics(case), PRECISION), **TOLERANCE)
 
@@ -146,7 +170,8 @@ def test_energy_log_det_and_evidence_do_not_depend_on_the_basis(case):
     np.testing.assert_allclose(expected_sites(case, field) - field.kl, evidence, **TOLERANCE)
 
 
-def test_integrating_the_scale_is_the_mixture_over_it(case):
+def test_integrating_the_scale_is_the_mixture_over_it(integrating):
+    case = integrating
     shape, rate = 6.0, 5.0  # so narrow that the engine's grid, a factor of seven around `near`, holds all of it
     (field,) = case.engine.posterior_integrated([statistics(case)], shape, rate, near=1.0)
 
@@ -191,8 +216,9 @@ def test_no_sites_give_the_prior(case):
     assert field.kl == pytest.approx(0.0, abs=1e-9)
 
 
-def test_functions_that_share_the_scale_are_the_mixture_over_both(case):
+def test_functions_that_share_the_scale_are_the_mixture_over_both(integrating):
     """Twice the same sites say twice as much about ς: log p(ς | both) = log prior + 2 log evidence."""
+    case = integrating
     shape, rate = 6.0, 5.0
     first, second = case.engine.posterior_integrated([statistics(case)] * 2, shape, rate, near=1.0)
     log_scale = np.log(first.scale.nodes)
@@ -201,3 +227,16 @@ def test_functions_that_share_the_scale_are_the_mixture_over_both(case):
     np.testing.assert_allclose(first.scale.weights, density / density.sum(), rtol=1e-6, atol=1e-9)
     assert first.scale is second.scale
     np.testing.assert_array_equal(at_sites(case, first)[0], at_sites(case, second)[0])
+
+
+def test_relief_widens_the_field_and_leaves_its_mean(integrating):
+    """A field that something outside answers: (ςI + ΦᵀΛΦ − relief)⁻¹ around the mean that its sites give it."""
+    case, rng = integrating, np.random.default_rng(3)
+    root = 0.1 * rng.standard_normal((case.engine.size, 2))
+    relief = root @ root.T
+    plain = case.engine.posterior(statistics(case), PRECISION)
+    relieved = case.engine.posterior_relieved(statistics(case), relief, None, near=PRECISION)
+    d, V = np.linalg.eigh(np.linalg.inv(plain.covariance) - PRECISION * np.eye(case.engine.size) - relief)
+    expected = (V / (PRECISION + np.maximum(d, 0.0))) @ V.T  # no direction is freer than before any report
+    np.testing.assert_allclose(relieved.covariance, expected, **TOLERANCE)
+    np.testing.assert_allclose(relieved.mean, plain.mean, **TOLERANCE)

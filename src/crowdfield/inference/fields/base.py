@@ -266,10 +266,22 @@ class Basis(Protocol):
 
     def residual(self, X: Array) -> Array:
         """Prior variance that the basis leaves out: k(x, x) − φ(x)·φ(x) ≥ 0, [M]."""
+        return self.residual_at(self.locate(X))
+
+    def residual_at(self, points: Any) -> Array:
+        """The same at places that were prepared."""
         ...
+
+    def residual_covariance(self, X: Array) -> Array | None:
+        """The joint covariance of what it leaves out, [M, M], where that is known: k(X, X) − φφᵀ."""
+        return None
 
     def features(self, X: Array) -> Array:
         """φ as a dense matrix [M, m]: for Gibbs and for tests."""
+        ...
+
+    def features_at(self, points: Any) -> Array:
+        """The same at places that were prepared."""
         ...
 
     # What a pass over the sites asks, in pairs. A basis that shares work between the two overrides these.
@@ -288,6 +300,14 @@ class Basis(Protocol):
         return self.evaluate(points, mean), self.variance(points, covariance)
 
 
+class Relieved(NamedTuple):
+    """How the mean of a relieved field follows its sites: V diag(gain) Vᵀ(ςI + ΦᵀΛΦ)⁻¹ Σ η φ."""
+
+    root: Array  # the Cholesky factor of ςI + ΦᵀΛΦ
+    V: Array  # [m, m]
+    gain: Array  # [m]
+
+
 @dataclass(frozen=True)
 class FeatureField:
     """q(w), the moments of the weights of a basis."""
@@ -302,6 +322,7 @@ class FeatureField:
     informed: float
     log_det: float
     kl: float
+    relieved: Relieved | None = None  # where something outside answers the field
 
     @cached_property
     def folded(self) -> Any:
@@ -311,23 +332,32 @@ class FeatureField:
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
-            mean[part], variance[part] = self.as_sites(X[part])
-            variance[part] += self.basis.residual(X[part]) * self.scale.mean_inverse
+            points = self.basis.locate(X[part])
+            mean[part], variance[part] = self.basis.moments(points, self.folded)
+            variance[part] += self.basis.residual_at(points) * self.scale.mean_inverse
         return mean, variance
 
     def as_sites(self, X: Array) -> tuple[Array, Array]:
         return self.basis.moments(self.basis.locate(X), self.folded)
 
     def covariance_at(self, X: Array) -> Array:
-        phi = self.basis.features(X)
-        return np.asarray(phi @ self.covariance @ phi.T + np.diag(self.basis.residual(X) * self.scale.mean_inverse))
+        phi, left_out = self.basis.features(X), self.basis.residual_covariance(X)
+        if left_out is None:
+            left_out = np.diag(self.basis.residual(X))
+        return np.asarray(phi @ self.covariance @ phi.T + self.scale.mean_inverse * left_out)
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         root = cholesky(
             self.covariance + 1e-12 * np.trace(self.covariance) * np.eye(len(self.mean)), "the posterior covariance"
         )
         weights = self.mean[:, None] + root @ rng.standard_normal((len(self.mean), size))
-        return self.basis.evaluate(self.basis.locate(X), weights).T
+        draws = self.basis.evaluate(self.basis.locate(X), weights).T
+        left_out = self.basis.residual_covariance(X)
+        if left_out is not None:
+            left_out *= self.scale.mean_inverse
+            left_out[np.diag_indices_from(left_out)] += 1e-10 * self.scale.mean_inverse
+            draws += rng.standard_normal(draws.shape) @ cholesky(left_out, "what the sites leave open").T
+        return draws
 
 
 class FeatureEngine:
@@ -352,7 +382,11 @@ class FeatureEngine:
 
     def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
         phi = self.basis.features(x)[0]
-        weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
+        if field.relieved is None:
+            weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
+        else:
+            root, V, gain = field.relieved
+            weights = sla.cho_solve((root, True), V @ (gain * (V.T @ phi)), check_finite=False)
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
@@ -405,6 +439,28 @@ class FeatureEngine:
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
         return np.maximum(d, 0.0), V.T @ statistics.linear, V  # rounding of zero eigenvalues
+
+    def posterior_relieved(
+        self, statistics: Statistics, relief: Array, prior: tuple[float, float] | None, near: float
+    ) -> FeatureField:
+        """q(g) where something outside answers the field, so that the sites hold it less, by `relief` [m, m].
+
+        That concerns how far the field may move, not where it rests: given ς = near, its mean stays. ς is integrated
+        under a prior of shape and rate; without one it is `near`.
+        """
+        gram = self.basis.gram(statistics.quadratic)
+        root = cholesky(gram + near * np.eye(self.size), "the posterior precision of the features")
+        mean = sla.cho_solve((root, True), statistics.linear, check_finite=False)
+        d, V = sla.eigh(gram - relief, driver="evd", check_finite=False)
+        d = np.maximum(d, 0.0)  # no direction is freer than before any report
+        p = (near + d) * (V.T @ mean)
+        scale = ScaleNodes(np.array([near]), np.ones(1)) if prior is None else integrate_scale(d, p, *prior, near)
+        gain = (near + d) * ((1.0 / (scale.nodes + d[:, None])) @ scale.weights)
+        return replace(self._mixture(d, p, V, scale, near), relieved=Relieved(root, V, gain))
+
+    def features(self, block: slice) -> Array:
+        """φ at the sites of a block, as a dense matrix [n, m]."""
+        return self.basis.features_at(self._points[block.start])
 
     def _mixture(self, d: Array, p: Array, V: Array, scale: ScaleNodes, near: float) -> FeatureField:
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import DataWarning, InputError
 from crowdfield.inference.fields.base import Array, Engine, FeatureEngine
-from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.exact import exact
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
@@ -55,6 +55,7 @@ def choose(
     kernel: Kernel,
     X: Array,
     *,
+    integrates_scale: bool = False,
     tolerance: float | None = None,
     affordable: int = AFFORDABLE,
     size: int = SIZE,
@@ -62,6 +63,7 @@ def choose(
 ) -> Engine:
     """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
 
+    `integrates_scale` says that ς will be integrated, which the exact engine does in another form.
     `tolerance` is on the kernel, for the spectral engine; without it, what `affordable` features can meet. `size` is
     the most inducing points; `rng` draws the candidates for these among many places.
     """
@@ -70,7 +72,7 @@ def choose(
     X = np.asarray(X, float)
     n, dimension = X.shape
     if name == "exact" or (name == "auto" and n <= min(EXACT_ALWAYS, affordable)):
-        return ExactEngine(kernel, X)
+        return exact(kernel, X, integrates_scale)
     if name == "inducing":
         return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
     if dimension > 3:
@@ -78,7 +80,9 @@ def choose(
             raise InputError(
                 f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
             )
-        return ExactEngine(kernel, X) if n <= EXACT_AT_MOST else choose("inducing", kernel, X, size=size, rng=rng)
+        if n <= EXACT_AT_MOST:
+            return exact(kernel, X, integrates_scale)
+        return choose("inducing", kernel, X, size=size, rng=rng)
 
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:
@@ -91,7 +95,7 @@ def choose(
 
     finest, needed = features_for(X)
     if name == "auto" and n <= EXACT_AT_MOST and needed >= n:
-        return ExactEngine(kernel, X)
+        return exact(kernel, X, integrates_scale)
     if needed <= ITERATIVE_AT_MOST:
         return spectral(X, finest, needed)
     near = bulk(kernel, X)
@@ -107,4 +111,6 @@ def choose(
             return spectral(X[near], finest, needed)
     if name == "spectral":
         return spectral(X, finest, needed)
-    return choose("exact" if n <= EXACT_AT_MOST else "inducing", kernel, X, size=size, rng=rng)
+    if n <= EXACT_AT_MOST:
+        return exact(kernel, X, integrates_scale)
+    return choose("inducing", kernel, X, size=size, rng=rng)

@@ -1,32 +1,66 @@
-"""The exact engine: one N × N covariance, one Cholesky an update. The reference that the others are tested against."""
+"""No approximation of the kernel: the reference that the other engines are tested against. In two forms.
+
+Where ς is a number, one N × N Cholesky an update (`ExactEngine`). Where ς is integrated, there is an eigendecomposition
+anyway, and as many features as places leave it to the algebra that all bases share (`ExactBasis`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import scipy.linalg as sla
 from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.fields.base import Array, ScaleNodes, Statistics, cholesky, expected_kl, integrate_scale
+from crowdfield.inference.fields.base import Array, Engine, FeatureEngine, ScaleNodes, Statistics, cholesky
+from crowdfield.inference.fields.inducing import InducingBasis, Points
 from crowdfield.inference.kernels import Kernel
 
+FIXED = 1e-10  # of the prior variance, left at a place once the others are known
 SMALL_PRECISION = 1e-5  # of a site: below, 1 − B⁻¹ has lost too many digits
 PREDICTION_ENTRIES = 1 << 22  # of k(x, x*), the largest temporary of a prediction
 
 
+def exact(kernel: Kernel, X: Array, integrates_scale: bool) -> Engine:
+    return FeatureEngine(ExactBasis(kernel, X), X) if integrates_scale else ExactEngine(kernel, X)
+
+
+class ExactBasis(InducingBasis):
+    """Inducing points at all places `X` [N, D]: the features' covariance is the kernel's.
+
+    A pivoted Cholesky factorisation takes the places in turn. One whose value the others fix (the same place again, or
+    metres away on a map of kilometres) adds no feature, so that nothing is divided by it.
+    """
+
+    name = "exact"
+
+    def __init__(self, kernel: Kernel, X: Array):
+        self.kernel, self.dimension = kernel, X.shape[1]
+        factor, order, self.size, _ = lapack.dpstrf(kernel.covariance(X, X), tol=FIXED, lower=1)
+        self.Z = X[order[: self.size] - 1]
+        self.root = np.tril(factor[: self.size, : self.size])
+
+    def locate(self, X: Array) -> Points:
+        return Points(X, self.features(X) if len(X) <= self.size else None)
+
+    def residual_covariance(self, X: Array) -> Array:
+        phi = self.features(X)
+        return np.asarray(self.kernel.covariance(X, X) - phi @ phi.T)
+
+
 @dataclass(frozen=True)
 class ExactField:
-    """q(g) through its dual weights: E[g(x)] = k(x, X) β, var g(x) = E[1/ς] k(x, x) − |k(x, X) R|² + var_ς(k β)."""
+    """q(g) through its dual weights: E[g(x)] = k(x, X) β, var g(x) = k(x, x) / ς − |k(x, X) R|²."""
 
     kernel: Kernel
     X: Array
-    beta: Array  # [N, nodes of ς]
+    beta: Array  # [N]
     reduction: Array  # R [N, N]
-    readout: Array  # [N] E[g] at the sites, given one ς
-    site_variance: Array | None  # [N] where it came with the posterior
+    readout: Array  # [N] E[g] at the sites
+    site_variance: Array  # [N]
     scale: ScaleNodes
     energy: float
     informed: float
@@ -34,12 +68,9 @@ class ExactField:
     kl: float
 
     def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
-        means = cross @ self.beta
-        mean = means @ self.scale.weights
-        between = (means - mean[:, None]) ** 2 @ self.scale.weights
-        within = self.scale.mean_inverse * prior_variance - ((cross @ self.reduction) ** 2).sum(1)
+        variance = self.scale.mean_inverse * prior_variance - ((cross @ self.reduction) ** 2).sum(1)
         # Rounding may leave −1e-16 where reports pin the function down; anything larger would be an error.
-        return mean, np.maximum(within, 0.0) + between
+        return cross @ self.beta, np.maximum(variance, 0.0)
 
     def at(self, X: Array) -> tuple[Array, Array]:
         mean, variance = np.empty(len(X)), np.empty(len(X))
@@ -54,16 +85,11 @@ class ExactField:
         return self.at(X)
 
     def covariance_at(self, X: Array) -> Array:
-        cross = self.kernel.covariance(X, self.X)
-        means = cross @ self.beta
-        spread = (means - (means @ self.scale.weights)[:, None]) * np.sqrt(self.scale.weights)
-        reduced = cross @ self.reduction
-        return np.asarray(
-            self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T + spread @ spread.T
-        )
+        reduced = self.kernel.covariance(X, self.X) @ self.reduction
+        return np.asarray(self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T)
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        mean = self.kernel.covariance(X, self.X) @ (self.beta @ self.scale.weights)
+        mean = self.kernel.covariance(X, self.X) @ self.beta
         covariance = self.covariance_at(X)
         jitter = 1e-10 * float(np.trace(covariance)) / max(len(X), 1) + 1e-14
         root = cholesky(covariance + jitter * np.eye(len(X)), "the posterior covariance")
@@ -117,7 +143,7 @@ class ExactEngine:
         return ExactField(
             kernel=self.kernel,
             X=self.X,
-            beta=beta[:, None],
+            beta=beta,
             reduction=reduction,
             readout=mean,
             site_variance=np.maximum(variance, 0.0),
@@ -139,12 +165,8 @@ class ExactEngine:
 
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
-    ) -> tuple[ExactField, ...]:
-        parts = [self._diagonal(s) for s in statistics]
-        d = np.concatenate([d for d, _, _ in parts])
-        p = np.concatenate([np.sqrt(d) * whitened for d, whitened, _ in parts])
-        scale = integrate_scale(d, p, shape, rate, near)
-        return tuple(self._mixture(*part, scale, near) for part in parts)
+    ) -> NoReturn:
+        raise NotImplementedError("with ς integrated, the exact engine is a FeatureEngine of an ExactBasis.")
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
@@ -158,39 +180,8 @@ class ExactEngine:
     def look_ahead(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
         return statistics  # with so few sites a step more is cheap
 
-    def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
-        """Λ^½ K Λ^½ = U diag(d) Uᵀ: d, UᵀΛ^{-½}η, and Λ^½U."""
-        eta, root_lam = statistics.linear, _root(statistics.quadratic)
-        # In the basis of M = Λ^½ K Λ^½ = U diag(d) Uᵀ every ς is a division. Sites of λ = 0 carry η = 0 in every
-        # linearisation, so (η, λ) is a Gaussian observation η/λ of g with precision λ.
-        d, U = sla.eigh(root_lam[:, None] * self.K * root_lam, check_finite=False)
-        safe = np.where(root_lam > 0, root_lam, 1.0)
-        whitened = U.T @ np.where(root_lam > 0, eta / safe, 0.0)
-        return np.maximum(d, 0.0), whitened, root_lam[:, None] * U  # rounding of zero eigenvalues
-
-    def _mixture(self, d: Array, whitened: Array, root_U: Array, scale: ScaleNodes, near: float) -> ExactField:
-        shrink = 1.0 / (scale.nodes + d[:, None])  # [N, nodes]
-        beta = root_U @ (whitened[:, None] * shrink)
-        reduction = root_U * np.sqrt((shrink / scale.nodes) @ scale.weights)
-        means = np.sqrt(d)[:, None] * whitened[:, None] * shrink  # in coordinates of prior variance 1/ς
-        return ExactField(
-            kernel=self.kernel,
-            X=self.X,
-            beta=beta,
-            reduction=reduction,
-            readout=self.K @ (root_U @ (whitened / (near + d))),
-            site_variance=None,
-            scale=scale,
-            energy=float(((means**2 + shrink) @ scale.weights).sum()),
-            informed=float(d @ shrink @ scale.weights),
-            log_det=float(np.log(shrink).sum(0) @ scale.weights),
-            kl=expected_kl(shrink, means, scale),
-        )
-
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
-        if field.site_variance is not None:
-            return field.readout[block], field.site_variance[block]
-        return field._moments(self.K[block], np.diag(self.K)[block])
+        return field.readout[block], field.site_variance[block]
 
     def influence(self, field: ExactField, x: Array, block: slice) -> Array:
         cross = self.kernel.covariance(x, self.X)[0]

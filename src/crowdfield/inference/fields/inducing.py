@@ -91,6 +91,9 @@ class InducingBasis(Basis):
         X = np.asarray(X, float)
         return Points(X, self.features(X) if len(X) * self.size <= ENTRIES else None)
 
+    def features_at(self, points: Points) -> Array:
+        return self.features(points.X) if points.features is None else points.features
+
     def _chunks(self, points: Points) -> list[slice]:
         rows = len(points.X) if points.features is not None else max(1, ENTRIES // self.size)
         return [slice(i, i + rows) for i in range(0, len(points.X), max(rows, 1))]
@@ -134,8 +137,8 @@ class InducingBasis(Basis):
             variance[rows] = np.einsum("ij,ij->i", phi @ covariance, phi)
         return mean, variance
 
-    def residual(self, X: Array) -> Array:
-        points, out = Points(np.asarray(X, float)), np.empty(len(X))
+    def residual_at(self, points: Points) -> Array:
+        out = np.empty(len(points.X))
         for rows in self._chunks(points):
             captured = (self._features(points, rows) ** 2).sum(1)
             out[rows] = np.maximum(self.kernel.variance(points.X[rows]) - captured, 0.0)  # −1e-16 at Z itself

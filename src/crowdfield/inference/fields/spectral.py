@@ -144,6 +144,7 @@ class SpectralBasis(Basis):
         if not 0.0 < tolerance < 0.5:
             raise InputError(f"the tolerance on the kernel must lie between 0 and 0.5, not {tolerance}.")
         self.kernel, self.tolerance, self.dimension = kernel, tolerance, X.shape[1]
+        self._variance = float(kernel.variance(X[:1])[0])  # stationary: the same everywhere
         scales = kernel.lengthscales(self.dimension)
         low, high = X.min(0), X.max(0)
         self.low, self.high = low - margin * scales, high + margin * scales
@@ -199,16 +200,16 @@ class SpectralBasis(Basis):
         angles *= (2.0 * pi / self.period)[:, None]
         return Points(angles, decay)
 
-    def residual(self, X: Array) -> Array:
-        decay = self.locate(X).decay
-        captured = np.full(len(X), self.captured) if decay is None else self.captured * decay**2
+    def residual_at(self, points: Points) -> Array:
+        n, decay = points.angles.shape[1], points.decay
+        captured = np.full(n, self.captured) if decay is None else self.captured * decay**2
         # Copies of the kernel add a little variance; where that exceeds what is truncated, nothing is left out.
-        return np.asarray(np.maximum(self.kernel.variance(X) - captured, 0.0))
+        return np.asarray(np.maximum(self._variance - captured, 0.0))
 
     def features(self, X: Array) -> Array:
-        return self._features(self.locate(X))
+        return self.features_at(self.locate(X))
 
-    def _features(self, points: Points) -> Array:
+    def features_at(self, points: Points) -> Array:
         phase = points.angles.T @ self.lattice.T
         phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
         return np.asarray(phi if points.decay is None else phi * points.decay[:, None])
@@ -334,7 +335,7 @@ class SpectralBasis(Basis):
         columns = weights.reshape(self.size, -1)
         n = points.angles.shape[1]
         if columns.shape[1] > 8 and n * self.size <= DENSE_ENTRIES:  # many draws at few places
-            return (self._features(points) @ columns).reshape(n, *weights.shape[1:])
+            return (self.features_at(points) @ columns).reshape(n, *weights.shape[1:])
         out = np.empty((n, columns.shape[1]))
         for j in range(0, columns.shape[1], 2):  # two real functions to a complex transform
             spectrum = self.mean_spectrum(columns[:, j])
