@@ -138,8 +138,10 @@ def _fit_into(
     reports = names.take(np.zeros(2, dtype=bool))
     if isinstance(given, Reports):
         reports = replace(given, **_recoded(given, names))
-        if problem.pose(model, reports, states, known).engine().name == "exact":
-            model._learn(reports, states, known)  # so few places that one process is quicker
+        posed = problem.pose(model, reports, states, known)
+        engine = posed.engine()
+        if engine.name == "exact" or learning.couples(posed, engine):
+            model._learn(reports, states, known)  # so few that one process is quicker, and does more
             return
     wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
     coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
@@ -155,11 +157,10 @@ def _fit_into(
         sample, start = learned.posed, learned.start
         model.lengthscale_log_sd_, model.lengthscale_tried_ = learned.log_sd, learned.tried
     engine = partitions_.region_engine(sample, corners)
-    couples = learning.couples(sample, engine, whole.count)
-    cluster = Partitions.laid_out(client, data, sizes, sample, engine, couples)
+    cluster = Partitions.laid_out(client, data, sizes, sample, engine)
 
     def over(posed: problem.Posed, first: Communities | None) -> tuple[vb.Sites, vb.Iteration]:
-        here = vb.Sites(posed.data, posed.prior, partitions_.moved(engine, posed.data.X), couples=couples)
+        here = vb.Sites(posed.data, posed.prior, partitions_.moved(engine, posed.data.X))
         return here, replace(vb.Iteration.over(here, posed.scheme, first, posed.base), sweep=cluster.sweep)
 
     solved = learning.solve(sample, start, max_iter=model.max_iter, tol=model.tol, over=over, progress=progress)
@@ -177,7 +178,7 @@ def _fit_into(
     model._posed = replace(problem.pose(model, reports, states, known), kernel=sample.kernel)
     model.places_ = model._posed.data.X
     targets = cluster.targets()
-    here = vb.Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_), couples=couples)
+    here = vb.Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
     here.r = [targets[block.sites] for block in here.blocks]
     local = vb.Iteration.over(here, sample.scheme, solved.fit.state.communities, sample.base)
     model._accept(learning.Solved(here, local, solved.fit), targets)

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 
-class Layout(NamedTuple):
-    """What all partitions share."""
-
-    kind: type  # of engine
-    basis: Basis
-    mean_at: problem.LatentMean
-    prior: Prior
-    couples: bool
-
-
 @dataclass
 class Partitions:
     """Sites on the workers, and q(t) of their last sweep."""
@@ -43,10 +33,10 @@ class Partitions:
 
     @classmethod
     def laid_out(
-        cls, client: Client, data: list[Future], sizes: list[int], posed: problem.Posed, engine: Engine, couples: bool
+        cls, client: Client, data: list[Future], sizes: list[int], posed: problem.Posed, engine: Engine
     ) -> Partitions:
         bare = Prior(np.empty(0), posed.prior.shape, posed.prior.rate, np.empty(0))  # q brings the rest along
-        layout = client.submit(hold, Layout(type(engine), engine.basis, posed.mean_at, bare, couples), pure=False)  # type: ignore[attr-defined]
+        layout = client.submit(hold, (type(engine), engine.basis, posed.mean_at, bare), pure=False)  # type: ignore[attr-defined]
         first = np.concatenate([[0], np.cumsum(sizes)])
         sites = [client.submit(_sites, d, layout, int(first[i]), int(first[-1])) for i, d in enumerate(data)]
         return cls(client, sites, posed.scheme, [None] * len(sites))
@@ -141,9 +131,9 @@ def _chosen(data: Data, sites: NDArray[np.int64]) -> Data:
     return learning.at_sites(data, sites)
 
 
-def _sites(data: Data, layout: Layout, first: int, total: int) -> vb.Sites:
-    prior = layout.prior._replace(mean=layout.mean_at(data.X))
-    return vb.Sites(data, prior, _engine_of(layout.kind, layout.basis, data.X), first, total, layout.couples)
+def _sites(data: Data, layout: tuple[type, Basis, problem.LatentMean, Prior], first: int, total: int) -> vb.Sites:
+    kind, basis, mean_at, prior = layout
+    return vb.Sites(data, prior._replace(mean=mean_at(data.X)), _engine_of(kind, basis, data.X), first, total)
 
 
 def _sweep(

@@ -58,14 +58,15 @@ class Joint(NamedTuple):
     with_field: Array  # [S, L, m] Cov(δ, w)
 
 
-def worthwhile(n_reports: int, n_sources: int, n_labels: int, n_states: int, engine: Engine) -> bool:
+def worthwhile(data: Data, engine: Engine) -> bool:
     """Two states, dense features, and so few reports that sources are unsure, and that it costs little."""
+    reports = len(data.site)
     return (
-        n_states == 2
-        and n_labels > 1  # a source that can say one thing only says nothing
+        data.n_states == 2
+        and data.n_labels > 1  # a source that can say one thing only says nothing
         and isinstance(engine, FeatureEngine)
-        and n_reports <= MOST_REPORTS
-        and max(n_reports, n_sources * n_labels) * engine.size <= MOST_ENTRIES
+        and reports <= MOST_REPORTS
+        and max(reports, data.n_sources * data.n_labels) * engine.size <= MOST_ENTRIES
     )
 
 

@@ -17,7 +17,7 @@ from crowdfield.inference.vb import Evaluated, Iteration, Posterior, State
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
 FALL = 5.0  # of the objective, that a jump may cost where sources and field are coupled
 STALE = 12  # sweeps without a smaller residual before plain steps have a turn, and steps become shorter
-SHORTEST = 0.3  # of these
+SHORTEST, SHORTEST_COUPLED = 0.3, 0.05  # of these
 PATIENCE = 2  # sweeps in a row that must move less than tol
 TURN = 10  # plain steps when that happens, and more the next time
 ESCAPE = 25  # plain steps away from a fixed point that does not hold
@@ -73,7 +73,10 @@ def run(
         if iteration.scheme.integrates_scale and stale == STALE:
             # Jumps may be drawn to where the residual is small and never nought (a map of nearly one state, where most
             # reporters say the same). Plain steps lead out. Next time it is going to and fro: shorter steps end that.
-            if turns > 0:
+            # (Coupled, it is that at once: a wide q overshoots where nothing but the prior holds the map.)
+            if iteration.couples:
+                mixing = max(0.25 * mixing, SHORTEST_COUPLED)
+            elif turns > 0:
                 mixing = max(0.5 * mixing, SHORTEST)
             accelerator = Anderson(mixing=mixing)
             stale, plain, turns, residual = 0, TURN * (turns + 1), turns + 1, np.inf

@@ -53,14 +53,13 @@ class Learned(NamedTuple):
 
 def over(posed: Posed, start: Communities | None = None) -> tuple[vb.Sites, vb.Iteration]:
     engine = posed.engine()
-    sites = vb.Sites(posed.data, posed.prior, engine, couples=couples(posed, engine, len(posed.data.site)))
+    sites = vb.Sites(posed.data, posed.prior, engine, couples=couples(posed, engine))
     return sites, vb.Iteration.over(sites, posed.scheme, start, posed.base)
 
 
-def couples(posed: Posed, engine: Engine, n_reports: int) -> bool:
-    data = posed.data
-    wanted = posed.couples and posed.scheme.integrates_scale
-    return wanted and coupling.worthwhile(n_reports, data.n_sources, data.n_labels, data.n_states, engine)
+def couples(posed: Posed, engine: Engine) -> bool:
+    """Are sources and field unsure together?"""
+    return posed.couples and posed.scheme.integrates_scale and coupling.worthwhile(posed.data, engine)
 
 
 def quiet_blas(iteration: vb.Iteration) -> AbstractContextManager[Any]:
