@@ -6,6 +6,7 @@ import scipy.linalg as sla
 from scipy.special import digamma, polygamma
 
 import crowdfield as cf
+from crowdfield.errors import DataWarning
 from crowdfield.inference import coupling
 from crowdfield.simulate import simulate
 
@@ -93,6 +94,16 @@ def test_where_it_is_not_meant_for_it_is_not_done(way, monkeypatch):
     labels = np.arange(200) % 3 if way == "three states" else y
     model = cf.HeatmapBCC(inference="vb" if way == "vb" else "collapsed", lengthscale=20.0).fit(X, labels, sources)
     assert model._solved.fit.state.coupling is None
+
+
+def test_where_everybody_says_the_same_the_sources_are_held():
+    """Nothing tells a flood from a crowd that always says so: map and sources would follow each other for ever."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 20, (120, 2)).astype(float)
+    model = cf.HeatmapBCC(lengthscale=5.0, states=["dry", "flooded"], labels=["dry", "flooded"])
+    with pytest.warns(DataWarning):
+        model.fit(X, ["flooded"] * 120, rng.integers(0, 6, 120))
+    assert model.converged_ and model._solved.fit.state.coupling is None
 
 
 CROWDS = {

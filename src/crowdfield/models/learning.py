@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from crowdfield.errors import NumericalError
 from crowdfield.inference import communities, coupling, settle, vb
 from crowdfield.inference import lengthscale as lengthscale_
 from crowdfield.inference.bound import Bound
@@ -23,6 +24,7 @@ from crowdfield.models.problem import Posed
 
 SEARCH_TOL = 3e-3  # of the fits that a search compares: the bound is flat there, so this moves it by far less
 SEARCH_SWEEPS = 40
+ADRIFT = 10.0  # times the tolerance: what still moves so far after the last sweep is not settling
 SMALL = 2_000  # rows of a matrix that one thread factorises before two have woken up
 SEARCH_SITES = 20_000  # a length-scale is as well known from these as from millions
 
@@ -118,9 +120,33 @@ def solve(
     return settled(replace(best.iteration, couples=True), best.fit.state) if iteration.couples else best
 
 
-def _settled(sites: vb.Sites, iteration: vb.Iteration, start: vb.State | None, **how: Any) -> Solved:
+def _settled(
+    sites: vb.Sites,
+    iteration: vb.Iteration,
+    start: vb.State | None,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None,
+) -> Solved:
+    """Where everybody says the same, map and sources can follow each other for ever, or away. With sources held they
+    rest: then that is the answer.
+    """
+    before = list(sites.r)
     with quiet_blas(iteration):
-        return Solved(sites, iteration, settle.run(iteration, start=start, **how))
+        run = partial(settle.run, max_iter=max_iter, tol=tol, progress=progress)
+        if not iteration.couples:
+            return Solved(sites, iteration, run(iteration, start=start))
+        try:
+            fit = run(iteration, start=start)
+        except NumericalError:
+            fit = None
+        if fit is not None and (fit.converged or fit.change <= ADRIFT * tol):
+            return Solved(sites, iteration, fit)
+        sites.r, iteration = before, replace(iteration, couples=False)
+        held = run(iteration, start=None if start is None else start._replace(coupling=None))
+        tried = 0 if fit is None else fit.n_iter
+        return Solved(sites, iteration, held._replace(n_iter=tried + held.n_iter))
 
 
 def _apart(posed: Posed, shared: Solved, k: int) -> tuple[vb.Iteration, vb.State]:
