@@ -26,25 +26,23 @@ class Anderson:
         self.forget()
 
     def forget(self) -> None:
-        self._points: list[Array] = []
-        self._steps: list[Array] = []
+        self._mixed: list[Array] = []  # z + βg of every step remembered
         self._readouts: list[Array] = []
 
     def propose(self, z: Array, image: Array, readout: Array) -> Array:
         """The next point, from the current one, its image under the map, and a readout of the step between them."""
-        for memory, new in ((self._points, z), (self._steps, image - z), (self._readouts, readout)):
+        for memory, new in ((self._mixed, z + self.mixing * (image - z)), (self._readouts, readout)):
             memory.append(new)
-            del memory[: -min(self.window, max(ENTRIES // (2 * z.size + readout.size), 2))]
-        plain = z + self.mixing * self._steps[-1]
-        if len(self._points) < 2:
-            return plain
-        # min |r_k − Σ γ Δr|²; then z + βg − Σ γ (Δz + βΔg)
-        dR, dG, dZ = _differences(self._readouts), _differences(self._steps), _differences(self._points)
+            del memory[: -min(self.window, max(ENTRIES // (z.size + readout.size), 2))]
+        if len(self._mixed) < 2:
+            return self._mixed[0].copy()
+        # min |r_k − Σ γ Δr|²; then y_k − Σ γ Δy with y = z + βg, written as one sum over the points remembered.
+        dR = np.stack([b - a for a, b in pairwise(self._readouts)])
         normal = dR @ dR.T
         normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) + np.finfo(float).tiny
         gamma = np.linalg.solve(normal, dR @ self._readouts[-1])
-        return np.asarray(plain - gamma @ (dZ + self.mixing * dG))
-
-
-def _differences(vectors: list[Array]) -> Array:
-    return np.stack([b - a for a, b in pairwise(vectors)])
+        share = np.diff(gamma, prepend=0.0, append=1.0)
+        out = np.asarray(share[0] * self._mixed[0])
+        for weight, point in zip(share[1:], self._mixed[1:], strict=True):
+            out += weight * point
+        return np.asarray(out)

@@ -22,8 +22,9 @@ from crowdfield.inference import confusion
 from crowdfield.inference.data import Block, Data
 from crowdfield.inference.fields.base import Array, Engine, FeatureEngine
 
-MOST_REPORTS = 20_000  # beyond, sources are known well enough for each report to be left out of their counts instead
-MOST_ENTRIES = 1 << 25  # of features of the reports, or of B: 256 MB
+MOST_REPORTS = 20_000  # beyond, the covariance is dear, and sources are held
+MOST_ENTRIES = 1 << 25  # of the features of all reports: 256 MB
+MOST_COVARIANCES = 1 << 23  # between sources and weights, B: 64 MB, and as many times m operations a sweep
 MOST_MISSING = 0.98  # of what is known about a source if all t were: a share of one would leave nothing known
 
 
@@ -66,7 +67,8 @@ def worthwhile(data: Data, engine: Engine) -> bool:
         and data.n_labels > 1  # a source that can say one thing only says nothing
         and isinstance(engine, FeatureEngine)
         and reports <= MOST_REPORTS
-        and max(reports, data.n_sources * data.n_labels) * engine.size <= MOST_ENTRIES
+        and reports * engine.size <= MOST_ENTRIES
+        and data.n_sources * data.n_labels * engine.size <= MOST_COVARIANCES
     )
 
 
@@ -80,8 +82,7 @@ class Design(NamedTuple):
     """The reports of a block in the order of their (s, l), with the features of their sites."""
 
     order: NDArray[np.int64]  # [R]
-    keys: NDArray[np.int64]  # those that occur, ascending
-    first: NDArray[np.int64]  # where each of them begins
+    runs: list[tuple[int, slice]]  # every (s, l) that occurs, as a key, and its reports
     phi: Array  # [R, m]
 
 
@@ -89,7 +90,9 @@ def design(features: Array, block: Block) -> Design:
     """From the features [n, m] of a block's sites."""
     order = np.argsort(block.key, kind="stable")
     keys, first = np.unique(block.key[order], return_index=True)
-    return Design(order, keys, first, features[block.site[order]])
+    ends = [*first[1:].tolist(), len(order)]
+    runs = [(k, slice(a, b)) for k, a, b in zip(keys.tolist(), first.tolist(), ends, strict=True)]
+    return Design(order, runs, features[block.site[order]])
 
 
 def of(data: Data, block: Block, design: Design, doubt: Array | None) -> Coupling:
@@ -97,8 +100,9 @@ def of(data: Data, block: Block, design: Design, doubt: Array | None) -> Couplin
     if doubt is None:
         raise TypeError("sources and field are coupled for two states only, with t summed out.")
     each, keys = doubt[block.site], data.n_sources * data.n_labels
-    projected = np.zeros((keys, design.phi.shape[1]))
-    projected[design.keys] = np.add.reduceat(each[design.order, None] * design.phi, design.first)
+    projected, ordered = np.zeros((keys, design.phi.shape[1])), each[design.order]
+    for key, run in design.runs:
+        projected[key] = ordered[run] @ design.phi[run]
     if block.repeats is not None:
         each = each * block.repeats[:, 0]  # the same said twice moves x twice as far, and its square four times
     missing = np.bincount(block.key, weights=each, minlength=keys).astype(np.float64, copy=False)
@@ -111,8 +115,10 @@ def added_variance(joint: Joint, block: Block, design: Design) -> Array:
     each = joint.variance.ravel()[block.key]
     if block.repeats is not None:
         each = each * block.repeats[:, 0]
-    weights = joint.with_field.reshape(-1, design.phi.shape[1])[block.key[design.order]]
-    each[design.order] += 2.0 * np.einsum("rm,rm->r", design.phi, weights)
+    weights, shared = joint.with_field.reshape(-1, design.phi.shape[1]), np.empty(len(each))
+    for key, run in design.runs:
+        shared[run] = design.phi[run] @ weights[key]
+    each[design.order] += 2.0 * shared
     return np.asarray(np.bincount(block.site, weights=each, minlength=block.n))
 
 

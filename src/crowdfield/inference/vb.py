@@ -391,8 +391,8 @@ class Iteration:
         """No reports yet: the prior."""
         nothing = tuple(self.engine.empty() for _ in range(self.functions))
         S, _, L = self.alpha0.shape
-        uncoupled = Coupling(np.zeros((S, L)), np.zeros((S, L, self.engine.size))) if self.couples else None
-        return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities, uncoupled)
+        none_yet = Coupling(np.zeros((S, L)), np.zeros((S, L, self.engine.size))) if self.couples else None
+        return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities, none_yet)
 
     @property
     def opening_sweeps(self) -> int:

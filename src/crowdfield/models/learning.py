@@ -93,30 +93,32 @@ def solve(
     """
     first = None
     if posed.communities is not None:
-        k = 1 if posed.communities == "learn" else int(posed.communities)
-        first = communities.start(k, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
+        first = communities.start(1, posed.base, np.zeros_like(posed.prior.alpha0), ~posed.own)
     sites, iteration = over(posed, first)
+    settled = partial(_settled, sites, max_iter=max_iter, tol=tol, progress=progress)
+    # Counts made with one community look alike. Only a fit with k of them shows what k explain: it, not the counts that
+    # the last one left, is compared, and settled: a rough one may still end elsewhere. And with sources held: what
+    # predicts reports, not what fits them, tells kinds of people apart.
+    several = posed.communities is not None and posed.communities != 1
+    plain = replace(iteration, couples=iteration.couples and not several)
     start = None
     if earlier is not None:
         if earlier.r is not None:
             sites.r = [earlier.r[block.sites] for block in sites.blocks]
-        start = iteration.warm_start(earlier.q)
-    settled = partial(_settled, sites, max_iter=max_iter, tol=tol, progress=progress)
+        start = plain.warm_start(earlier.q)
+    best = shared = settled(plain, start)
+    if not several:
+        return shared
     if posed.communities != "learn":
-        shared = settled(iteration, start)
-        many = posed.communities is not None and posed.communities != 1
-        return settled(*_apart(posed, shared, int(posed.communities or 1))) if many else shared
-    # Counts made with one community look alike. Only a fit with k of them shows what k explain: it, not the counts that
-    # the last one left, is compared, and settled: a rough one may still end elsewhere. And with reports left out of
-    # their sources' counts: what predicts, not what fits.
-    best = shared = settled(replace(iteration, couples=False), start)
-    kept = list(sites.r)
-    for k in range(2, communities.MOST_COMMUNITIES + 1):
-        candidate = settled(*_apart(posed, shared, k))
-        if _worth(candidate) <= _worth(best):
-            break
-        best, kept = candidate, list(sites.r)
-    sites.r = kept
+        best = settled(*_apart(posed, shared, int(posed.communities or 1)))
+    else:
+        kept = list(sites.r)
+        for k in range(2, communities.MOST_COMMUNITIES + 1):
+            candidate = settled(*_apart(posed, shared, k))
+            if _worth(candidate) <= _worth(best):
+                break
+            best, kept = candidate, list(sites.r)
+        sites.r = kept
     return settled(replace(best.iteration, couples=True), best.fit.state) if iteration.couples else best
 
 
