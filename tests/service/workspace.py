@@ -39,5 +39,4 @@ class Workspace:
     def close(self) -> None:
         if self._worker is not None:
             self._worker.engine.dispose()
-        self.service.journal.close()
-        self.service.engine.dispose()
+        self.service.close()

@@ -16,12 +16,13 @@ from fastapi.routing import APIRoute
 from crowdfield import __version__
 from crowdfield.service import basemap, problems
 from crowdfield.service.auth import Keys, Names
-from crowdfield.service.database import open_database
+from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
 from crowdfield.service.journal import Entry, Journal, Outcome
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
+from crowdfield.service.pools import Pools
 from crowdfield.service.routes import keys, maps, ogc, operations, page, reports, situations
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
@@ -35,15 +36,19 @@ class Service:
     def __init__(self, settings: Settings):
         self.settings = settings
         self.engine = open_database(settings.database)
+        # Those who report have connections of their own: none of them waits for a connection that a reader holds.
+        self.intake_engine = connect(settings.database)
+        self.pools = Pools()
         self.store = Store(self.engine)
-        self.keys = Keys(self.engine)
+        self.intake_store = Store(self.intake_engine)
+        self.keys = Keys(self.intake_engine)
         self.names = Names(self.engine)
-        self.journal = Journal(self.engine)
+        self.journal = Journal(self.intake_engine)
         self.metrics = Metrics()
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(4096)
         self.models: Recent[Any] = Recent(4)
-        self.broadcast = Broadcast(self.store, self.metrics, settings.poll_seconds)
+        self.broadcast = Broadcast(self.store, self.metrics, self.pools.events, settings.poll_seconds)
         self.worker: subprocess.Popen[bytes] | None = None
         self._situations: dict[str | None, tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -52,7 +57,7 @@ class Service:
     async def start(self) -> None:
         await self.broadcast.start()
         # Read ahead, so that the first page has its ground at once.
-        self._reading = asyncio.create_task(asyncio.to_thread(basemap.countries), name="basemap")
+        self._reading = asyncio.create_task(self.pools.reading.run(basemap.countries), name="basemap")
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
@@ -63,6 +68,7 @@ class Service:
         if self.worker is not None:
             self.worker.terminate()
         await self.broadcast.stop()
+        # Not in a pool: what was accepted is stored, however long that takes.
         await asyncio.to_thread(self.journal.close)
         if self.worker is not None:
             try:
@@ -71,18 +77,26 @@ class Service:
                 self.worker.kill()
             if self.worker.stdin is not None:
                 self.worker.stdin.close()
+        self.close()
+
+    def close(self) -> None:
+        """Store what was accepted and let go of threads and connections."""
+        self.journal.close()
+        self.pools.close()
         self.engine.dispose()
+        self.intake_engine.dispose()
 
     async def append(self, situation: str, entries: list[Entry]) -> list[Outcome]:
         """The outcomes of the entries, once they are durable."""
         return await asyncio.wrap_future(self.journal.submit(situation, entries))
 
-    async def situation(self, name: str | None) -> Situation:
+    async def situation(self, name: str | None, *, reporting: bool = False) -> Situation:
         """A situation by its id, the newest for None; asked of the database once a second at most."""
         at, held = self._situations.get(name, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
             return held
-        found = await asyncio.to_thread(self.store.latest if name is None else lambda: self.store.situation(name))
+        pool, store = (self.pools.intake, self.intake_store) if reporting else (self.pools.reading, self.store)
+        found = await pool.run(store.latest if name is None else lambda: store.situation(name))
         self._situations[name] = (time.monotonic(), found)
         return found
 
@@ -90,7 +104,7 @@ class Service:
         at, held = self._trust.get(name, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
             return held
-        found = await asyncio.to_thread(self.store.trust, name)
+        found = await self.pools.intake.run(self.intake_store.trust, name)
         self._trust[name] = (time.monotonic(), found)
         return found
 

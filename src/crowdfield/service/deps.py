@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Path, Query, Request
 
 from crowdfield.service.auth import Principal, Role
+from crowdfield.service.limits import READING
 from crowdfield.service.problems import Problem
 from crowdfield.service.store import Situation
 
@@ -43,7 +44,7 @@ async def situation_of(
     request: Request,
     situation: Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["flood"])],
 ) -> Situation:
-    return await service_of(request).situation(situation)
+    return await service_of(request).situation(situation, reporting=request.method not in READING)
 
 
 async def situation_asked(

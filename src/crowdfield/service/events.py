@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.service.metrics import Metrics
+from crowdfield.service.pools import Pool
 from crowdfield.service.store import Event, Store
 
 log = logging.getLogger("crowdfield.service")
@@ -18,14 +19,14 @@ HEARTBEAT_SECONDS = 15.0
 class Broadcast:
     """Tells every connected stream of new map versions and failures."""
 
-    def __init__(self, store: Store, metrics: Metrics, poll_seconds: float):
-        self._store, self._metrics, self._poll = store, metrics, poll_seconds
+    def __init__(self, store: Store, metrics: Metrics, pool: Pool, poll_seconds: float):
+        self._store, self._metrics, self._pool, self._poll = store, metrics, pool, poll_seconds
         self._listeners: set[asyncio.Queue[Event | None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
     async def start(self) -> None:
-        self._after = await asyncio.to_thread(self._store.last_event)
+        self._after = await self._pool.run(self._store.last_event)
         self._task = asyncio.create_task(self._watch(), name="events")
 
     async def stop(self) -> None:
@@ -44,7 +45,7 @@ class Broadcast:
         trouble = False
         while True:
             try:
-                events = await asyncio.to_thread(self._store.events, self._after)
+                events = await self._pool.run(self._store.events, self._after)
                 trouble = False
             except SQLAlchemyError as error:
                 if not trouble:
@@ -66,7 +67,7 @@ class Broadcast:
             seen = self._after if last is None else last
             yield f"retry: 2000\nid: {seen}\n: connected\n\n"
             if last is not None:
-                for event in await asyncio.to_thread(self._store.events, last, name=situation):
+                for event in await self._pool.run(self._store.events, last, name=situation):
                     seen = event.id
                     yield _frame(event)
             while True:

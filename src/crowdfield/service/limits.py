@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from starlette.types import Message, Receive
 
+# Methods that change nothing and whose bodies are never read.
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
 
 class TooLarge(Exception):
     """A body past its limit."""

@@ -1,6 +1,5 @@
 """What happens to every request before a route sees it: host, body limits, who is asking, how often; headers after."""
 
-import asyncio
 import base64
 import binascii
 import logging
@@ -12,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crowdfield.service.auth import Principal, Role
-from crowdfield.service.limits import LimitedBody, RateLimit, TooLarge, Undecodable
+from crowdfield.service.limits import READING, LimitedBody, RateLimit, TooLarge, Undecodable
 from crowdfield.service.problems import respond
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ ALWAYS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "geolocation=(self), camera=(), microphone=()",
 }
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Gate:
@@ -140,7 +138,7 @@ class Gate:
     async def _owner(self, key: str) -> Principal | None:
         keys = self._service.keys
         at_hand, principal = keys.known(key)
-        return principal if at_hand else await asyncio.to_thread(keys.check, key)
+        return principal if at_hand else await self._service.pools.intake.run(keys.check, key)
 
     def _wait(self, method: str, principal: Principal, address: str) -> float:
         if principal.id is None:

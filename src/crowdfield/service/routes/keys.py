@@ -1,6 +1,5 @@
 """Keys: only admins make and revoke them."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -28,13 +27,15 @@ async def whoami(request: Request) -> Whoami:
 
 @router.get("/keys")
 async def list_keys(request: Request, _: Admin) -> list[KeyOut]:
-    keys = await asyncio.to_thread(service_of(request).keys.all)
+    service = service_of(request)
+    keys = await service.pools.operations.run(service.keys.all)
     return [KeyOut(**vars(key)) for key in keys]
 
 
 @router.post("/keys", status_code=201)
 async def make_key(request: Request, new: NewKey, _: Admin) -> KeyMade:
-    return KeyMade(key=await asyncio.to_thread(service_of(request).keys.create, new.name, Role[new.role]))
+    service = service_of(request)
+    return KeyMade(key=await service.pools.operations.run(service.keys.create, new.name, Role[new.role]))
 
 
 @router.delete("/keys/{key}", status_code=204)
@@ -43,5 +44,6 @@ async def revoke_key(
 ) -> Response:
     if key == principal.id:
         raise Problem(409, "a key cannot revoke itself; use another admin key")
-    await asyncio.to_thread(service_of(request).keys.revoke, key)
+    service = service_of(request)
+    await service.pools.operations.run(service.keys.revoke, key)
     return Response(status_code=204)

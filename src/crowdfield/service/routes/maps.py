@@ -3,7 +3,6 @@
 Every address exists twice: under its situation, and short (``/tiles/…``) for the newest or the one named in the query.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -76,7 +75,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
                 full = (*key[:7], number, before.info.number if before else None)
                 return service.tiles.get(full, lambda: tiles.render(layer, z, x, y, now, j, before))
 
-            image = await asyncio.to_thread(draw)
+            image = await service.pools.reading.run(draw)
         control = (FOREVER if version is not None else BRIEFLY) if service.settings.anonymous_reading else "private"
         return Response(image, media_type="image/png", headers={"Cache-Control": control})
 
@@ -91,7 +90,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     ) -> JSONResponse:
         """How to put a layer into another map (TileJSON 3.0)."""
         service = service_of(request)
-        now = await asyncio.to_thread(service.maps.load, situation, version)
+        now = await service.pools.reading.run(service.maps.load, situation, version)
         return JSONResponse(answers.tilejson(str(request.base_url), now, layer, state_index(situation, state)))
 
     @router.get("/point/{longitude},{latitude}")
@@ -107,22 +106,25 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         """What is known of a place, how well, and why: which sources moved it and by how much, in log odds."""
         service = service_of(request)
         j = state_index(situation, state)
-        answer = await asyncio.to_thread(answers.point, service, situation, principal, longitude, latitude, j, version)
+        answer = await service.pools.reading.run(
+            answers.point, service, situation, principal, longitude, latitude, j, version
+        )
         return JSONResponse(finite(answer))
 
     @router.get("/next")
     async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> JSONResponse:
         """Where to look next, as GeoJSON areas with scores: the form that tasking tools import."""
-        return JSONResponse(
-            finite(await asyncio.to_thread(answers.suggestions, service_of(request), situation, version))
-        )
+        service = service_of(request)
+        answer = await service.pools.reading.run(answers.suggestions, service, situation, version)
+        return JSONResponse(finite(answer))
 
     @router.get("/sources")
     async def sources(
         request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
     ) -> JSONResponse:
         """How reliable each source turned out to be, with intervals and confusion matrices. Readers see no names."""
-        answer = await asyncio.to_thread(answers.sources, service_of(request), situation, principal, version)
+        service = service_of(request)
+        answer = await service.pools.reading.run(answers.sources, service, situation, principal, version)
         return JSONResponse(finite(answer))
 
     @router.get("/points")
@@ -130,14 +132,16 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
     ) -> JSONResponse:
         """The reports as the page draws them: one by one for trusted keys, by cells for readers."""
-        return JSONResponse(await asyncio.to_thread(answers.points, service_of(request), situation, principal, version))
+        service = service_of(request)
+        return JSONResponse(await service.pools.reading.run(answers.points, service, situation, principal, version))
 
     @router.get("/versions")
     async def versions(
         request: Request, situation: Situated, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
     ) -> list[VersionOut]:
         """The map versions that are kept, the newest first."""
-        found = await asyncio.to_thread(service_of(request).store.versions, situation.id, limit=limit)
+        service = service_of(request)
+        found = await service.pools.reading.run(service.store.versions, situation.id, limit=limit)
         return [VersionOut(**{n: getattr(v, n) for n in VersionOut.model_fields}) for v in found]
 
     @router.get(
@@ -152,9 +156,9 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     ) -> Response:
         """The map as a file: tif, geojson, gpkg, parquet, kml, csv, png, nc or html."""
         service = service_of(request)
-        now = await asyncio.to_thread(service.maps.load, situation, version)
+        now = await service.pools.reading.run(service.maps.load, situation, version)
         least = 1 if principal.role >= Role.trusted else service.settings.minimum_count
-        return await asyncio.to_thread(exports.export, now, form, minimum_count=least)
+        return await service.pools.reading.run(exports.export, now, form, minimum_count=least)
 
     @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events(

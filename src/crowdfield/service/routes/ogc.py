@@ -1,6 +1,5 @@
 """Reports as OGC API Features (Part 1, core and GeoJSON): every situation is a collection."""
 
-import asyncio
 import math
 from typing import Annotated, Any
 
@@ -46,7 +45,8 @@ async def conformance(_: Reader) -> dict[str, list[str]]:
 
 @router.get("/collections")
 async def collections(request: Request, _: Reader) -> dict[str, Any]:
-    situations = await asyncio.to_thread(service_of(request).store.situations)
+    service = service_of(request)
+    situations = await service.pools.reading.run(service.store.situations)
     return {
         "links": [link(request, "ogc/collections", "self")],
         "collections": [describe(request, situation) for situation in situations],
@@ -109,7 +109,7 @@ async def items(
             links.append(link(request, f"{at}?{query}", "next", GEOJSON))
         return {"type": "FeatureCollection", "features": features, "numberReturned": len(features), "links": links}
 
-    return JSONResponse(await asyncio.to_thread(read), media_type=GEOJSON)
+    return JSONResponse(await service.pools.reading.run(read), media_type=GEOJSON)
 
 
 @router.get("/collections/{situation}/items/{item}")
@@ -122,11 +122,11 @@ async def item(
     service = service_of(request)
     features: list[dict[str, Any]] = []
     if principal.role >= Role.trusted:
-        row = await asyncio.to_thread(service.store.entry, situation.id, item)
+        row = await service.pools.reading.run(service.store.entry, situation.id, item)
         features = answers.exact_features([row]) if row is not None else []
     else:
-        rows = await asyncio.to_thread(service.store.standing, situation.id)
-        cells = await asyncio.to_thread(answers.cell_features, service, situation, rows)
+        rows = await service.pools.reading.run(service.store.standing, situation.id)
+        cells = await service.pools.reading.run(answers.cell_features, service, situation, rows)
         features = [cell for cell in cells if cell["id"] == item]
     if not features:
         raise Problem(404, "there is no such report, it was retracted, or you may not see it")

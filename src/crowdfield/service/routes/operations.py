@@ -1,6 +1,5 @@
 """For those who run the service: health and metrics."""
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -22,7 +21,7 @@ async def health(request: Request) -> JSONResponse:
         situations = service.store.situations()
         return True, sum(s.failure is not None for s in situations)
 
-    storage, failing = await asyncio.to_thread(look)
+    storage, failing = await service.pools.operations.run(look)
     worker = service.worker.poll() is None if service.worker is not None else None
     body: dict[str, Any] = {
         "status": "ok" if storage and worker is not False and not failing else "degraded",
@@ -51,4 +50,4 @@ async def metrics(request: Request, _: Reader) -> Response:
             m.failed.labels(situation.id).set(situation.failure is not None)
         return generate_latest(m.registry)
 
-    return Response(await asyncio.to_thread(collect), media_type=CONTENT_TYPE_LATEST)
+    return Response(await service.pools.operations.run(collect), media_type=CONTENT_TYPE_LATEST)

@@ -1,6 +1,5 @@
 """The page: our own files, MapLibre GL JS from the Python package that carries it, and a basemap."""
 
-import asyncio
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,5 +79,5 @@ def install(app: FastAPI) -> None:
         given = service_of(request).settings.basemap
         if given is not None:
             return FileResponse(given, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})
-        outlines = await asyncio.to_thread(basemap.around, west, east, south, north)
+        outlines = await service_of(request).pools.reading.run(basemap.around, west, east, south, north)
         return JSONResponse(outlines, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})

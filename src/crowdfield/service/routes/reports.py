@@ -1,6 +1,5 @@
 """Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
 
-import asyncio
 import itertools
 import tempfile
 from pathlib import Path as FilePath
@@ -56,13 +55,13 @@ async def send_reports(
     if media in ("application/json", "application/geo+json"):
         rows, single = intake.parse_json(body, service.settings.row_limit)
         if len(rows) > 200:  # long lists would hold up everybody else on this thread
-            taken = await asyncio.to_thread(
+            taken = await service.pools.imports.run(
                 intake.admit, rows, situation, principal, trust, key=idempotency_key, single=single
             )
         else:
             taken = intake.admit(rows, situation, principal, trust, key=idempotency_key, single=single)
     elif media == "text/csv":
-        read = await asyncio.to_thread(uploads.read_bytes, body, service.settings.row_limit)
+        read = await service.pools.imports.run(uploads.read_bytes, body, service.settings.row_limit)
         taken = intake.admit(read.rows, situation, principal, trust, key=idempotency_key, by_content=True)
         taken.rejects[:0] = read.rejects
         taken.note = read.note
@@ -101,7 +100,7 @@ async def retract_report(
 ) -> dict[str, bool]:
     """Take a report back. The log keeps it and the fact that it was retracted; the next map goes without it."""
     service = service_of(request)
-    if await asyncio.to_thread(service.store.entry, situation.id, report) is None:
+    if await service.pools.intake.run(service.intake_store.entry, situation.id, report) is None:
         raise Problem(404, "there is no such report, or it was retracted already")
     await service.append(situation.id, [intake.retraction(report, principal)])
     return {"retracted": True}
@@ -144,11 +143,11 @@ async def import_file(
     service = service_of(request)
     with tempfile.TemporaryDirectory() as folder:
         path = await _saved(file, FilePath(folder))
-        read = await asyncio.to_thread(
+        read = await service.pools.imports.run(
             uploads.read_file, path, service.settings.row_limit, service.settings.import_limit, positive
         )
     trust = await service.trust(situation.id)
-    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, trust, by_content=True)
+    taken = await service.pools.imports.run(intake.admit, read.rows, situation, principal, trust, by_content=True)
     taken.rejects[:0] = read.rejects
     taken.note = read.note
     return await store(request, situation, taken)
@@ -168,16 +167,16 @@ async def start_from_file(
     name = title or uploads.title_of(file.filename)
     with tempfile.TemporaryDirectory() as folder:
         path = await _saved(file, FilePath(folder))
-        read = await asyncio.to_thread(
+        read = await service.pools.imports.run(
             uploads.read_file, path, service.settings.row_limit, service.settings.import_limit
         )
     region, states = uploads.describe(read)
-    slug = id or await asyncio.to_thread(free_slug, service.store, uploads.slug_of(name))
+    slug = id or await service.pools.imports.run(free_slug, service.store, uploads.slug_of(name))
     new = NewSituation(id=slug, title=name, states=states, region=region, columns=columns)
-    situation = await asyncio.to_thread(build, new)
-    await asyncio.to_thread(service.store.create, situation)
+    situation = await service.pools.imports.run(build, new)
+    await service.pools.imports.run(service.store.create, situation)
     service.forget()
-    taken = await asyncio.to_thread(intake.admit, read.rows, situation, principal, {}, by_content=True)
+    taken = await service.pools.imports.run(intake.admit, read.rows, situation, principal, {}, by_content=True)
     await store(request, situation, taken)
     return shown(situation, None).model_copy(update={"reports": len(taken.entries), "waiting": True})
 

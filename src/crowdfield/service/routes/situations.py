@@ -1,6 +1,5 @@
 """Situations: the maps there are, and starting a new one."""
 
-import asyncio
 import time
 from typing import Annotated
 
@@ -29,20 +28,20 @@ def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3) ->
 @router.get("/situations")
 async def list_situations(request: Request, _: Reader) -> list[SituationOut]:
     """All situations, the newest first."""
-    store = service_of(request).store
+    service = service_of(request)
 
     def read() -> list[SituationOut]:
-        return [shown(s, store.version(s.id)) for s in store.situations()]
+        return [shown(s, service.store.version(s.id)) for s in service.store.situations()]
 
-    return await asyncio.to_thread(read)
+    return await service.pools.reading.run(read)
 
 
 @router.post("/situations", status_code=201)
 async def start_situation(request: Request, new: NewSituation, principal: Admin) -> SituationOut:
     """Start a map of its own states, region and grid."""
     service = service_of(request)
-    situation = await asyncio.to_thread(build, new)
-    await asyncio.to_thread(service.store.create, situation)
+    situation = await service.pools.operations.run(build, new)
+    await service.pools.operations.run(service.store.create, situation)
     service.forget()
     return shown(situation, None)
 
@@ -68,13 +67,13 @@ def build(new: NewSituation) -> Situation:
 async def one_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], _: Reader
 ) -> SituationOut:
-    store = service_of(request).store
+    service = service_of(request)
 
     def read() -> SituationOut:
-        least = service_of(request).settings.minimum_count
-        return shown(store.situation(situation.id), store.version(situation.id), least)
+        newest = service.store.version(situation.id)
+        return shown(service.store.situation(situation.id), newest, service.settings.minimum_count)
 
-    return await asyncio.to_thread(read)
+    return await service.pools.reading.run(read)
 
 
 @router.delete("/situations/{situation}", status_code=204)
@@ -83,7 +82,7 @@ async def remove_situation(
 ) -> Response:
     """Remove a map with its whole log. There is no way back but a backup."""
     service = service_of(request)
-    await asyncio.to_thread(service.store.remove, situation.id)
+    await service.pools.operations.run(service.store.remove, situation.id)
     service.forget()
     return Response(status_code=204)
 

@@ -1,0 +1,160 @@
+"""Separate, bounded pools for work that blocks, so that nobody waits for somebody else's export.
+
+Each kind of work has its own threads, its own queue and its own deadline. A full queue answers at once (503), a client
+that holds too many places at once is told so (429), and work past its deadline is given up (504). What a request cost
+is added to its caller's bill, which the rate limits read.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from crowdfield.service.problems import Problem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Callers without a key may fill a queue only so far: the rest is kept for those who have one.
+ANONYMOUS_SHARE = 0.75
+# What a client is told to wait before it tries a full queue again.
+RETRY_SECONDS = 2
+
+
+@dataclass
+class Caller:
+    """Who a request is counted against, and whom to tell how many seconds of work it caused."""
+
+    id: str
+    anonymous: bool
+    charge: Callable[[float], None] = field(default=lambda seconds: None)
+
+
+# Set for every request before a route runs; None for the service's own work, which no limit holds up.
+asking: ContextVar[Caller | None] = ContextVar("asking", default=None)
+
+
+class Pool:
+    """Threads for one kind of work.
+
+    Parameters
+    ----------
+    threads : how many pieces of work run at once
+    waiting : how many may be in the pool, running or queued
+    per_client : how many of them may be one client's
+    seconds : the deadline of a piece of work, its time in the queue included
+    clock : what the work is charged by: processor time of its thread, or `time.perf_counter` where a thread waits for
+        another process
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int,
+        waiting: int,
+        per_client: int,
+        seconds: float,
+        clock: Callable[[], float] = time.thread_time,
+    ):
+        self.name, self.threads, self.waiting, self.seconds = name, threads, waiting, seconds
+        self._per_client, self._clock = per_client, clock
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._held: Counter[str] = Counter()
+
+    @property
+    def inside(self) -> int:
+        """Pieces of work that run or wait."""
+        return self._inside
+
+    async def run(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """The result of `work`, computed by a thread of this pool."""
+        caller = asking.get()
+        self._enter(caller)
+        future: Future[T] = self._executor.submit(self._timed, caller, work, *args, **named)
+        # The place is free when the work has ended, not when somebody stopped waiting for it.
+        future.add_done_callback(lambda _: self._leave(caller))
+        waiting = asyncio.wrap_future(future)
+        try:
+            done, _ = await asyncio.wait([waiting], timeout=self.seconds)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        if not done:
+            future.cancel()
+            waiting.cancel()
+            raise Problem(
+                504,
+                f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        return waiting.result()
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _timed(self, caller: Caller | None, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        began = self._clock()
+        try:
+            return work(*args, **named)
+        finally:
+            if caller is not None:
+                caller.charge(self._clock() - began)
+
+    def _enter(self, caller: Caller | None) -> None:
+        with self._lock:
+            if caller is not None:
+                room = self.waiting * (ANONYMOUS_SHARE if caller.anonymous else 1.0)
+                if self._inside >= room:
+                    raise busy(f"too many requests of this kind ({self.name}) are waiting")
+                if self._held[caller.id] >= self._per_client:
+                    raise Problem(
+                        429,
+                        f"{self._per_client} requests of this kind ({self.name}) at once are the most for one client; "
+                        "wait for one of them",
+                        headers={"Retry-After": str(RETRY_SECONDS)},
+                    )
+                self._held[caller.id] += 1
+            self._inside += 1
+
+    def _leave(self, caller: Caller | None) -> None:
+        with self._lock:
+            self._inside -= 1
+            if caller is not None:
+                self._held[caller.id] -= 1
+                if not self._held[caller.id]:
+                    del self._held[caller.id]
+
+
+def busy(what: str) -> Problem:
+    return Problem(503, f"{what}; try again in a moment", headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+class Pools:
+    """The pools of one server."""
+
+    def __init__(self) -> None:
+        # Looking up keys, situations and trust for those who report; reports themselves go to the journal's own thread.
+        self.intake = Pool("intake", threads=4, waiting=512, per_client=128, seconds=20)
+        # Tiles, places and short lists. A page asks for some twenty tiles at once.
+        self.reading = Pool("reading", threads=2, waiting=256, per_client=64, seconds=20)
+        # Reading files and long lists of reports. The threads wait for the processes that read the files.
+        self.imports = Pool("imports", threads=2, waiting=12, per_client=3, seconds=180, clock=time.perf_counter)
+        # Health, metrics and keys: an operator must get an answer when all else is full.
+        self.operations = Pool("operations", threads=2, waiting=32, per_client=8, seconds=10)
+        # The one reader of events for all streams, and what streams missed.
+        self.events = Pool("events", threads=2, waiting=256, per_client=16, seconds=30)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter((self.intake, self.reading, self.imports, self.operations, self.events))
+
+    def close(self) -> None:
+        for pool in self:
+            pool.close()
