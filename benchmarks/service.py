@@ -23,7 +23,7 @@ import numpy as np
 from crowdfield.service.auth import Keys, Role
 from crowdfield.service.database import open_database
 
-REGION = (-72.6, -72.0, 18.2, 18.8)
+REGION = (-72.6, 18.2, -72.0, 18.8)
 FLOOD = {"title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 256, "rows": 256}
 
 

@@ -27,7 +27,7 @@ def test_haiti_reads_one_source_a_report(here):
     assert len(data.reports) == 2_722  # the paper counts 2,723
     assert len(data.reports.sites().places) == 460
     assert set(data.reports.label.tolist()) == {1}
-    west, east, south, north = datasets.HAITI_REGION
+    west, south, east, north = datasets.HAITI_REGION
     assert (np.abs(data.lonlat - [(west + east) / 2, (south + north) / 2]) <= 0.303).all()
 
 

@@ -30,66 +30,94 @@ def test_what_is_no_length_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "region"),
     [
-        ("-72.6,-72.0,18.2,18.8", (-72.6, -72.0, 18.2, 18.8)),
-        ("170 -170 -20 -10", (170, -170, -20, -10)),
-        ("170,190,-20,-10", (170, -170, -20, -10)),
-        ("-180,180,-90,90", (-180, 180, -90, 90)),
-        ((170, 180, 0, 1), (170, 180, 0, 1)),
+        ("-72.6,18.2,-72.0,18.8", (-72.6, 18.2, -72.0, 18.8)),
+        ("170 -20 -170 -10", (170, -20, -170, -10)),
+        ("170,-20,190,-10", (170, -20, -170, -10)),
+        ("-180,-90,180,90", (-180, -90, 180, 90)),
+        ((170, 0, 180, 1), (170, 0, 180, 1)),
+        ((-74, -34, -34, 5), (-74, -34, -34, 5)),  # Brazil, which makes a box in either order
+        ("west=2,south=3,east=48,north=49", (2, 3, 48, 49)),
+        ({"north": 18.8, "west": -72.6, "east": -72, "south": 18.2}, (-72.6, 18.2, -72.0, 18.8)),
     ],
 )
-def test_regions_are_west_east_south_north(text, region):
-    assert geography.parse_region(text) == pytest.approx(region)
+def test_regions_are_west_south_east_north(text, region):
+    found = geography.parse_region(text)
+    assert found == pytest.approx(region) and found.north == region[3]
+    # What was read once is not doubted again.
+    assert geography.parse_region(found) == found
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1,2,3", "a,b,c,d", "0,1,2,1", "0,1,-91,0", "0,0,0,1", "0,400,0,1", "nan,1,0,1", "-200,0,0,1"]
-)
+    "text",
+    [
+        "", "1,2,3", "a,b,c,d", "0,2,1,1", "0,-91,1,0", "0,0,0,1", "0,0,400,1", "nan,0,1,1", "-200,0,0,1",
+        "west=1,south=2,east=3", "west=1,south=2,east=3,top=4", {"west": 0}, None, 5, "0,0,1,91",
+    ],
+)  # fmt: skip
 def test_what_is_no_region_is_refused(text):
     with pytest.raises(InputError, match="region"):
         geography.parse_region(text)
 
 
+@pytest.mark.parametrize(
+    "box",
+    [
+        (-72.6, -72.0, 18.2, 18.8),  # Port-au-Prince: valid as west,south,east,north, but a quarter of the Earth
+        (2.2, 2.5, 48.7, 49.0),  # Paris
+        (-5, 10, 42, 51),  # France
+        (34.72, 34.95, -19.92, -19.74),  # Beira: south of the south
+        (113, 154, -44, -10),  # Australia: no such latitude
+        (177, -178, -20, -15),  # Fiji, across the antimeridian
+    ],
+)
+def test_a_box_in_the_order_west_east_south_north_is_refused_and_the_right_order_told(box):
+    with pytest.raises(InputError, match="west,south,east,north"):
+        geography.parse_region(box)
+    west, east, south, north = box
+    assert geography.parse_region((west, south, east, north)).east == east
+
+
 def test_a_region_is_half_open_so_that_neighbours_share_nothing():
-    left, right = geography.parse_region("0,10,0,10"), geography.parse_region("10,20,0,10")
+    left, right = geography.parse_region("0,0,10,10"), geography.parse_region("10,0,20,10")
     for lon in (0.0, 5.0, 10.0, 15.0):
         assert geography.within(left, [lon], [0.0])[0] != geography.within(right, [lon], [0.0])[0]
 
 
 def test_a_region_may_cross_the_antimeridian():
-    fiji = geography.parse_region("177,-178,-20,-15")
+    fiji = geography.parse_region("177,-20,-178,-15")
     assert geography.within(fiji, [179, -179, 180, -180, 0, 176, -177], [-18] * 7).tolist() == [True] * 4 + [False] * 3
 
 
 @given(st.lists(st.tuples(st.floats(-180, 180), st.floats(-90, 90)), min_size=1, max_size=20))
 def test_bounds_hold_all_places_and_are_the_narrowest(places):
-    west, east, south, north = geography.bounds(places)
+    west, south, east, north = geography.bounds(places)
     for lon, lat in places:
         assert (lon - west + 1e-9) % 360 <= (east - west) % 360 + 2e-9 and south <= lat <= north
     assert (east - west) % 360 <= 360 - 360 / (len(places) + 1)
 
 
 def test_bounds_cross_the_antimeridian_where_that_is_shorter():
-    assert geography.bounds([[179, 0], [-179, 1], [178, 2]]) == (178, -179, 0, 2)
+    assert geography.bounds([[179, 0], [-179, 1], [178, 2]]) == (178, 0, -179, 2)
 
 
 @pytest.mark.parametrize(
     ("region", "crs"),
     [
-        ((-72.6, -72.0, 18.2, 18.8), "EPSG:32618"),
-        ((140, 141, -38, -37), "EPSG:32754"),
-        ((179, -179, -19, -17), "EPSG:32701"),
-        ((36, 36, -1, -1), "EPSG:32737"),
+        ((-72.6, 18.2, -72.0, 18.8), "EPSG:32618"),
+        ((140, -38, 141, -37), "EPSG:32754"),
+        ((179, -19, -179, -17), "EPSG:32701"),
+        ((36, -1, 36, -1), "EPSG:32737"),
     ],
 )
 def test_a_small_region_gets_its_utm_zone(region, crs):
     assert geography.choose_crs(region) == crs
 
 
-@pytest.mark.parametrize("region", [(-20, 40, -35, 37), (0, 1, 85, 89), (-180, 180, -90, -60), (100, 100.1, -89, -88)])
+@pytest.mark.parametrize("region", [(-20, -35, 40, 37), (0, 85, 1, 89), (-180, -90, 180, -60), (100, -89, 100.1, -88)])
 def test_large_and_polar_regions_get_an_equal_area_projection(region):
     crs = geography.choose_crs(region)
     assert crs.startswith("+proj=laea")
-    lon, lat = (region[0] + region[1]) / 2, (region[2] + region[3]) / 2
+    lon, lat = (region[0] + region[2]) / 2, (region[1] + region[3]) / 2
     back = geography.unproject(geography.transform([[lon, lat]], "EPSG:4326", crs), crs)[0]
     assert back == pytest.approx([lon, lat], abs=1e-6)
 
@@ -146,14 +174,14 @@ def test_distances_near_a_report_are_true_to_a_thousandth():
 
 
 def test_a_grid_over_a_region_covers_all_of_it():
-    grid = geography.make_grid(region="-72.6,-72.0,18.2,18.8", cell="250m")
+    grid = geography.make_grid(region="-72.6,18.2,-72.0,18.8", cell="250m")
     assert (grid.cell_width, grid.cell_height, grid.crs) == (250, 250, "EPSG:32618")
     edge = np.array([[lon, lat] for lon in np.linspace(-72.6, -72.0, 50) for lat in np.linspace(18.2, 18.8, 50)])
     assert (grid.index(geography.transform(edge, "EPSG:4326", grid.crs)) >= 0).all()
 
 
 def test_a_grid_across_the_antimeridian_is_one_piece():
-    grid = geography.make_grid(region="177,-178,-20,-15", cell="10km")
+    grid = geography.make_grid(region="177,-20,-178,-15", cell="10km")
     assert grid.east - grid.west < 600_000
     lon, _ = geography.unproject(grid.centres(), grid.crs).T
     assert (lon > 0).any() and (lon < 0).any()
@@ -176,7 +204,7 @@ def test_a_few_places_far_away_do_not_stretch_the_map():
 
 
 def test_a_grid_at_the_pole_holds_the_pole():
-    grid = geography.make_grid(region="-180,180,80,90", cell="50km")
+    grid = geography.make_grid(region="-180,80,180,90", cell="50km")
     assert grid.index(geography.transform([[0, 90]], "EPSG:4326", grid.crs))[0] >= 0
 
 

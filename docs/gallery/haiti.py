@@ -18,7 +18,7 @@ from crowdfield import datasets, geography, pipeline, plot
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning
 
-REGION = (-72.6, -72.0, 18.2, 18.8)
+REGION = (-72.6, 18.2, -72.0, 18.8)
 RESPONDER = (-72.18, 18.345)  # an invented visit, to the mountains south-east of the city
 STATES = ("no emergency", "emergency")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.data import Reports
+from crowdfield.data import Region, Reports
 from crowdfield.errors import DataUnavailableError, MissingDependencyError
 
 SOURCE = "https://raw.githubusercontent.com/OxfordML/heatmap_expts/master/data/"
@@ -48,8 +48,8 @@ FILES: dict[str, tuple[str, str]] = {
     },
 }
 
-# (west, east, south, north) of the paper's region around Port-au-Prince, and its grid.
-HAITI_REGION = (-72.6, -72.0, 18.2, 18.8)
+# The paper's region around Port-au-Prince, and its grid.
+HAITI_REGION = Region(west=-72.6, south=18.2, east=-72.0, north=18.8)
 HAITI_CELLS = 100
 
 # Categories of Ushahidi's deployment that make one information source, the most urgent first: a report of several is
@@ -154,7 +154,7 @@ def haiti(sources: tuple[str, ...] | None = None) -> Haiti:
 
     frame = pd.read_csv(_file("haiti/exported_ushahidi.csv"))
     lonlat = frame[["LON", "LAT"]].to_numpy(dtype=float)
-    west, east, south, north = HAITI_REGION
+    west, south, east, north = HAITI_REGION
     # To the nearest grid point, as in the paper's experiments.
     cell = np.round((lonlat - [west, south]) / [east - west, north - south] * HAITI_CELLS)
     source = np.array([_haiti_source(text) for text in frame["CATEGORY"].astype(str)], dtype=object)

@@ -1,7 +1,7 @@
 """From degrees to metres and back: lengths, regions, a projection that suits the data, a grid, a mask.
 
 Inside, maps are made in metres; people give places as (longitude, latitude) in degrees, WGS 84. A region is
-(west, east, south, north); west > east means that it crosses the antimeridian.
+(west, south, east, north), as in GeoJSON; west > east means that it crosses the antimeridian.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.data.grid import Grid
+from crowdfield.data.region import Region, parse_region
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, MissingDependencyError
 
 WGS84 = "EPSG:4326"
-Region = tuple[float, float, float, float]
 
 _METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "nmi": 1852.0, "ft": 0.3048}
 _LENGTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z]*)\s*")
@@ -50,29 +50,6 @@ def parse_length(length: str | float) -> float:
     return metres
 
 
-def parse_region(region: str | Sequence[float]) -> Region:
-    """(west, east, south, north) in degrees, from four numbers or from "west,east,south,north"."""
-    parts: Sequence[Any] = re.split(r"[,\s]+", region.strip()) if isinstance(region, str) else region
-    try:
-        west, east, south, north = (float(part) for part in parts)
-    except (TypeError, ValueError):
-        raise InputError(f"a region is west,east,south,north in degrees, got {region!r}.") from None
-    if not all(math.isfinite(v) for v in (west, east, south, north)):
-        raise InputError(f"a region's edges must be finite, got {region!r}.")
-    if not (-90 <= south < north <= 90):
-        raise InputError(
-            f"a region needs -90 <= south < north <= 90, got south = {south:g} and north = {north:g}. "
-            "The order is west,east,south,north."
-        )
-    if not (-180 <= west <= 360 and -180 <= east <= 360) or west == east or east - west > 360:
-        raise InputError(f"a region's west and east are longitudes, got west = {west:g} and east = {east:g}.")
-    if east - west < 360:
-        west, east = wrap(west), wrap(east)
-        # 180 and −180 are one meridian: as an eastern edge it is 180, as a western one −180.
-        east = 180.0 if east == -180.0 else east
-    return west, east, south, north
-
-
 def wrap(longitude: Any) -> Any:
     """Longitudes brought into [−180, 180)."""
     given = np.asarray(longitude, dtype=np.float64)
@@ -81,25 +58,19 @@ def wrap(longitude: Any) -> Any:
     return float(wrapped) if np.ndim(longitude) == 0 else wrapped
 
 
-def width(region: Region) -> float:
-    """How many degrees of longitude a region spans."""
-    west, east = region[0], region[1]
-    return east - west if east > west else east - west + 360.0
-
-
-def within(region: Region, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+def within(region: Sequence[float], longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
     """Which places lie in a region: west ≤ longitude < east and south ≤ latitude < north.
 
     Half-open, so that two regions side by side share no report; the pole itself belongs to a region that reaches it.
     """
     lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
-    span = width(region)
+    west, south, east, north = box = Region(*region)
     # Measured from the west edge, so that the antimeridian needs no special case.
-    east_of_west = np.mod(lon - region[0], 360.0)
+    east_of_west = np.mod(lon - west, 360.0)
     # A subtraction must not push a place on the western edge just below it.
-    east_of_west = np.where(lon == region[0], 0.0, east_of_west)
-    inside_east = (east_of_west < span) & (lon != region[1]) if span < 360 else np.isfinite(lon)
-    inside_north = (lat >= region[2]) & ((lat < region[3]) | ((region[3] == 90.0) & (lat == 90.0)))
+    east_of_west = np.where(lon == west, 0.0, east_of_west)
+    inside_east = (east_of_west < box.width) & (lon != east) if box.width < 360 else np.isfinite(lon)
+    inside_north = (lat >= south) & ((lat < north) | ((north == 90.0) & (lat == 90.0)))
     return np.asarray(inside_east & inside_north)
 
 
@@ -111,15 +82,15 @@ def bounds(places: ArrayLike) -> Region:
     south, north = float(p[:, 1].min()), float(p[:, 1].max())
     west, east = float(p[:, 0].min()), float(p[:, 0].max())
     if west >= -180.0 and east < 180.0 and east - west <= 180.0:
-        return west, east, south, north
+        return Region(west, south, east, north)
     lon = np.sort(wrap(p[:, 0]))
     west, east = float(lon[0]), float(lon[-1])
     if east - west <= 180.0:
-        return west, east, south, north
+        return Region(west, south, east, north)
     # The region is the circle of longitudes less its widest empty arc.
     gaps = np.diff(np.append(lon, lon[0] + 360.0))
     widest = int(np.argmax(gaps))
-    return float(lon[(widest + 1) % len(lon)]), float(lon[widest]), south, north
+    return Region(float(lon[(widest + 1) % len(lon)]), south, float(lon[widest]), north)
 
 
 def main_bounds(places: ArrayLike) -> Region:
@@ -148,24 +119,31 @@ def _middle_longitude(longitude: NDArray[np.float64]) -> float:
     return math.degrees(math.atan2(float(np.sin(angle).mean()), float(np.cos(angle).mean())))
 
 
-def centre(region: Region) -> tuple[float, float]:
+def centre(region: Sequence[float]) -> tuple[float, float]:
     """(longitude, latitude) in the middle of a region."""
-    span = width(region) if region[0] != region[1] else 0.0
-    return wrap(region[0] + span / 2), (region[2] + region[3]) / 2
+    west, south, _, north = region
+    return wrap(west + _span(region) / 2), (south + north) / 2
 
 
-def choose_crs(region: Region) -> str:
+def _span(region: Sequence[float]) -> float:
+    """Degrees of longitude, where a region around a single place spans none."""
+    box = Region(*region)
+    return box.width if box.west != box.east else 0.0
+
+
+def choose_crs(region: Sequence[float]) -> str:
     """A metric projection for a region: its UTM zone if it is small, else Lambert azimuthal equal-area around it."""
     longitude, latitude = centre(region)
     zone = int((longitude + 180.0) // 6.0) + 1
     meridian = zone * 6.0 - 183.0
-    span = width(region) if region[0] != region[1] else 0.0
+    _, south, _, north = region
+    span = _span(region)
     reach = abs(wrap(longitude - meridian)) + span / 2
-    if reach <= _UTM_HALF_WIDTH and region[2] >= _UTM_SOUTH and region[3] <= _UTM_NORTH:
+    if reach <= _UTM_HALF_WIDTH and south >= _UTM_SOUTH and north <= _UTM_NORTH:
         return f"EPSG:{(32600 if latitude >= 0 else 32700) + zone}"
-    if region[3] > _UTM_NORTH and span > 90:
+    if north > _UTM_NORTH and span > 90:
         latitude = 90.0
-    elif region[2] < _UTM_SOUTH and span > 90:
+    elif south < _UTM_SOUTH and span > 90:
         latitude = -90.0
     return f"+proj=laea +lat_0={latitude:.4f} +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
 
@@ -223,7 +201,7 @@ def make_grid(
     reports: Reports | None = None,
     *,
     cell: str | float | None = None,
-    region: str | Sequence[float] | None = None,
+    region: str | Sequence[float] | Mapping[str, float] | None = None,
     crs: str | None = None,
     margin: float = 0.05,
     cells: int = 100,
@@ -235,7 +213,7 @@ def make_grid(
     if region is not None:
         where = parse_region(region)
         target = crs or choose_crs(where)
-        west, east, south, north = _projected_bounds(where, target)
+        west, south, east, north = _projected_bounds(where, target)
     elif reports is not None and len(reports):
         degrees = transform(reports.places, reports.crs or WGS84, WGS84)
         bulk = main_bounds(degrees)
@@ -252,7 +230,7 @@ def make_grid(
         # Edges on whole multiples of the cell: a map made again with a few more reports keeps its cells.
         west, south = math.floor(west / side) * side, math.floor(south / side) * side
         east, north = math.ceil(east / side) * side, math.ceil(north / side) * side
-    return Grid.from_cell((float(west), float(east), float(south), float(north)), side, target)
+    return Grid.from_cell((float(west), float(south), float(east), float(north)), side, target)
 
 
 def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
@@ -311,21 +289,21 @@ def _some_area(polygon: Any) -> Any:
     return polygon
 
 
-def _projected_bounds(region: Region, crs: str) -> Region:
-    """The edges of a region in degrees, once projected. Its sides are curves there, so they are followed closely."""
-    west, _, south, north = region
-    span, steps = width(region), 41
-    longitude = west + np.linspace(0.0, span, steps)
+def _projected_bounds(region: Region, crs: str) -> tuple[float, float, float, float]:
+    """(west, south, east, north) of a region in metres. Its sides are curves there, so they are followed closely."""
+    west, south, _, north = region
+    steps = 41
+    longitude = west + np.linspace(0.0, region.width, steps)
     latitude = np.linspace(south, north, steps)
     lon, lat = (a.ravel() for a in np.meshgrid(longitude, latitude))
     places = transform(np.column_stack([wrap(lon), lat]), WGS84, crs)
     (left, bottom), (right, top) = places.min(axis=0), places.max(axis=0)
-    return float(left), float(right), float(bottom), float(top)
+    return float(left), float(bottom), float(right), float(top)
 
 
 def _held(region: Region, places: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which places lie in a region or on its edges."""
-    west, east, south, north = region
+    west, south, east, north = region
     east_of_west = np.mod(wrap(places[:, 0]) - west, 360.0)
     inside_east = (east_of_west <= (east - west) % 360.0) | (wrap(places[:, 0]) == east)
     return np.asarray(inside_east & (places[:, 1] >= south) & (places[:, 1] <= north))

@@ -123,7 +123,7 @@ def summary(
     title: str | None = None,
 ) -> Figure:
     """One page for a briefing: the map and its legend, how sure it is, what was reported, and by whom."""
-    west, east, south, north = heatmap.grid.region
+    west, south, east, north = heatmap.grid.bounds
     tall = np.clip((north - south) / (east - west) * _aspect(heatmap), 0.4, 1.8)
     figure = Figure(figsize=(13.0, 1.7 + 2 * 4.75 * tall), layout="constrained", dpi=94)
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr]
@@ -179,7 +179,7 @@ def suppressed(probability: NDArray[np.float64], known: NDArray[np.float64]) -> 
 
 def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> None:
     j = _state(heatmap, state)
-    axes.imshow(colours(heatmap, state), extent=heatmap.grid.region, interpolation="nearest", zorder=1)
+    axes.imshow(colours(heatmap, state), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     _hatch_unknown(axes, heatmap, state)
     axes.set_title(title or f"Probability: {heatmap.states[j]}", loc="left", color=INK, fontsize=11, fontweight="bold")
     _furnish(axes, heatmap)
@@ -198,7 +198,7 @@ def draw_states(axes: Axes, heatmap: Heatmap, *, title: str | None = None) -> No
     picture = np.ones((*heatmap.grid.shape, 4))
     picture[..., :3] = share * state_colours(len(heatmap.states))[best] + (1 - share) * np.asarray(UNKNOWN)
     picture[~heatmap.mask] = 0.0
-    axes.imshow(picture, extent=heatmap.grid.region, interpolation="nearest", zorder=1)
+    axes.imshow(picture, extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     axes.set_title(title or "Most probable state", loc="left", color=INK, fontsize=11, fontweight="bold")
     _furnish(axes, heatmap)
 
@@ -209,7 +209,7 @@ def draw_uncertainty(
     j = _state(heatmap, state)
     top = ignorance(heatmap, state)
     image = axes.imshow(
-        heatmap.sd[..., j], extent=heatmap.grid.region, vmin=0, vmax=top, cmap=UNCERTAINTY, interpolation="nearest"
+        heatmap.sd[..., j], extent=heatmap.grid.extent, vmin=0, vmax=top, cmap=UNCERTAINTY, interpolation="nearest"
     )
     axes.set_title(title or "Uncertainty", loc="left", color=INK, fontsize=11, fontweight="bold")
     _furnish(axes, heatmap)
@@ -249,7 +249,7 @@ def draw_reports(
             Line2D([], [], ls="", marker=shape, color=shades[code], mec="#5b5320", mew=0.4, label=f"{name} ({count:,})")
         )
     axes.set_facecolor("#f4f4f4")
-    west, east, south, north = heatmap.grid.region
+    west, south, east, north = heatmap.grid.bounds
     axes.set(xlim=(west, east), ylim=(south, north), aspect=_aspect(heatmap))
     _furnish(axes, heatmap)
     return handles, None if step == 1 else f"1 in {step} shown"
@@ -344,7 +344,7 @@ def _hatch_unknown(axes: Axes, heatmap: Heatmap, state: Any) -> None:
 def _furnish(axes: Axes, heatmap: Heatmap) -> None:
     """Labelled axes in round units, a scale bar and a north arrow."""
     geographic, units, name = _reference(heatmap.grid.crs)
-    west, east, south, north = heatmap.grid.region
+    west, south, east, north = heatmap.grid.bounds
     axes.set(xlim=(west, east), ylim=(south, north), aspect=_aspect(heatmap))
     if geographic:
         axes.set_xlabel("longitude (°)"), axes.set_ylabel("latitude (°)")

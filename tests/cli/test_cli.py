@@ -107,7 +107,7 @@ def test_quiet_is_quiet(tmp_path, run, reports):
         (["fuse", "{reports}"], 2, "say where the map goes"),
         (["fuse", "{reports}", "-o", "map.shp"], 2, "Use one of: .tif"),
         (["fuse", "{reports}", "-o", "map.tif", "--cell", "wide"], 2, "is not a length"),
-        (["fuse", "{reports}", "-o", "map.tif", "--region", "1,2,3"], 2, "west,east,south,north"),
+        (["fuse", "{reports}", "-o", "map.tif", "--region", "1,2,3"], 2, "west,south,east,north"),
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire"], 2, "SOURCE=LEVEL"),
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire=huge"], 2, "certain, high"),
         (["fuse", "{reports}", "-o", "map.tif", "--wrong"], 2, "--wrong"),

@@ -52,7 +52,7 @@ def test_the_transform_takes_pixels_to_places():
 
 
 def test_from_cell_keeps_the_cell_and_the_north_west_corner():
-    grid = Grid.from_cell((0, 1050, 0, 990), 100)
+    grid = Grid.from_cell((0, 0, 1050, 990), 100)
     assert grid.shape == (10, 11)
     assert (grid.cell_width, grid.cell_height) == (100, 100)
     assert (grid.west, grid.north) == (0, 990)
@@ -60,7 +60,7 @@ def test_from_cell_keeps_the_cell_and_the_north_west_corner():
 
 
 def test_from_cell_is_not_fooled_by_rounding():
-    assert Grid.from_cell((-72.6, -72.0, 18.2, 18.8), 0.006).shape == (100, 100)
+    assert Grid.from_cell((-72.6, 18.2, -72.0, 18.8), 0.006).shape == (100, 100)
 
 
 def test_counts_count_only_what_is_inside():
@@ -88,18 +88,23 @@ def test_a_wrong_grid_says_what_is_wrong(arguments, says):
 
 
 @pytest.mark.parametrize(
-    ("region", "cell", "says"),
+    ("bounds", "cell", "says"),
     [
         ((0, 1, 0), 1, "got 3 numbers"),
-        ((0, 1, 0, 1), 0, "side above 0"),
-        ((0, 1, 0, 1), math.nan, "cell must be finite"),
+        ((0, 0, 1, 1), 0, "side above 0"),
+        ((0, 0, 1, 1), math.nan, "cell must be finite"),
         ((1, 0, 0, 1), 1, "west < east"),
-        ((0, 1e9, 0, 1), 1e-9, "larger cells"),
+        ((0, 0, 1e9, 1), 1e-9, "larger cells"),
     ],
 )
-def test_a_wrong_region_or_cell_says_what_is_wrong(region, cell, says):
+def test_wrong_bounds_or_a_wrong_cell_say_what_is_wrong(bounds, cell, says):
     with pytest.raises(InputError, match=says):
-        Grid.from_cell(region, cell)
+        Grid.from_cell(bounds, cell)
+
+
+def test_bounds_are_in_the_order_of_geojson_and_extent_in_that_of_matplotlib():
+    grid = Grid(west=1, east=2, south=30, north=40, columns=1, rows=1)
+    assert grid.bounds == (1, 30, 2, 40) and grid.extent == (1, 2, 30, 40)
 
 
 def test_places_on_a_grid_have_two_coordinates():

@@ -100,9 +100,9 @@ def test_a_zip_must_hold_one_table(tmp_path):
         ({"format": "gpkg"}, ReportFormatError, "looks like a GeoPackage but cannot be read"),
         ({"positive": "fire"}, InputError, "no label is 'fire'; the labels are 'x', 'y'"),
         ({"label_map": "no.toml"}, InputError, "no.toml cannot be read"),
-        ({"region": "1,2,3"}, InputError, "west,east,south,north"),
+        ({"region": "1,2,3"}, InputError, "west,south,east,north"),
         (
-            {"region": "50,51,50,51"},
+            {"region": "50,50,51,51"},
             ReportFormatError,
             "none of the 2 rows can be used. The first: lies outside the region",
         ),

@@ -114,7 +114,7 @@ def test_letter_case_does_not_make_two_labels(tmp_path):
 
 
 def test_a_region_leaves_out_what_lies_elsewhere(tmp_path):
-    result = io.read(write(tmp_path, "plain.csv", PLAIN), region="-72.35,-72.2,18,19")
+    result = io.read(write(tmp_path, "plain.csv", PLAIN), region="-72.35,18,-72.2,19")
     assert said(result) == WANTED[:1]
     assert result.rejects[0].reason == "lies outside the region." and result.read == 2
 
@@ -133,7 +133,7 @@ def test_metres_are_brought_to_degrees_by_their_system(tmp_path):
 def test_the_haiti_export_gives_the_papers_2723_reports_without_options():
     result = io.read(HAITI)
     assert (result.layout, result.read) == ("haiti", 3603)
-    box = geography.parse_region("-72.6,-72.0,18.2,18.8")
+    box = geography.parse_region("-72.6,18.2,-72.0,18.8")
     assert geography.within(box, *result.reports.places.T).sum() == 2723
     assert result.reports.labels == ("no emergency", "emergency") and (result.reports.label == 1).all()
     assert result.states == result.reports.labels
@@ -614,7 +614,7 @@ def test_inspect_is_plain_json_and_adds_up(tmp_path):
     json.dumps(found)
     assert found["read"] == found["used"] + found["duplicate"] + found["rejected"] == 3
     assert found["layout"] == "plain" and found["columns"]["lat"] == "lat"
-    assert found["region"] == [-72.4, -72.3, 18.5, 18.6] and found["labels"] == {"0": 1, "1": 1}
+    assert found["region"] == [-72.4, 18.5, -72.3, 18.6] and found["labels"] == {"0": 1, "1": 1}
     assert found["rejects"] == [{"line": 4, "column": "lat", "reason": "latitude 'oops' is not a number."}]
 
 

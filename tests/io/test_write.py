@@ -77,7 +77,7 @@ def test_maps_come_back_as_they_were(tmp_path, suffix, states):
     heatmap = make(states=states)
     back = io.read_map(io.write(heatmap, tmp_path / f"map{suffix}"))
     assert back.grid.crs == heatmap.grid.crs and back.states == heatmap.states and back.grid.shape == heatmap.grid.shape
-    np.testing.assert_allclose(back.grid.region, heatmap.grid.region, rtol=1e-12)
+    np.testing.assert_allclose(back.grid.bounds, heatmap.grid.bounds, rtol=1e-12)
     np.testing.assert_allclose(back.probability, heatmap.probability, atol=1e-7)
     np.testing.assert_allclose(back.sd, heatmap.sd, atol=1e-7)
     np.testing.assert_array_equal(back.reports[heatmap.mask], heatmap.reports[heatmap.mask])

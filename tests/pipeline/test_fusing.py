@@ -99,7 +99,7 @@ def test_a_trusted_source_decides_where_others_disagree():
 
 def test_a_region_leaves_out_what_lies_elsewhere():
     west, east, south, north = CENTRE[0] - 0.02, CENTRE[0] + 0.05, CENTRE[1] - 0.05, CENTRE[1] + 0.05
-    fused = pipeline.fuse(crowd(), SETTINGS, region=(west, east, south, north))
+    fused = pipeline.fuse(crowd(), SETTINGS, region=(west, south, east, north))
     left_out = int((crowd().places[:, 0] < west).sum())
     # the region's edges are curves in the projection, so a few beyond them share its grid
     assert 0.8 * left_out <= fused.about["outside"] <= left_out
@@ -140,7 +140,7 @@ def test_the_score_knows_good_from_bad_and_what_it_cannot_say(fused):
     ("call", "words"),
     [
         (lambda fused: pipeline.fuse(replace(crowd(), crs=None), SETTINGS), "no reference system"),
-        (lambda fused: pipeline.fuse(crowd(), SETTINGS, region=(0, 1, 0, 1)), "none of the 240 reports"),
+        (lambda fused: pipeline.fuse(crowd(), SETTINGS, region=(0, 0, 1, 1)), "none of the 240 reports"),
         (lambda fused: pipeline.fuse(crowd(), SETTINGS, cell="-3km"), "length"),
         (lambda fused: pipeline.fuse(crowd(), SETTINGS, sources={3: [[1, 2, 3]]}), "confusion_prior"),
         (

@@ -10,7 +10,7 @@ GOOD = """
 positive = "collapsed structure"
 [map]
 cell = "250m"
-region = [-72.6, -72.0, 18.2, 18.8]
+region = [-72.6, 18.2, -72.0, 18.8]
 [model]
 lengthscale = "2km"
 seed = 3

@@ -36,7 +36,7 @@ FLOOD = {
     "id": "flood",
     "title": "Flood",
     "states": ["dry", "flooded"],
-    "region": [-72.6, -72.0, 18.2, 18.8],
+    "region": [-72.6, 18.2, -72.0, 18.8],
     "columns": 16,
 }
 

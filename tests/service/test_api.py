@@ -160,7 +160,7 @@ def test_a_file_starts_a_map_of_its_own(workspace):
     assert reply.status_code == 201, reply.text
     made = reply.json()
     assert made["title"] == "My Flood  1" and made["id"] == "my-flood-1" and set(made["states"]) == {"dry", "wet"}
-    west, east, south, north = made["region"]
+    west, south, east, north = made["region"]
     assert -72.5 < west < -72.3 < east < -72.1 and 18.3 < south < 18.5 < north < 18.7
     assert made["reports"] == 60
     assert admin.post("/import", files={"file": ("My Flood (1).csv", table)}).json()["id"] == "my-flood-1-2"
@@ -230,8 +230,7 @@ def test_tilejson_leads_to_tiles(mapped):
     x, y, _ = tile_of(-72.3, 18.5, 9)
     url = described["tiles"][0].format(z=9, x=x, y=y)
     assert client.get(url).headers["content-type"] == "image/png"
-    west, south, east, north = described["bounds"]
-    assert (west, east, south, north) == FLOOD["region"]
+    assert tuple(described["bounds"]) == FLOOD["region"]
 
 
 @pytest.mark.parametrize("form", ["tif", "geojson", "gpkg", "parquet", "kml", "kmz", "csv", "nc", "png", "html"])

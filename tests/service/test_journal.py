@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from crowdfield.data import Region
 from crowdfield.service.database import open_database
 from crowdfield.service.journal import Entry, Journal, JournalClosed, Ledger
 from crowdfield.service.regions import plan
@@ -25,9 +26,10 @@ def journal(database):
 
 
 def situation(name):
-    grid = plan((-1.0, 1.0, -1.0, 1.0), 8)
+    region = Region(-1.0, -1.0, 1.0, 1.0)
+    grid = plan(region, 8)
     return Situation(
-        name, name, ("no", "yes"), ("no", "yes"), (-1.0, 1.0, -1.0, 1.0), str(grid.crs), grid.region,
+        name, name, ("no", "yes"), ("no", "yes"), region, str(grid.crs), grid.extent,
         grid.columns, grid.rows, {}, 0.0,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event, inspect, text
 from tests.service.workspace import FLOOD, HERE
 
+from crowdfield.data import Region
 from crowdfield.errors import InputError
 from crowdfield.service import operations, tables
 from crowdfield.service.database import connect, migrate, open_database, revision
@@ -33,7 +34,7 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
     engine = connect(database)
     migrate(engine, "0001")
     values = {
-        "states": '["a", "b"]', "region": "[0, 1, 0, 1]", "empty": "{}", "crs": "EPSG:32631"
+        "states": '["a", "b"]', "region": "[2.0, 3.0, 50.0, 51.0]", "empty": "{}", "crs": "EPSG:32631"
     }  # fmt: skip
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         connection.execute(
@@ -52,6 +53,7 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
 
     old = Store(engine).situation("old")
     assert old.states == ("a", "b") and old.failure is None
+    assert old.region._asdict() == {"west": 2, "south": 50, "east": 3, "north": 51}  # it was west, east, south, north
     assert [row.id for row in Store(engine).standing("old")] == ["r"]
     engine.dispose()
 
@@ -249,7 +251,7 @@ def test_postgis_finds_reports_by_its_index(postgis, make_workspace, later):
         {"longitude": -72.55 + x, "latitude": 18.25 + y, "label": "dry", "id": f"{x} {y}"} for x in side for y in side
     ]
     assert space.client("admin").post("/situations/flood/reports", json=rows).json()["stored"] == 2500
-    box = (-72.4005, -72.3795, 18.4495, 18.4605)  # 3 columns and 2 rows of places
+    box = Region(-72.4005, 18.4495, -72.3795, 18.4605)  # 3 columns and 2 rows of places
     asked = []
     engine = space.service.engine
     event.listen(engine, "before_cursor_execute", lambda _c, _cursor, sql, given, *_: asked.append((sql, given)))
@@ -261,7 +263,7 @@ def test_postgis_finds_reports_by_its_index(postgis, make_workspace, later):
         plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN {sql}", given).scalars())
     assert "entry_by_point" in plan, plan
     # Across the antimeridian the plain index serves.
-    assert len(space.service.store.standing("flood", box=(170.0, -72.3995, 18.0, 19.0))) == 16 * 50
+    assert len(space.service.store.standing("flood", box=Region(170.0, 18.0, -72.3995, 19.0))) == 16 * 50
 
 
 def test_a_backup_goes_from_postgis_to_postgis_without_its_tables(postgis, postgres, filled, tmp_path):

@@ -7,7 +7,7 @@ from crowdfield.service.auth import Role
 from crowdfield.service.settings import Settings
 from crowdfield.service.worker import Worker
 
-REGION = (-72.6, -72.0, 18.2, 18.8)
+REGION = (-72.6, 18.2, -72.0, 18.8)
 FLOOD = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
 HERE = {"longitude": -72.3, "latitude": 18.5}
 

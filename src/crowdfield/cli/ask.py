@@ -137,7 +137,7 @@ def inspect(
     shown = [[name, f"{count:,}"] for name, count in labels[:20]]
     if len(labels) > 20:
         shown.append([f"… and {len(labels) - 20:,} more", ""])
-    west, east, south, north = found["region"]
+    west, south, east, north = found["region"]
     lines = [
         found["statement"],
         "{read:,} rows: {used:,} used, {duplicate:,} duplicate, {rejected:,} rejected".format(**found),
@@ -160,7 +160,7 @@ def _inspect_map(file: Path, talk: Talk) -> None:
     grid = heatmap.grid
     data = {
         **description(heatmap),
-        "grid": {"columns": grid.columns, "rows": grid.rows, "cell": grid.cell_width, "region": list(grid.region)},
+        "grid": {"columns": grid.columns, "rows": grid.rows, "cell": grid.cell_width, "bounds": list(grid.bounds)},
         "mean_probability": {
             str(state): float(heatmap.of(state)[heatmap.mask].mean()) for state in heatmap.states if heatmap.mask.any()
         },

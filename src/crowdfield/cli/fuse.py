@@ -146,7 +146,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
             "rows": grid.rows,
             "cell": grid.cell_width,
             "crs": grid.crs,
-            "region": grid.region,
+            "bounds": grid.bounds,
         },
         "lengthscale": np.ravel(fused.model.lengthscale_).tolist(),
         "lengthscale_interval": learned,

@@ -41,7 +41,7 @@ def settings_from(*groups: Said) -> Settings:
         given["mask"] = str(given["mask"])
     try:
         if "region" in given:
-            given["region"] = list(parse_region(given["region"]))
+            given["region"] = parse_region(given["region"])
         if "cell" in given:
             parse_length(given["cell"])
         if given.get("lengthscale", "learn") != "learn":

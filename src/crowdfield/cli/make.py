@@ -26,8 +26,8 @@ def simulate(
         float, typer.Option(min=0.01, help="How sharp the truth is: spread of the log odds; 1 is mostly chance.")
     ] = 4.0,
     region: Annotated[
-        str, typer.Option(metavar="W,E,S,N", help="Region in degrees: west,east,south,north.")
-    ] = "34.72,34.95,-19.92,-19.74",
+        str, typer.Option(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")
+    ] = "34.72,-19.92,34.95,-19.74",
     cell: Annotated[str, typer.Option(metavar="LENGTH", help="Side of a cell.")] = "500m",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     *,

@@ -61,7 +61,7 @@ Dates = Annotated[
 
 Region = Annotated[
     str | None,
-    typer.Option(metavar="W,E,S,N", help="Region in degrees: west,east,south,north.", rich_help_panel=MAP),
+    typer.Option(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.", rich_help_panel=MAP),
 ]
 Cell = Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of a cell, like 250m.", rich_help_panel=MAP)]
 Mask = Annotated[

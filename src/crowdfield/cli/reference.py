@@ -35,7 +35,7 @@ A config file holds what should be the same every time; options on the command l
     positive = "collapsed structure"
 
     [map]                       # region, cell, mask, projection, snap
-    region = [-72.6, -72.0, 18.2, 18.8]
+    region = [-72.6, 18.2, -72.0, 18.8]   # west, south, east, north
     cell = "500m"
 
     [model]                     # lengthscale, kernel, states, labels, inference, engine, communities, prior_mean,

@@ -2,6 +2,7 @@
 
 from crowdfield.data.grid import Grid
 from crowdfield.data.heatmap import Heatmap
+from crowdfield.data.region import Region
 from crowdfield.data.reports import Reports, Sites
 
-__all__ = ["Grid", "Heatmap", "Reports", "Sites"]
+__all__ = ["Grid", "Heatmap", "Region", "Reports", "Sites"]

@@ -17,7 +17,7 @@ MOST_CELLS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Grid:
-    """``rows`` × ``columns`` cells over (west, east, south, north), in the units of ``crs``.
+    """``rows`` × ``columns`` cells between four edges, in the units of ``crs``. Give the edges by name.
 
     Row 0 is the northernmost and cells are numbered row by row, as in an image, so that a flat index, a raster's pixel
     and a picture's pixel are the same thing.
@@ -40,12 +40,12 @@ class Grid:
         if not self.west < self.east:
             raise InputError(
                 f"a grid needs west < east, got west = {self.west:g} and east = {self.east:g}. "
-                "A region is (west, east, south, north)."
+                "Give the edges by name: Grid(west=…, east=…, south=…, north=…, columns=…, rows=…)."
             )
         if not self.south < self.north:
             raise InputError(
                 f"a grid needs south < north, got south = {self.south:g} and north = {self.north:g}. "
-                "A region is (west, east, south, north)."
+                "Give the edges by name: Grid(west=…, east=…, south=…, north=…, columns=…, rows=…)."
             )
         if self.columns * self.rows > MOST_CELLS:
             raise InputError(
@@ -57,31 +57,35 @@ class Grid:
             raise InputError("the cells are too small for the size of the coordinates. Use larger cells.")
 
     @classmethod
-    def from_cell(cls, region: Sequence[float], cell: float, crs: str | None = None) -> Grid:
-        """Square cells of side ``cell`` covering ``region`` = (west, east, south, north).
+    def from_cell(cls, bounds: Sequence[float], cell: float, crs: str | None = None) -> Grid:
+        """Square cells of side ``cell`` covering ``bounds`` = (west, south, east, north).
 
-        Where the region is not a whole number of cells it grows to the east and to the south: the north-west corner,
-        a raster's origin, stays where it was asked for.
+        Where the bounds are not a whole number of cells apart, the grid grows to the east and to the south: the
+        north-west corner, a raster's origin, stays where it was asked for.
         """
-        if len(region) != 4:
-            raise InputError(f"a region is (west, east, south, north), got {len(region)} numbers.")
-        west, east, south, north = (
-            _number(v, n) for v, n in zip(region, ("west", "east", "south", "north"), strict=True)
-        )
+        names = ("west", "south", "east", "north")
+        if len(bounds) != 4:
+            raise InputError(f"bounds are (west, south, east, north), got {len(bounds)} numbers.")
+        west, south, east, north = (_number(v, n) for v, n in zip(bounds, names, strict=True))
         cell = _number(cell, "cell")
         if not cell > 0:
             raise InputError(f"a cell needs a side above 0, got {cell:g}.")
         if not (west < east and south < north):
             raise InputError(
-                f"a region is (west, east, south, north) with west < east and south < north, "
-                f"got ({west:g}, {east:g}, {south:g}, {north:g})."
+                f"bounds are (west, south, east, north) with west < east and south < north, "
+                f"got ({west:g}, {south:g}, {east:g}, {north:g})."
             )
         columns, rows = _whole_cells((east - west) / cell), _whole_cells((north - south) / cell)
         return cls(west, west + columns * cell, north - rows * cell, north, columns, rows, crs)
 
     @property
-    def region(self) -> tuple[float, float, float, float]:
-        """(west, east, south, north)"""
+    def bounds(self) -> tuple[float, float, float, float]:
+        """(west, south, east, north): the order of GeoJSON, Shapely and rasterio."""
+        return self.west, self.south, self.east, self.north
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """(west, east, south, north): the order that Matplotlib's ``extent`` has."""
         return self.west, self.east, self.south, self.north
 
     @property

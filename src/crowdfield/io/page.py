@@ -42,7 +42,7 @@ def write_html(
         "states": [str(state) for state in heatmap.states],
         "rows": heatmap.grid.rows,
         "columns": heatmap.grid.columns,
-        "region": list(heatmap.grid.region),
+        "bounds": list(heatmap.grid.bounds),
         **_reference(heatmap),
         "probability": [_bytes(heatmap.probability[..., j]) for j in range(len(heatmap.states))],
         "sd": [_bytes(heatmap.sd[..., j] * 2) for j in range(len(heatmap.states))],  # a deviation is at most ½
@@ -64,7 +64,7 @@ def _reference(heatmap: Heatmap) -> dict[str, Any]:
         return {"metres": None, "lattice": None}
     from pyproj import CRS, Geod
 
-    west, east, south, north = heatmap.grid.region
+    west, south, east, north = heatmap.grid.bounds
     along = np.linspace(0, 1, LATTICE)
     e, n = np.meshgrid(west + along * (east - west), north - along * (north - south))
     lonlat = to_lonlat(np.column_stack([e.ravel(), n.ravel()]), heatmap.grid.crs)
@@ -108,7 +108,7 @@ def _points(reports: Reports | None, heatmap: Heatmap, most: int = 20_000) -> di
         return None
     step = max(-(-len(reports) // most), 1)
     places = reports.places[::step, :2]
-    west, _, _, north = heatmap.grid.region
+    west, _, _, north = heatmap.grid.bounds
     cells = np.column_stack(
         [(places[:, 0] - west) / heatmap.grid.cell_width, (north - places[:, 1]) / heatmap.grid.cell_height]
     )

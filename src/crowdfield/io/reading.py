@@ -44,7 +44,7 @@ class ReadResult:
     duplicate: int
     rejected: int
     rejects: Rejects  # a sequence of (line, column, reason)
-    region: geography.Region  # west, east, south, north of the reports; west > east across the antimeridian
+    region: geography.Region  # around the reports; west > east across the antimeridian
     notes: tuple[str, ...]  # what a careful reader should know
     events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
     states: tuple[str, ...] | None  # what the labels are about, where the layout knows
@@ -119,7 +119,7 @@ def read(
     positive: str | Sequence[str] | None = None,
     label_map: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     duplicates: Duplicates = "once",
-    region: str | Sequence[float] | None = None,
+    region: str | Sequence[float] | Mapping[str, float] | None = None,
     crs: str | None = None,
     cell: str | float | None = None,
     dates: Literal["dmy", "mdy"] | None = None,
@@ -130,7 +130,7 @@ def read(
 
     ``positive`` names the label to map (all others become "not …"); ``label_map`` renames labels, from a mapping or a
     TOML file. ``duplicates`` are used "once", all of them ("keep"), or once together with copied messages ("events").
-    ``region`` (west, east, south, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
+    ``region`` (west, south, east, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
     coordinates, or "local" for numbers that are nowhere on Earth. ``cell`` is the size of the cells that a Zooniverse
     image without marks covers. ``progress`` is called with (bytes done, bytes in all).
     """
@@ -367,7 +367,7 @@ def _shown(column: str) -> str:
 
 def _extent(places: NDArray[np.float64]) -> geography.Region:
     (west, south), (east, north) = places.min(axis=0).tolist(), places.max(axis=0).tolist()
-    return west, east, south, north
+    return geography.Region(west, south, east, north)
 
 
 def _span(time: NDArray[np.float64] | None) -> list[str] | None:

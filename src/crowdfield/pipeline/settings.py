@@ -5,7 +5,7 @@ positive = "collapsed structure"
 
 [map]
 cell = "250m"
-region = [-72.6, -72.0, 18.2, 18.8]
+region = [-72.6, 18.2, -72.0, 18.8]
 
 [model]
 lengthscale = "2km"
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdfield.data.region import Region, parse_region
 from crowdfield.errors import InputError
 
 # Pseudo-counts for a right label and for each wrong one: as if the source had been checked that often before.
@@ -56,7 +57,7 @@ class Settings:
 
     read: Mapping[str, Any] = field(default_factory=dict)
 
-    region: Sequence[float] | str | None = None  # (west, east, south, north) in degrees
+    region: Sequence[float] | Mapping[str, float] | str | None = None  # west, south, east, north in degrees
     cell: str | float | None = None
     mask: str | None = None
     projection: str | None = None
@@ -82,6 +83,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("read", "sources"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        if self.region is not None:
+            object.__setattr__(self, "region", parse_region(self.region))
         for source, trust in self.sources.items():
             if isinstance(trust, str) and trust not in TRUST:
                 raise InputError(
@@ -148,7 +151,12 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 def from_plain(values: Mapping[str, Any]) -> Settings:
     """What `Settings.plain` gave."""
     known = {item.name for item in fields(Settings)}
-    return Settings(**{name: value for name, value in values.items() if name in known})
+    given = {name: value for name, value in values.items() if name in known}
+    if isinstance(given.get("region"), list):
+        # Runs saved before regions had names hold a list in the order of that time.
+        west, east, south, north = given["region"]
+        given["region"] = Region(west, south, east, north)
+    return Settings(**given)
 
 
 def _trust(path: Path, source: str, entry: Any) -> Any:
@@ -166,6 +174,8 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 def _thawed(value: Any) -> Any:
+    if isinstance(value, Region):
+        return value._asdict()  # with names, so that no reader can take one edge for another
     if isinstance(value, Mapping):
         return {name: _thawed(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):

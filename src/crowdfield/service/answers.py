@@ -24,7 +24,7 @@ POINTS_SHOWN = 20_000
 
 def tilejson(base: str, now: MapArrays, layer: str, state: int) -> dict[str, Any]:
     situation = now.situation
-    west, east, south, north = situation.region
+    west, south, east, north = situation.region
     address = f"{base}situations/{situation.id}/tiles/{layer}/{{z}}/{{x}}/{{y}}.png"
     return {
         "tilejson": "3.0.0",

@@ -165,7 +165,7 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
     if report.label not in situation.labels:
         return f"the label is none of this situation's: {', '.join(situation.labels)}"
     if not places.inside(situation.region, report.longitude, report.latitude):
-        west, east, south, north = situation.region
+        west, south, east, north = situation.region
         swapped = places.inside(situation.region, report.latitude, report.longitude)
         hint = ". Are longitude and latitude swapped?" if swapped else ""
         return f"the place is outside the region ({west:g} to {east:g} east, {south:g} to {north:g} north){hint}"

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pyproj import Transformer
 
-Region = tuple[float, float, float, float]
+from crowdfield.data import Region
 
 
 def inside(region: Region, longitude: float, latitude: float) -> bool:
     """Whether a place lies in a region of degrees; one with west > east goes across the antimeridian."""
-    west, east, south, north = region
+    west, south, east, north = region
     across = west <= longitude <= east if west <= east else longitude >= west or longitude <= east
     return across and south <= latitude <= north
 
@@ -36,8 +36,8 @@ def to_degrees(crs: str, metres: ArrayLike) -> NDArray[np.float64]:
 
 def outline(region: Region, points: int = 64) -> NDArray[np.float64]:
     """The border of a region in degrees, dense enough that a projection cannot bulge beyond it unseen.   [4P, 2]"""
-    west, east, south, north = region
-    east = east if east > west else east + 360.0
+    west, south, _, north = region
+    east = west + region.width
     x, y = np.linspace(west, east, points), np.linspace(south, north, points)
     sides = [
         (x, np.full_like(x, south)),

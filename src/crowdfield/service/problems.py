@@ -34,7 +34,10 @@ def respond(status: int, detail: str, headers: dict[str, str] | None = None, **m
 
 def faults(error: ValidationError | RequestValidationError, limit: int = 20) -> list[dict[str, str]]:
     """Where and what, without the value itself: it may be long, secret or hostile."""
-    return [{"where": ".".join(map(str, e["loc"])), "what": e["msg"]} for e in error.errors()[:limit]]
+    return [
+        {"where": ".".join(map(str, e["loc"])), "what": e["msg"].removeprefix("Value error, ")}
+        for e in error.errors()[:limit]
+    ]
 
 
 # The status of each error of ours; the first that fits counts.

@@ -3,14 +3,14 @@
 import numpy as np
 
 from crowdfield import geography
-from crowdfield.data import Grid
+from crowdfield.data import Grid, Region
 from crowdfield.errors import InputError
 from crowdfield.service import places
 
 MOST_CELLS = 1_048_576
 
 
-def plan(region: places.Region, columns: int, rows: int | None = None) -> Grid:
+def plan(region: Region, columns: int, rows: int | None = None) -> Grid:
     """A grid of `columns` over the whole of `region`, in the projection that suits it; cells are square unless `rows`
     says otherwise."""
     crs = geography.choose_crs(region)

@@ -4,7 +4,19 @@ import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
+
+from crowdfield.data.region import ORDER, Region, parse_region
+from crowdfield.errors import InputError
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
@@ -48,6 +60,44 @@ Time = Annotated[
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class Edges(Strict):
+    """A region by name, for whoever does not trust an order."""
+
+    west: Longitude
+    south: Latitude
+    east: Longitude
+    north: Latitude
+
+
+# About a metre: no grid of cells makes sense in less.
+SMALLEST_DEGREES = 1e-5
+
+
+def _region(value: Any) -> Region:
+    edges = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(edges, list | tuple) or any(type(edge) not in (int, float) for edge in edges):
+        raise ValueError(f"a region is a list of four numbers, {ORDER} in degrees, or an object that names them")
+    try:
+        region = parse_region(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    if max(edges) > 180:
+        raise ValueError(f"longitudes are between -180 and 180 degrees. The order is {ORDER}.")
+    if region.width < SMALLEST_DEGREES or region.north - region.south < SMALLEST_DEGREES:
+        raise ValueError("the region is too small for a map")
+    return region
+
+
+RegionIn = Annotated[
+    Region,
+    PlainValidator(_region, json_schema_input_type=tuple[Longitude, Latitude, Longitude, Latitude] | Edges),
+    Field(
+        description="west, south, east, north in degrees (the order of GeoJSON), or an object that names the four; "
+        "west greater than east crosses the antimeridian"
+    ),
+]
 
 
 class ReportIn(BaseModel):
@@ -105,18 +155,13 @@ class NewSituation(Strict):
     labels: list[Name] | None = Field(
         None, min_length=2, max_length=24, description="what reports say; the states by default"
     )
-    region: tuple[Longitude, Longitude, Latitude, Latitude] = Field(description="west, east, south, north in degrees")
+    region: RegionIn
     columns: int = Field(128, ge=4, le=1024)
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
     model: ModelOptions = ModelOptions()
 
     @model_validator(mode="after")
     def _sound(self) -> "NewSituation":
-        west, east, south, north = self.region
-        if not north > south:
-            raise ValueError("region is west, east, south, north, and north must lie above south")
-        if not (east - west) % 360.0 >= 1e-5 or north - south < 1e-5:
-            raise ValueError("the region is too small for a map")
         for name, values in (("states", self.states), ("labels", self.labels or [])):
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} must differ from each other")
@@ -137,7 +182,7 @@ class SituationOut(BaseModel):
     title: str
     states: list[str]
     labels: list[str]
-    region: tuple[float, float, float, float]
+    region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
     crs: str
     columns: int
     rows: int

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from crowdfield.data import Grid
+from crowdfield.data import Grid, Region
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease
 from crowdfield.service.database import POINT, points_indexed, writing
@@ -32,7 +32,7 @@ class Situation:
     title: str
     states: tuple[str, ...]
     labels: tuple[str, ...]
-    region: tuple[float, float, float, float]
+    region: Region
     crs: str
     extent: tuple[float, float, float, float]
     columns: int
@@ -141,14 +141,14 @@ class Store:
         self,
         name: str,
         *,
-        box: tuple[float, float, float, float] | None = None,
+        box: Region | None = None,
         since: float | None = None,
         until: float | None = None,
         after: int = 0,
         limit: int | None = None,
         upto: int | None = None,
     ) -> list[Any]:
-        """Reports that were not retracted, in the order of the log; `box` is west, east, south, north."""
+        """Reports that were not retracted, in the order of the log; `box` is west, south, east, north."""
         c, gone = entry.c, entry.alias()
         retracted = select(gone.c.seq).where(
             gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id
@@ -163,7 +163,7 @@ class Store:
         if upto is not None:
             query = query.where(c.seq <= upto)
         if box is not None:
-            west, east, south, north = box
+            west, south, east, north = box
             query = query.where(c.latitude.between(south, north))
             # A box with west > east goes across the antimeridian.
             inside = c.longitude.between(west, east)
@@ -298,8 +298,9 @@ def _tell(connection: Connection, name: str, kind: str, data: dict[str, Any], no
 
 def _situation(row: Any) -> Situation:
     values = dict(row._mapping)
-    for name in ("states", "labels", "region", "extent"):
+    for name in ("states", "labels", "extent"):
         values[name] = tuple(values[name])
+    values["region"] = Region(*values["region"])
     return Situation(**values)
 
 

@@ -109,7 +109,7 @@ def cells(
     lattice = np.arange(0, SIZE + 1, step)
     pixel = np.arange(SIZE) + 0.5
     scale = SIZE * 2.0**z
-    west, east, south, north = now.situation.region
+    west, south, east, north = now.situation.region
     longitude = (x * SIZE + pixel) / scale * 360.0 - 180.0
     latitude = _latitude((y * SIZE + pixel) / scale)
     across = (longitude >= west) & (longitude <= east) if west <= east else (longitude >= west) | (longitude <= east)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from crowdfield import geography
+from crowdfield.data import Region
 from crowdfield.errors import CrowdfieldError
-from crowdfield.service import places
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Rejected
 
@@ -121,7 +121,7 @@ def unfolds_within(path: Path, limit: int) -> bool:
     return True
 
 
-def describe(read: Read) -> tuple[places.Region, list[str]]:
+def describe(read: Read) -> tuple[Region, list[str]]:
     """The region and the states of a map that starts with these reports.
 
     A few places far away, often wrong coordinates, must not turn the map of a town into one of the world.
@@ -141,4 +141,4 @@ def describe(read: Read) -> tuple[places.Region, list[str]]:
     states = list(read.labels)
     if len(states) == 1:  # every report is of something; its absence is the other state
         states = [f"not {states[0]}", states[0]]
-    return (west, east, south, north), states
+    return Region(west, south, east, north), states

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse
 
+from crowdfield.data import Region
 from crowdfield.service import answers
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, service_of, situation_of
@@ -54,13 +55,12 @@ async def collections(request: Request, _: Reader) -> dict[str, Any]:
 
 
 def describe(request: Request, situation: Situation) -> dict[str, Any]:
-    west, east, south, north = situation.region
     at = f"ogc/collections/{situation.id}"
     return {
         "id": situation.id,
         "title": situation.title,
         "itemType": "feature",
-        "extent": {"spatial": {"bbox": [[west, south, east, north]], "crs": CRS84}},
+        "extent": {"spatial": {"bbox": [list(situation.region)], "crs": CRS84}},
         "crs": [CRS84],
         "links": [link(request, at, "self"), link(request, f"{at}/items", "items", GEOJSON)],
     }
@@ -135,8 +135,8 @@ async def item(
     return JSONResponse({**features[0], "links": links}, media_type=GEOJSON)
 
 
-def parse_box(text: str | None) -> tuple[float, float, float, float] | None:
-    """west,south,east,north -> (west, east, south, north)"""
+def parse_box(text: str | None) -> Region | None:
+    """A box of OGC API Features: west,south,east,north, or with two heights, west,south,low,east,north,high."""
     if text is None:
         return None
     try:
@@ -147,8 +147,13 @@ def parse_box(text: str | None) -> tuple[float, float, float, float] | None:
         del values[5], values[2]  # heights
     if len(values) != 4 or not all(map(math.isfinite, values)):
         raise Problem(400, "bbox is four numbers: west,south,east,north in degrees")
-    west, south, east, north = values
-    return west, east, south, north
+    box = Region(*values)
+    if not (-180 <= box.west <= 180 and -180 <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
+        raise Problem(
+            400,
+            "bbox is west,south,east,north in degrees: longitudes in [-180, 180], -90 <= south <= north <= 90",
+        )
+    return box
 
 
 def parse_interval(text: str | None) -> tuple[float | None, float | None]:

@@ -55,7 +55,7 @@ def build(new: NewSituation) -> Situation:
         labels=tuple(new.labels or new.states),
         region=new.region,
         crs=str(grid.crs),
-        extent=grid.region,
+        extent=grid.extent,
         columns=grid.columns,
         rows=grid.rows,
         model=new.model.model_dump(),

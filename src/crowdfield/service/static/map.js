@@ -69,7 +69,7 @@ export class MapView {
 
   async show(region) {
     await this.ready;
-    const [west, east0, south, north] = region;
+    const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
     this.map.getSource("region").setData({
       type: "Feature", properties: {},
@@ -93,7 +93,7 @@ export class MapView {
     this.map.setLayoutProperty("unknown", "visibility", "none");
     this.overlay += 1;
     const name = `overlay-${this.overlay}`;
-    const [west, east, south, north] = region;
+    const [west, south, east, north] = region;
     const bounds = west < east ? { bounds: [west, south, east, north] } : {};
     this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
     this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, "borders");
