@@ -8,7 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
-from tests.service.workspace import FLOOD
+from tests.service.workspace import FLOOD, HERE
+
+from crowdfield.service.maps import unpack
 
 
 def near(i, **more):
@@ -441,3 +443,32 @@ def test_the_reasons_add_up_and_name_names_only_to_those_trusted(mapped):
     assert "reports" not in public and all(s["source"].startswith("source-") for s in public["sources"])
     opposite = mapped.client().get("/point/-72.295,18.5", params={"state": "dry"}).json()["why"]
     assert opposite["total"] == pytest.approx(-why["total"], abs=1e-6)
+
+
+# What was taken back, and maps as large as the world
+
+
+def test_a_report_that_was_retracted_cannot_be_sent_again(workspace):
+    client = workspace.client("trusted")
+    row = HERE | {"label": "dry", "id": "taken-back"}
+    assert client.post("/situations/flood/reports", json=row).status_code == 201
+    assert client.delete("/situations/flood/reports/taken-back").status_code == 202
+    again = client.post("/situations/flood/reports", json=row)
+    assert again.status_code == 409 and "retracted" in again.json()["detail"]
+    many = client.post("/situations/flood/reports", json=[row, row | {"id": "another"}]).json()
+    assert (many["stored"], many["retracted"], many["duplicate"]) == (1, 1, 0)
+    assert [row.id for row in workspace.service.store.standing("flood")] == ["another"]
+
+
+@pytest.mark.parametrize("region", [(-180, -90, 180, 90), (-180, -60, 180, 75), (0, -90, 180, 90), (-180, 55, 180, 90)])
+def test_the_whole_world_is_a_region(workspace, region):
+    client = workspace.client("admin")
+    world = FLOOD | {"id": "world", "region": region, "columns": 32}
+    assert client.post("/situations", json=world).status_code == 201
+    west, south, east, north = region
+    corners = [(x, y) for x in (west, (west + east) / 2, east) for y in (south, (south + north) / 2, north)]
+    rows = [{"longitude": x, "latitude": y, "label": "dry"} for x, y in corners]
+    assert client.post("/situations/world/reports", json=rows).json()["stored"] == len(rows)
+    workspace.fit()
+    arrays = unpack(workspace.service.store.blob("world", 1, "arrays"))
+    assert arrays["reports"].sum() == len(rows)  # every place that is accepted lies in a cell

@@ -7,9 +7,11 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from crowdfield.errors import InputError
 
@@ -73,15 +75,31 @@ def writing(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def migrate(engine: Engine, revision: str = "head") -> None:
-    """Bring the tables to `revision`; two servers that start together do it once."""
+def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
+    return config
+
+
+def revisions() -> set[str]:
+    """The migrations that this version of crowdfield knows."""
+    return {script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()}
+
+
+def migrate(engine: Engine, revision: str = "head") -> None:
+    """Bring the tables to `revision`; two servers that start together do it once."""
+    config = _migrations()
     with writing(engine) as connection:
         if not is_sqlite(engine):
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATE_LOCK})
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        try:
+            command.upgrade(config, revision)
+        except CommandError as error:
+            raise InputError(
+                "this workspace was written by a newer crowdfield; upgrade crowdfield, or restore a backup made with "
+                "this version"
+            ) from error
 
 
 # How PostGIS sees the place of an entry; a query is helped by the index only if it says the same.
@@ -116,6 +134,7 @@ def revision(engine: Engine) -> str | None:
 
 
 def open_database(database: str, *, pool_size: int = 8) -> Engine:
+    """The database of a workspace with its tables up to date; a new file is made where there is none."""
     engine = connect(database, pool_size=pool_size)
     if is_sqlite(engine) and engine.url.database and not Path(engine.url.database).exists():
         # Names and places of people: nobody else on this machine needs to read them.
@@ -123,12 +142,48 @@ def open_database(database: str, *, pool_size: int = 8) -> Engine:
             Path(engine.url.database).touch(mode=0o600)
         except OSError as error:
             raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
-    try:
+    with usable(engine):
         migrate(engine)
         index_points(engine)
-    except OperationalError as error:
-        # The driver's own text may hold the address with its password.
-        raise InputError(
-            f"the database does not open ({type(error.orig).__name__}): is it running, and are file and address right?"
-        ) from error
     return engine
+
+
+def existing(database: str, *, pool_size: int = 2) -> Engine:
+    """The database of a workspace that must be there already; its tables are left as they are."""
+    engine = connect(database, pool_size=pool_size)
+    if is_sqlite(engine) and engine.url.database and not Path(engine.url.database).is_file():
+        raise InputError(f"there is no file {engine.url.database}")
+    with usable(engine):
+        if revision(engine) is None:
+            raise InputError("there is no crowdfield workspace in this database")
+    return engine
+
+
+@contextmanager
+def usable(engine: Engine) -> Iterator[None]:
+    """What a database says of a damaged file or a server that is away becomes an error in our words."""
+    try:
+        yield
+    except DatabaseError as error:
+        engine.dispose()
+        raise InputError(trouble(error, engine)) from error
+
+
+# By the names that SQLite gives to its errors.
+_TROUBLE = {
+    "SQLITE_NOTADB": "{file} is not a database of crowdfield: name another file, or move this one away",
+    "SQLITE_CORRUPT": "{file} is damaged: restore the last backup into a new file",
+    "SQLITE_FULL": "the disk that holds {file} is full: free some space and start again",
+    "SQLITE_READONLY": "{file} cannot be written: who may write it, and its folder?",
+    "SQLITE_CANTOPEN": "{file} cannot be opened: is it a file, and may it be read and written?",
+    "SQLITE_BUSY": "{file} is locked by another program: try again when that has finished",
+}
+
+
+def trouble(error: DatabaseError, engine: Engine) -> str:
+    """What is wrong with a database and what to do; never the driver's own text, which may hold a password."""
+    name = str(getattr(error.orig, "sqlite_errorname", ""))
+    for known, words in _TROUBLE.items():
+        if name.startswith(known):
+            return words.format(file=engine.url.database)
+    return f"the database does not open ({type(error.orig).__name__}): is it running, and are file and address right?"

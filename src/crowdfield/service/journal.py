@@ -20,7 +20,7 @@ from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
 Kind = Literal["report", "retract", "trust", "purge"]
-Outcome = Literal["stored", "duplicate", "conflict"]
+Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
 # Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.
 BATCH = 5_000
@@ -145,6 +145,9 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
             if group == name:
                 for e in entries:
                     kinds.setdefault(e.kind, set()).add(e.id)
+        if "report" in kinds:
+            # An id that was taken back stays so: whoever sends it again must be told that it does not count.
+            kinds["retract"] = kinds.get("retract", set()) | kinds["report"]
         for kind, ids in kinds.items():
             known.update(_existing(connection, name, kind, sorted(ids)))
     outcomes: list[list[Outcome]] = []
@@ -154,6 +157,9 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
         result: list[Outcome] = []
         for e in entries:
             key = (name, e.kind, e.id)
+            if e.kind == "report" and (name, "retract", e.id) in known:
+                result.append("retracted")
+                continue
             before = known.get(key)
             if before is not None:
                 result.append("duplicate" if before == e.content else "conflict")

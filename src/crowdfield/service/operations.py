@@ -13,12 +13,24 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, Engine, MetaData, delete, func, insert, select, text, update
+from sqlalchemy.exc import DatabaseError
 
 from crowdfield import __version__
-from crowdfield.errors import InputError
+from crowdfield.errors import CrowdfieldError, InputError
 from crowdfield.io.atomic import replacing
 from crowdfield.service import tables
-from crowdfield.service.database import connect, is_sqlite, migrate, open_database, revision, writing
+from crowdfield.service.database import (
+    connect,
+    existing,
+    is_sqlite,
+    migrate,
+    open_database,
+    revision,
+    revisions,
+    trouble,
+    usable,
+    writing,
+)
 from crowdfield.service.fit import rested_map
 from crowdfield.service.journal import Entry, Ledger, write
 from crowdfield.service.maps import unpack
@@ -30,6 +42,9 @@ COUNTED = (("entry", "seq"), ("event", "id"))
 CHUNK = 500
 # Twice what a worker takes for no change: the same map to the eye and to any decision.
 SAME_MAP = 0.01
+# What reading a damaged row may raise: SQLite, JSON, NumPy's archives, and a fit of numbers that make no sense.
+UNREADABLE = (DatabaseError, CrowdfieldError, ValueError, KeyError, TypeError, ArithmeticError, EOFError, OSError,
+              zipfile.BadZipFile)  # fmt: skip
 
 
 # Backup and restore
@@ -40,16 +55,15 @@ def backup(database: str, target: Path) -> dict[str, int]:
 
     Returns the number of rows of each table. Leases are left out: they are about processes, not about data.
     """
-    engine = connect(database, pool_size=1)
+    engine = existing(database, pool_size=1)
     counts: dict[str, int] = {}
     sums: dict[str, str] = {}
     try:
         at = revision(engine)
-        if at is None:
-            raise InputError("there is no crowdfield workspace in this database")
         # One snapshot for all tables; SQLite's read transactions always are one.
         options = {} if is_sqlite(engine) else {"isolation_level": "REPEATABLE READ"}
         with (
+            usable(engine),
             engine.connect().execution_options(**options) as connection,
             connection.begin(),
             replacing(target) as temporary,
@@ -90,7 +104,9 @@ def restore(source: Path, database: str) -> dict[str, int]:
         raise InputError(f"there is no backup {source}")
     engine = connect(database, pool_size=1)
     try:
-        if revision(engine) is not None:
+        with usable(engine):
+            at = revision(engine)
+        if at is not None:
             raise InputError("this database holds a workspace already; restore into an empty one")
         with zipfile.ZipFile(source) as archive:
             about = json.loads(archive.read("backup.json"))
@@ -175,12 +191,12 @@ class Findings:
 def check(database: str, *, replay: bool = True) -> Findings:
     """Is the database whole, does every situation's head agree with its log, does the log replay to the same map?"""
     found = Findings()
-    engine = connect(database, pool_size=2)
+    engine = existing(database)
     try:
-        at = revision(engine)
-        if at is None:
-            raise InputError("there is no crowdfield workspace in this database")
-        found.facts["revision"] = at
+        found.facts["revision"] = at = revision(engine)
+        if at not in revisions():
+            found.problems.append(f"the tables are of revision {at}, which only a newer crowdfield knows: upgrade it")
+            return found
         if is_sqlite(engine):
             with engine.connect() as connection:
                 said = connection.execute(text("PRAGMA integrity_check")).scalars().all()
@@ -189,7 +205,14 @@ def check(database: str, *, replay: bool = True) -> Findings:
             found.problems += [f"SQLite: a row of {row[0]} refers to nothing" for row in broken]
         store = Store(engine)
         for situation in store.situations():
-            _check_situation(engine, store, situation.id, found, replay)
+            try:
+                _check_situation(engine, store, situation.id, found, replay)
+            except UNREADABLE as error:
+                found.problems.append(f"{situation.id}: its rows cannot be read or fitted ({type(error).__name__})")
+    except DatabaseError as error:
+        found.problems.append(trouble(error, engine))
+    except ValueError as error:
+        found.problems.append(f"the table of situations cannot be read ({type(error).__name__})")
     finally:
         engine.dispose()
     return found

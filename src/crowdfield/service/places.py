@@ -32,19 +32,3 @@ def to_degrees(crs: str, metres: ArrayLike) -> NDArray[np.float64]:
     """Easting, northing -> longitude, latitude.   [R, 2] -> [R, 2]"""
     m = np.asarray(metres, dtype=np.float64).reshape(-1, 2)
     return np.column_stack(_transformer(crs, True).transform(m[:, 0], m[:, 1]))
-
-
-def outline(region: Region, points: int = 64) -> NDArray[np.float64]:
-    """The border of a region in degrees, dense enough that a projection cannot bulge beyond it unseen.   [4P, 2]"""
-    west, south, _, north = region
-    east = west + region.width
-    x, y = np.linspace(west, east, points), np.linspace(south, north, points)
-    sides = [
-        (x, np.full_like(x, south)),
-        (np.full_like(y, east), y),
-        (x, np.full_like(x, north)),
-        (np.full_like(y, west), y),
-    ]
-    border = np.concatenate([np.column_stack(side) for side in sides])
-    border[:, 0] = (border[:, 0] + 180.0) % 360.0 - 180.0
-    return border

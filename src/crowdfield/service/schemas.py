@@ -125,7 +125,8 @@ class Receipt(BaseModel):
 
     stored: int = 0
     duplicate: int = 0
-    conflict: int = 0
+    conflict: int = Field(0, description="another report is stored under the same id")
+    retracted: int = Field(0, description="a report of this id was taken back; nothing is stored under it again")
     rejected: int = 0
     ids: list[str] = Field(default_factory=list, description="of a few reports; left empty for many")
     rejects: list[Rejected] = Field(default_factory=list, description="the first hundred")

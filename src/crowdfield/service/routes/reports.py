@@ -80,13 +80,16 @@ async def store(request: Request, situation: Situation, taken: intake.Intake) ->
         outcomes += await service.append(situation.id, list(chunk))
     if taken.single and outcomes == ["conflict"]:
         raise Problem(409, "another report is stored under this id; retract that one or choose another id")
-    counted = {name: outcomes.count(name) for name in ("stored", "duplicate", "conflict")}
+    if taken.single and outcomes == ["retracted"]:
+        raise Problem(409, "the report of this id was retracted and does not count; send this one under another id")
+    counted = {name: outcomes.count(name) for name in ("stored", "duplicate", "conflict", "retracted")}
     for name, count in (counted | {"rejected": len(taken.rejects)}).items():
         service.metrics.reports.labels(name).inc(count)
     return Receipt(
         stored=counted["stored"],
         duplicate=counted["duplicate"],
         conflict=counted["conflict"],
+        retracted=counted["retracted"],
         rejected=len(taken.rejects),
         ids=[e.id for e in taken.entries] if len(taken.entries) <= IDS_TOLD else [],
         rejects=taken.rejects[:100],
