@@ -15,10 +15,12 @@ from fastapi.routing import APIRoute
 
 from crowdfield import __version__
 from crowdfield.service import basemap, problems
+from crowdfield.service.access import RouteAccess
 from crowdfield.service.auth import Keys, Names
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
 from crowdfield.service.journal import Entry, Journal, Outcome
+from crowdfield.service.limits import Slots
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
@@ -49,6 +51,7 @@ class Service:
         self.tiles: Recent[bytes] = Recent(4096)
         self.models: Recent[Any] = Recent(4)
         self.broadcast = Broadcast(self.store, self.metrics, self.pools.events, settings.poll_seconds)
+        self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
         self._situations: dict[str | None, tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -174,10 +177,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    app.add_middleware(Gate, service=service)
-    for routes in (situations, reports, keys, ogc, operations):
-        app.include_router(routes.router)
-    app.include_router(maps.situated())
+    routers = [routes.router for routes in (situations, reports, keys, ogc, operations)] + [maps.situated()]
+    app.add_middleware(Gate, service=service, access=RouteAccess(routers))
+    for router in routers:
+        app.include_router(router)
     app.include_router(maps.short(), include_in_schema=False)
     page.install(app)
     return app

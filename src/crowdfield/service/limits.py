@@ -1,25 +1,35 @@
-"""What a client may cost us: how often it asks, how much it sends, and how far that may unfold."""
+"""What a client may cost us: how often it asks, how much work that causes, how much it sends and holds open."""
 
+import asyncio
+import threading
 import time
 import zlib
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import Message, Receive
 
+from crowdfield.service.pools import ANONYMOUS_SHARE, RETRY_SECONDS, Caller
+from crowdfield.service.problems import Problem
+
 # Methods that change nothing and whose bodies are never read.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# One request of a rate limit is worth this much work; whoever causes more pays for more requests.
+SECONDS_PER_REQUEST = 0.01
+# A body that comes slower than this is not meant to come at all.
+BODY_IDLE_SECONDS, BODY_SECONDS = 30.0, 900.0
 
 
-class TooLarge(Exception):
-    """A body past its limit."""
+class BodyRefused(Problem):
+    """A body that is not read further; what is left of it must not be taken for the next request."""
 
-    def __init__(self, detail: str):
-        super().__init__(detail)
-        self.detail = detail
+    def __init__(self, status: int, detail: str):
+        super().__init__(status, detail, headers={"Connection": "close"})
 
 
-class Undecodable(Exception):
-    """A body that is not what its Content-Encoding says."""
+def too_large(limit: int) -> BodyRefused:
+    return BodyRefused(413, f"the body is larger than {limit:,} bytes; send it in parts or import it as a file")
 
 
 @dataclass
@@ -29,28 +39,78 @@ class _Bucket:
 
 
 class RateLimit:
-    """A token bucket for each caller: short bursts pass, a steady flood waits."""
+    """A token bucket for each caller: short bursts pass, a steady flood waits; dear requests take more tokens."""
 
     def __init__(self, per_second: float, burst: float):
         self.per_second, self.burst = per_second, burst
         self._buckets: dict[str, _Bucket] = {}
+        self._lock = threading.Lock()
 
     def wait(self, caller: str, cost: float = 1.0, now: float | None = None) -> float:
         """Seconds to wait before asking again; 0 means go ahead, and has been counted."""
+        with self._lock:
+            bucket = self._bucket(caller, now)
+            if bucket.tokens >= cost:
+                bucket.tokens -= cost
+                return 0.0
+            return (cost - bucket.tokens) / self.per_second
+
+    def spent(self, caller: str, now: float | None = None) -> bool:
+        """Whether the next request would have to wait."""
+        with self._lock:
+            return self._bucket(caller, now).tokens < 1.0
+
+    def charge(self, caller: str, seconds: float, now: float | None = None) -> None:
+        """Take what the work of a request was worth, afterwards. Nobody owes more than one full bucket."""
+        with self._lock:
+            bucket = self._bucket(caller, now)
+            bucket.tokens = max(bucket.tokens - seconds / SECONDS_PER_REQUEST, -self.burst)
+
+    def _bucket(self, caller: str, now: float | None) -> _Bucket:
         now = time.monotonic() if now is None else now
         if len(self._buckets) > 50_000:
-            self._forget(now)
+            full = 2 * self.burst / self.per_second
+            self._buckets = {name: b for name, b in self._buckets.items() if now - b.at < full}
         bucket = self._buckets.setdefault(caller, _Bucket(self.burst, now))
         bucket.tokens = min(self.burst, bucket.tokens + (now - bucket.at) * self.per_second)
         bucket.at = now
-        if bucket.tokens >= cost:
-            bucket.tokens -= cost
-            return 0.0
-        return (cost - bucket.tokens) / self.per_second
+        return bucket
 
-    def _forget(self, now: float) -> None:
-        full = self.burst / self.per_second
-        self._buckets = {caller: b for caller, b in self._buckets.items() if now - b.at < full}
+
+class Slots:
+    """A number of places, or of bytes, that callers hold for a while; each has a share, and all together a limit."""
+
+    def __init__(self, what: str, total: float, per_client: float):
+        self._what, self._total, self._per_client = what, total, per_client
+        self._held: Counter[str] = Counter()
+        self._inside = 0.0
+        self._lock = threading.Lock()
+
+    def take(self, caller: Caller, amount: float = 1.0) -> Callable[[], None]:
+        """Hold `amount` until the function that is returned is called."""
+        room = self._total * (ANONYMOUS_SHARE if caller.anonymous else 1.0)
+        retry = {"Retry-After": str(RETRY_SECONDS)}
+        with self._lock:
+            if self._held[caller.id] + amount > self._per_client:
+                raise Problem(429, f"one client may not hold so many {self._what} at once", headers=retry)
+            if self._inside + amount > room:
+                raise Problem(503, f"too many {self._what} at once; try again in a moment", headers=retry)
+            self._held[caller.id] += amount  # type: ignore[assignment]
+            self._inside += amount
+        done = False
+
+        def release() -> None:
+            nonlocal done
+            with self._lock:
+                if done:
+                    return
+                done = True
+                self._inside -= amount
+                self._held[caller.id] -= amount  # type: ignore[assignment]
+                if self._held[caller.id] <= 0:
+                    del self._held[caller.id]
+
+        return release
 
 
 class LimitedBody:
@@ -61,20 +121,31 @@ class LimitedBody:
         # 32: zlib recognises gzip and zlib headers by itself.
         self._unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32) if encoding in ("gzip", "deflate") else None
         self._taken = self._given = 0
+        self._ended = False
+        self._until = time.monotonic() + BODY_SECONDS
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        message = await (self._receive() if self._ended else self._in_time())
         if message["type"] != "http.request":
             return message
         body: bytes = message.get("body", b"")
         more = bool(message.get("more_body"))
+        self._ended = not more
         self._taken += len(body)
         if self._taken > self._limit:
-            raise TooLarge(f"the body is larger than {self._limit:,} bytes; send it in parts or import it as a file")
+            raise too_large(self._limit)
         if self._unpack is not None:
             body = self._unfold(body, more)
         self._given += len(body)
         return {"type": "http.request", "body": body, "more_body": more}
+
+    async def _in_time(self) -> Message:
+        left = self._until - time.monotonic()
+        try:
+            async with asyncio.timeout(min(BODY_IDLE_SECONDS, left)):
+                return await self._receive()
+        except TimeoutError as error:
+            raise BodyRefused(408, "the body did not arrive in time; send it again, or in parts") from error
 
     def _unfold(self, packed: bytes, more: bool) -> bytes:
         assert self._unpack is not None
@@ -83,9 +154,9 @@ class LimitedBody:
             # One byte more than allowed is enough to know; a bomb is never unfolded further.
             body = self._unpack.decompress(packed, allowed + 1)
         except zlib.error as error:
-            raise Undecodable("the body is not the gzip or deflate that its Content-Encoding says") from error
+            raise BodyRefused(400, "the body is not the gzip or deflate that its Content-Encoding says") from error
         if len(body) > allowed:
-            raise TooLarge("the body unfolds to far more than it is; send it uncompressed or in parts")
+            raise BodyRefused(413, "the body unfolds to far more than it is; send it uncompressed or in parts")
         if not more and not self._unpack.eof:
-            raise Undecodable("the compressed body ends too early")
+            raise BodyRefused(400, "the compressed body ends too early")
         return body

@@ -4,15 +4,19 @@ import base64
 import binascii
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crowdfield.service.access import RouteAccess
 from crowdfield.service.auth import Principal, Role
-from crowdfield.service.limits import READING, LimitedBody, RateLimit, TooLarge, Undecodable
-from crowdfield.service.problems import respond
+from crowdfield.service.clients import Clients
+from crowdfield.service.limits import READING, BodyRefused, LimitedBody, RateLimit, Slots, too_large
+from crowdfield.service.pools import Caller, asking
+from crowdfield.service.problems import Problem, respond
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service
@@ -47,13 +51,16 @@ ALWAYS = {
 class Gate:
     """One pass for every request; refuses before anything is read or computed."""
 
-    def __init__(self, app: ASGIApp, service: "Service"):
-        self._app, self._service = app, service
+    def __init__(self, app: ASGIApp, service: "Service", access: RouteAccess):
+        self._app, self._service, self._access = app, service, access
         s = service.settings
+        self._clients = Clients(s.trusted_proxies)
         self._reads = RateLimit(s.reads_per_second, 5 * s.reads_per_second)
         self._writes = RateLimit(s.writes_per_second, 2 * s.writes_per_second)
         self._anonymous = RateLimit(s.anonymous_per_second, 10 * s.anonymous_per_second)
         self._failures = RateLimit(s.failures_per_minute / 60, s.failures_per_minute)
+        self._bodies = Slots("bytes of bodies", BODY_BYTES, BODY_BYTES_PER_CLIENT)
+        self._uploads = Slots("uploads", UPLOADS, UPLOADS_PER_CLIENT)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,71 +86,105 @@ class Gate:
 
         try:
             await self._pass(scope, receive, reply)
-        except (TooLarge, Undecodable) as error:
+        except Problem as problem:
             if started:
                 raise
-            code = 413 if isinstance(error, TooLarge) else 400
-            await respond(code, str(error), {"Connection": "close"})(scope, receive, reply)
+            answer = respond(problem.status_code, str(problem.detail), dict(problem.headers or {}), **problem.more)
+            await answer(scope, receive, reply)
         finally:
             self._record(scope, status, time.perf_counter() - began, request_id)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        settings = self._service.settings
-        host = (
-            headers.get("host", "").rsplit(":", 1)[0] if not headers.get("host", "").endswith("]") else headers["host"]
-        )
-        if "*" not in settings.allowed_hosts and host not in settings.allowed_hosts:
-            detail = "this name is not served; add it to CROWDFIELD_ALLOWED_HOSTS"
-            await respond(421, detail)(scope, receive, send)
-            return
+        self._check_host(headers)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            known = headers.get("origin") in settings.cors_origins
-            await respond(200 if known else 403, "cross-origin requests" + ("" if known else " from here are refused"))(
-                scope, receive, send
-            )
+            known = headers.get("origin") in self._service.settings.cors_origins
+            if not known:
+                raise Problem(403, "cross-origin requests from here are refused")
+            await respond(200, "cross-origin requests")(scope, receive, send)
             return
-        address = (scope.get("client") or ("unknown",))[0]
+        scope["scheme"] = self._clients.scheme(scope)
+        client = self._clients.client(scope)
+        principal = await self._principal(client, headers)
+        caller = self._admit(scope["method"], principal, client)
+        scope.setdefault("state", {}).update(principal=principal, caller=caller)
+        asking.set(caller)
+        if scope["method"] in READING:
+            await self._app(scope, receive, send)
+            return
+        body, release = self._body(scope, receive, headers, principal, caller)
+        try:
+            await self._app(scope, body, send)
+        finally:
+            release()
+
+    def _check_host(self, headers: Headers) -> None:
+        allowed = self._service.settings.allowed_hosts
+        given = headers.get("host", "")
+        host = given if given.endswith("]") else given.rsplit(":", 1)[0]
+        if "*" not in allowed and host not in allowed:
+            raise Problem(421, "this name is not served; add it to CROWDFIELD_ALLOWED_HOSTS")
+
+    async def _principal(self, client: str, headers: Headers) -> Principal:
+        """Who is asking; wrong keys are refused, and soon only after a wait."""
         key = _key(headers)
-        principal = Principal(Role.reader if settings.anonymous_reading else Role.nobody)
-        if key is not None:
-            owner = await self._owner(key)
-            if owner is None:
-                wait = self._failures.wait(address)
-                detail = "this key is not known, or was revoked"
-                answer = (
-                    _slow_down(wait)
-                    if wait
-                    else respond(401, detail, {"WWW-Authenticate": 'Bearer realm="crowdfield"'})
-                )
-                await answer(scope, receive, send)
-                return
-            principal = owner
-        wait = self._wait(scope["method"], principal, address)
+        if key is None:
+            return Principal(Role.reader if self._service.settings.anonymous_reading else Role.nobody)
+        keys = self._service.keys
+        at_hand, owner = keys.known(key)
+        if not at_hand:
+            # Where somebody guesses, keys are still looked up, because others may share the address; but no faster
+            # than anybody without a key is served.
+            wait = self._anonymous.wait(client) if self._failures.spent(client) else 0.0
+            if wait:
+                raise _slow_down(wait)
+            asking.set(Caller(client, anonymous=True))
+            owner = await self._service.pools.intake.run(keys.check, key)
+        if owner is None:
+            wait = self._failures.wait(client)
+            if wait:
+                raise _slow_down(wait)
+            detail = "this key is not known, or was revoked"
+            raise Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="crowdfield"', **CLOSE})
+        return owner
+
+    def _admit(self, method: str, principal: Principal, client: str) -> Caller:
+        """Count the request; its caller pays for the work that it causes, too."""
+        if principal.id is None:
+            limit, name = self._anonymous, client
+        else:
+            limit, name = (self._reads if method in READING else self._writes), principal.id
+        wait = limit.wait(name)
         if wait:
-            await _slow_down(wait)(scope, receive, send)
-            return
-        limit = settings.import_limit if scope["path"].rstrip("/").endswith("/import") else settings.body_limit
-        declared = headers.get("content-length", "0")
-        if declared.isdigit() and int(declared) > limit:
-            raise TooLarge(f"the body is larger than {limit:,} bytes; send it in parts or import it as a file")
+            raise _slow_down(wait)
+        return Caller(name, principal.id is None, lambda seconds: limit.charge(name, seconds))
+
+    def _body(
+        self, scope: Scope, receive: Receive, headers: Headers, principal: Principal, caller: Caller
+    ) -> tuple[Receive, Callable[[], None]]:
+        """The body, once it is clear that its sender may send it and that there is room for it."""
+        settings = self._service.settings
+        access = self._access.find(scope)
+        try:
+            access.check(principal)
+        except Problem as problem:
+            raise Problem(
+                problem.status_code, str(problem.detail), headers={**(problem.headers or {}), **CLOSE}
+            ) from problem
+        limit = settings.import_limit if access.imports else settings.body_limit
+        length = headers.get("content-length", "")
+        declared = int(length) if length.isascii() and length.isdigit() else limit
+        if declared > limit:
+            raise too_large(limit)
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip", "deflate"):
-            await respond(415, "bodies may be sent as they are, or packed with gzip or deflate")(scope, receive, send)
-            return
-        body = LimitedBody(receive, limit, encoding=encoding, expansion=settings.expansion_limit)
-        scope.setdefault("state", {})["principal"] = principal
-        await self._app(scope, body, send)
-
-    async def _owner(self, key: str) -> Principal | None:
-        keys = self._service.keys
-        at_hand, principal = keys.known(key)
-        return principal if at_hand else await self._service.pools.intake.run(keys.check, key)
-
-    def _wait(self, method: str, principal: Principal, address: str) -> float:
-        if principal.id is None:
-            return self._anonymous.wait(address)
-        return (self._reads if method in READING else self._writes).wait(principal.id)
+            raise BodyRefused(415, "bodies may be sent as they are, or packed with gzip or deflate")
+        if access.imports:
+            release = self._uploads.take(caller)
+        else:
+            unfolded = declared if encoding in ("identity", "") else declared * settings.expansion_limit
+            release = self._bodies.take(caller, min(unfolded, limit))
+        return LimitedBody(receive, limit, encoding=encoding, expansion=settings.expansion_limit), release
 
     def _allow_origin(self, scope: Scope, headers: MutableHeaders) -> None:
         origin = Headers(scope=scope).get("origin")
@@ -179,6 +220,11 @@ class Gate:
         )
 
 
+# What follows a refusal may be a body that nobody reads.
+CLOSE = {"Connection": "close"}
+# Bodies are held in memory while they are read; files to be imported go to the disk.
+BODY_BYTES, BODY_BYTES_PER_CLIENT = 512 * 2**20, 128 * 2**20
+UPLOADS, UPLOADS_PER_CLIENT = 8, 3
 QUIET = frozenset({"/health", "/metrics", "other"})
 
 
@@ -198,6 +244,6 @@ def _key(headers: Headers) -> str | None:
     return headers.get("x-api-key")
 
 
-def _slow_down(wait: float):  # type: ignore[no-untyped-def]
+def _slow_down(wait: float) -> Problem:
     seconds = str(max(1, round(wait + 0.5)))
-    return respond(429, f"too many requests; wait {seconds} s", {"Retry-After": seconds})
+    return Problem(429, f"too many requests; wait {seconds} s", headers={"Retry-After": seconds, **CLOSE})

@@ -40,6 +40,8 @@ def run(options: dict[str, Any], host: str, port: int, log_level: str) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        # The service itself reads X-Forwarded-For, and only from proxies that CROWDFIELD_TRUSTED_PROXIES names.
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=64 * 1024,
     )

@@ -1,8 +1,9 @@
 """What an operator may set: by ``CROWDFIELD_…`` environment variables or the options of ``crowdfield serve``."""
 
+from ipaddress import ip_network
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -52,3 +53,15 @@ class Settings(BaseSettings):
     distribute_above: int = Field(2_000_000, gt=0)
     """Reports from which on a fit goes to Dask, when ``dask_scheduler`` names one."""
     dask_scheduler: str | None = None
+
+    trusted_proxies: list[str] = []
+    """Addresses and networks of your own proxies; only their X-Forwarded-For and X-Forwarded-Proto are believed."""
+    streams_per_client: int = Field(50, gt=0)
+    """Event streams of one key, or of one address without a key."""
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, given: list[str]) -> list[str]:
+        for name in given:
+            ip_network(name, strict=False)
+        return given

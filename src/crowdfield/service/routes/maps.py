@@ -3,11 +3,12 @@
 Every address exists twice: under its situation, and short (``/tiles/…``) for the newest or the one named in the query.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
@@ -169,17 +170,30 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     ) -> Response:
         """Server-sent events: `version` when a new map is there, `failure` when it could not be renewed."""
         service = service_of(request)
-        if service.broadcast.streams >= service.settings.stream_limit:
-            raise Problem(503, "too many event streams are open; try again in a minute", headers={"Retry-After": "60"})
+        release = service.streams.take(request.state.caller)
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
         last = min(last, 2**62) if last is not None else None
-        return StreamingResponse(
+        return EventStream(
             service.broadcast.stream(situation.id, last),
-            media_type="text/event-stream",
+            release,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
     return router
+
+
+class EventStream(StreamingResponse):
+    """A stream that frees its place however it ends."""
+
+    def __init__(self, events: AsyncIterator[str], release: Callable[[], None], headers: dict[str, str]):
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._release = release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._release()
 
 
 def _png() -> dict[int | str, dict[str, Any]]:
