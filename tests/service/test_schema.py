@@ -14,7 +14,7 @@ def schema(tmp_path_factory):
     space = Workspace(
         Settings(
             database=str(tmp_path_factory.mktemp("schema") / "w.db"), worker=False, coalesce_seconds=0,
-            reads_per_second=1e6, writes_per_second=1e6, anonymous_per_second=1e6,
+            reads_per_second=1e6, writes_per_second=1e6, anonymous_per_second=1e6, allowed_hosts=["testserver"],
         )
     )  # fmt: skip
     admin = space.client("admin")

@@ -24,7 +24,8 @@ class Workspace:
 
     def client(self, role: str | None = None, **options: object) -> TestClient:
         headers = {"Authorization": f"Bearer {self.keys[role]}"} if role else {}
-        return TestClient(self.app, headers=headers, raise_server_exceptions=False, **options)  # type: ignore[arg-type]
+        given: dict[str, object] = {"base_url": "http://localhost", **options}
+        return TestClient(self.app, headers=headers, raise_server_exceptions=False, **given)  # type: ignore[arg-type]
 
     @property
     def worker(self) -> Worker:

@@ -10,49 +10,83 @@ import typer
 from crowdfield.cli import options as opt
 
 Database = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--database", "-d", envvar="CROWDFIELD_DATABASE", metavar="FILE|ADDRESS",
-        help="A file (SQLite) or postgresql://…; an address with a password is better given in CROWDFIELD_DATABASE.",
+        "--database", "-d", metavar="FILE|ADDRESS", show_default="crowdfield.db",
+        help="A file (SQLite) or postgresql://…; an address with a password is better given in CROWDFIELD_DATABASE "
+        "or a settings file.",
     ),
 ]  # fmt: skip
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.toml", help="A file of settings (docs/settings.md); also CROWDFIELD_CONFIG."),
+]
+# The option of `serve` that gives a setting, where the two have different names.
+OPTIONS = {"allowed_hosts": "--name", "cors_origins": "--origin", "anonymous_reading": "--anonymous"}
 
 
 def serve(
-    database: Database = "crowdfield.db",
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at.")] = 8000,
+    database: Database = None,
+    config: Config = None,
+    host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="The address to listen at.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, show_default="8000", help="The port to listen at.")
+    ] = None,
     name: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="A name that the service is reached by; may be repeated.")
     ] = None,
-    anonymous: Annotated[bool, typer.Option(help="Whether maps can be read without a key.")] = True,
-    basemap: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A GeoJSON file to draw under the map.")
+    anonymous: Annotated[
+        bool | None,
+        typer.Option(
+            "--anonymous/--no-anonymous", show_default="anonymous", help="Whether maps can be read without a key."
+        ),
     ] = None,
+    basemap: Annotated[Path | None, typer.Option(help="A GeoJSON file to draw under the map.")] = None,
     origin: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="Another site whose pages may call the API.")
     ] = None,
-    worker: Annotated[bool, typer.Option(help="Whether to start an inference worker as well.")] = True,
-    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+    worker: Annotated[
+        bool | None,
+        typer.Option(
+            "--worker/--no-worker", show_default="worker", help="Whether to start an inference worker as well."
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", show_default="info", help="debug, info, warning or error.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of docs/settings.md; may be repeated."),
+    ] = None,
+    show_settings: Annotated[
+        bool, typer.Option("--show-settings", help="Only show the settings and where each comes from.")
+    ] = False,
 ) -> None:
-    """Run the live map: reports in, maps out, and a page in the browser. Stop it with Ctrl+C."""
+    """Run the live map: reports in, maps out, and a page in the browser. Stop it with Ctrl+C.
+
+    What is given here wins over the environment (CROWDFIELD_…), that over the settings file, that over the defaults.
+    """
     serving = _need()
-    settings: dict[str, Any] = {"database": database, "anonymous_reading": anonymous, "worker": worker}
-    if basemap is not None:
-        settings["basemap"] = basemap
-    if origin:
-        settings["cors_origins"] = origin
-    if name:
-        settings["allowed_hosts"] = [*name, *LOOPBACK, "[::1]"]
-    elif host not in LOOPBACK:
-        settings["allowed_hosts"] = ["*"]
-    serving.run(settings, host, port, log_level)
+    from crowdfield.service.configuration import load
+
+    given = {
+        "database": database, "host": host, "port": port, "allowed_hosts": name, "anonymous_reading": anonymous,
+        "basemap": basemap, "cors_origins": origin, "worker": worker, "log_level": log_level,
+    }  # fmt: skip
+    flags = {setting: value for setting, value in given.items() if value not in (None, [])}
+    others = dict(_assignment(pair) for pair in more or [])
+    options = OPTIONS | dict.fromkeys(others, "--set")
+    configuration = load(flags | others, file=config, options=options)
+    if show_settings:
+        print("\n".join(configuration.lines()))
+    else:
+        serving.run(configuration)
 
 
 def backup(
     target: Annotated[Path, typer.Argument(metavar="BACKUP.zip", help="Where to write it.")],
-    database: Database = "crowdfield.db",
+    database: Database = None,
+    config: Config = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -61,7 +95,7 @@ def backup(
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import backup as save
 
-    counts = save(database, target)
+    counts = save(_database(database, config), target)
     Talk(quiet=quiet, as_json=json).result(
         {"backup": str(target), "rows": counts}, [f"wrote {target}: {_told(counts)}"]
     )
@@ -69,7 +103,8 @@ def backup(
 
 def restore(
     source: Annotated[Path, typer.Argument(metavar="BACKUP.zip", help="What `crowdfield backup` wrote.")],
-    database: Database = "crowdfield.db",
+    database: Database = None,
+    config: Config = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -78,12 +113,13 @@ def restore(
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import restore as put
 
-    counts = put(source, database)
+    counts = put(source, _database(database, config))
     Talk(quiet=quiet, as_json=json).result({"rows": counts}, [f"restored {_told(counts)}"])
 
 
 def check(
-    database: Database = "crowdfield.db",
+    database: Database = None,
+    config: Config = None,
     replay: Annotated[bool, typer.Option(help="Whether to fit every map again from its log.")] = True,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -93,7 +129,7 @@ def check(
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import check as look
 
-    found = look(database, replay=replay)
+    found = look(_database(database, config), replay=replay)
     lines = [f"{name}: {fact}" for name, fact in found.facts.items()] + [f"PROBLEM {p}" for p in found.problems]
     verdict = "all is well" if not found.problems else f"{len(found.problems)} problems"
     data = {"facts": found.facts, "problems": found.problems}
@@ -103,7 +139,8 @@ def check(
 
 
 def retention(
-    database: Database = "crowdfield.db",
+    database: Database = None,
+    config: Config = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Delete reports older than this: 90d, 12h, 2w.")
     ] = None,
@@ -118,7 +155,7 @@ def retention(
     from crowdfield.service.operations import purge
 
     age = None if older_than is None else _seconds(older_than)
-    counts = purge(database, older_than=age, source=source, situation=situation)
+    counts = purge(_database(database, config), older_than=age, source=source, situation=situation)
     lines = [f"{name}: {count:,} deleted" for name, count in counts.items()] or ["nothing to delete"]
     Talk(quiet=quiet, as_json=json).result({"deleted": counts}, lines)
 
@@ -126,7 +163,8 @@ def retention(
 def keys(
     action: Annotated[str, typer.Argument(metavar="list|create|revoke")] = "list",
     key: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of revoke: the id of the key.")] = None,
-    database: Database = "crowdfield.db",
+    database: Database = None,
+    config: Config = None,
     name: Annotated[str, typer.Option(help="Of create: whose key it is.")] = "",
     role: Annotated[str, typer.Option(help="Of create: reader, reporter, trusted or admin.")] = "reporter",
     json: opt.Json = False,
@@ -140,7 +178,7 @@ def keys(
     from crowdfield.service.database import open_database
 
     talk = Talk(quiet=quiet, as_json=json)
-    engine = open_database(database, pool_size=1)
+    engine = open_database(_database(database, config), pool_size=1)
     held = Keys(engine)
     try:
         if action == "create":
@@ -161,6 +199,20 @@ def keys(
             raise InputError("use: crowdfield keys list, crowdfield keys create --name … or crowdfield keys revoke ID")
     finally:
         engine.dispose()
+
+
+def _database(given: str | None, config: Path | None) -> str:
+    """The database that `crowdfield serve` would use with the same option, environment and file."""
+    from crowdfield.service.configuration import load
+
+    return load({} if given is None else {"database": given}, file=config).settings.database
+
+
+def _assignment(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{pair!r}: write it as NAME=VALUE, for example minimum_count=5.")
+    return name.strip().replace("-", "_"), value
 
 
 def _need() -> Any:

@@ -17,6 +17,7 @@ from crowdfield import __version__
 from crowdfield.service import basemap, problems
 from crowdfield.service.access import RouteAccess
 from crowdfield.service.auth import Keys, Names
+from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
 from crowdfield.service.journal import Entry, Journal, Outcome
@@ -119,22 +120,12 @@ class Service:
     async def _supervise(self) -> None:
         """Keep a worker running beside this server; one that dies is replaced, ever more slowly if it keeps dying."""
         pause = 0.5
-        environment = os.environ | {"CROWDFIELD_DATABASE": self.settings.database}
-        for name in (
-            "coalesce_seconds",
-            "rest_seconds",
-            "poll_seconds",
-            "lease_seconds",
-            "keep_versions",
-            "distribute_above",
-        ):
-            environment[f"CROWDFIELD_{name.upper()}"] = str(getattr(self.settings, name))
+        environment = os.environ | self.settings.environment()
+        environment.pop(FILE_VARIABLE, None)  # what the file says is among the settings already
         # One thread for linear algebra unless an operator says otherwise: more of them wait for each other while the
         # server is busy too, and a fit takes many times as long.
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment.setdefault(name, "1")
-        if self.settings.dask_scheduler:
-            environment["CROWDFIELD_DASK_SCHEDULER"] = self.settings.dask_scheduler
         command = [sys.executable, "-m", "crowdfield.service.worker", "--with-parent"]
         while True:
             began = time.monotonic()

@@ -17,6 +17,7 @@ from crowdfield.service.clients import Clients
 from crowdfield.service.limits import READING, BodyRefused, LimitedBody, RateLimit, Slots, too_large
 from crowdfield.service.pools import Caller, asking
 from crowdfield.service.problems import Problem, respond
+from crowdfield.service.settings import EVERY_HOST
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service
@@ -54,6 +55,7 @@ class Gate:
     def __init__(self, app: ASGIApp, service: "Service", access: RouteAccess):
         self._app, self._service, self._access = app, service, access
         s = service.settings
+        self._hosts = s.hosts
         self._clients = Clients(s.trusted_proxies)
         self._reads = RateLimit(s.reads_per_second, 5 * s.reads_per_second)
         self._writes = RateLimit(s.writes_per_second, 2 * s.writes_per_second)
@@ -119,11 +121,12 @@ class Gate:
             release()
 
     def _check_host(self, headers: Headers) -> None:
-        allowed = self._service.settings.allowed_hosts
         given = headers.get("host", "")
         host = given if given.endswith("]") else given.rsplit(":", 1)[0]
-        if "*" not in allowed and host not in allowed:
-            raise Problem(421, "this name is not served; add it to CROWDFIELD_ALLOWED_HOSTS")
+        if EVERY_HOST not in self._hosts and host not in self._hosts:
+            raise Problem(
+                421, "this name is not served; whoever runs the service can add it to CROWDFIELD_ALLOWED_HOSTS"
+            )
 
     async def _principal(self, client: str, headers: Headers) -> Principal:
         """Who is asking; wrong keys are refused, and soon only after a wait."""

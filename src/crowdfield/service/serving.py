@@ -2,27 +2,26 @@
 
 import socket
 import sys
-from typing import Any
 
 import uvicorn
 
 from crowdfield.errors import InputError
 from crowdfield.service import logs
 from crowdfield.service.app import create_app
-from crowdfield.service.settings import Settings
+from crowdfield.service.configuration import Configuration
 
 # Requests under way get this long to finish after Ctrl+C or SIGTERM; event streams are ended at once.
 GRACE_SECONDS = 10
 
 
-def run(options: dict[str, Any], host: str, port: int, log_level: str) -> None:
-    level = log_level.upper()
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise InputError("the log level is debug, info, warning or error")
+def run(configuration: Configuration) -> None:
+    settings = configuration.settings
+    host = settings.host
     # The socket comes first: a port that is taken must be said before anything is created.
-    listening = _listen(host, port)
-    app = create_app(Settings(**options))
-    logs.configure(level)
+    listening = _listen(host, settings.port)
+    app = create_app(settings)
+    logs.configure(settings.log_level.upper())
+    print("\n".join(configuration.lines()), file=sys.stderr)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     first = app.state.service.keys.first()
     if first is None:
@@ -56,5 +55,5 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise InputError(f"{host}:{port} cannot be listened at ({error.strerror}); choose another --port") from error
+        raise InputError(f"cannot bind to {host}:{port}: {error.strerror}. Choose another with --port.") from error
     return listening

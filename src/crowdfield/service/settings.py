@@ -1,67 +1,136 @@
-"""What an operator may set: by ``CROWDFIELD_…`` environment variables or the options of ``crowdfield serve``."""
+"""What an operator may set. `configuration.py` says where values come from and which of them wins."""
 
+import json
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "CROWDFIELD_"
+# Names of this machine for itself. They are always answered: no site elsewhere can make a browser send them.
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERY_HOST = "*"
+
+
+def _items(value: Any) -> Any:
+    """A list, from a JSON list or from words between commas: both are common in environment files."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+Items = Annotated[list[str], NoDecode, BeforeValidator(_items)]
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="CROWDFIELD_", extra="ignore")
+    # An empty variable is one that was not set: that is what `${NAME:-}` gives in a compose file.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", env_ignore_empty=True, use_attribute_docstrings=True
+    )
 
     database: str = "crowdfield.db"
-    """A file (SQLite) or a ``postgresql://`` address."""
+    """A file (SQLite) or a `postgresql://` address."""
+
+    host: str = "127.0.0.1"
+    """The address to listen at."""
+    port: int = Field(8000, ge=0, le=65535)
+    """The port to listen at; 0 takes any that is free."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much is logged."""
 
     anonymous_reading: bool = True
     """Whether somebody without a key may read maps (never exact points, names or text)."""
-
-    allowed_hosts: list[str] = ["localhost", "127.0.0.1", "[::1]", "testserver"]
-    """Host headers answered; guards a service on a laptop against DNS rebinding. ``["*"]`` answers all."""
-
-    cors_origins: list[str] = []
-    """Other sites whose pages may call the API; none by default, and never a wildcard."""
-
+    allowed_hosts: Items = []
+    """Names that the service is reached by (Host headers), beside those of this machine for itself: guards against DNS
+    rebinding. `*` answers all. Without any, a service that listens at another address than the loopback answers all."""
+    trusted_proxies: Items = []
+    """Addresses and networks of your own proxies; only their X-Forwarded-For and X-Forwarded-Proto are believed."""
+    cors_origins: Items = []
+    """Other sites whose pages may call the API, such as `https://example.org`; never a wildcard."""
     basemap: Path | None = None
     """A GeoJSON file (roads, districts, rivers) drawn under the map; the world's outlines otherwise."""
-
     minimum_count: int = Field(3, ge=1)
     """Readers see reports only as cells that hold at least this many."""
 
     body_limit: int = Field(8 * 2**20, gt=0)
+    """Bytes of a request's body at most."""
     import_limit: int = Field(256 * 2**20, gt=0)
+    """Bytes of an imported file at most, packed and unpacked."""
     expansion_limit: int = Field(100, gt=0)
     """A compressed body may grow by this factor at most, and never past the limit on bodies."""
     row_limit: int = Field(100_000, gt=0)
+    """Reports in one request or file at most."""
 
     reads_per_second: float = Field(200.0, gt=0)
+    """Requests that read, of one key."""
     writes_per_second: float = Field(2000.0, gt=0)
+    """Requests that write, of one key."""
     anonymous_per_second: float = Field(60.0, gt=0)
+    """Requests without a key, of one address."""
     failures_per_minute: float = Field(20.0, gt=0)
     """Wrong keys from one address before it has to wait."""
-
     stream_limit: int = Field(1000, gt=0)
+    """Event streams at once, of all clients."""
+    streams_per_client: int = Field(50, gt=0)
+    """Event streams of one key, or of one address without a key."""
 
     worker: bool = True
     """Whether this server starts an inference worker beside it."""
     coalesce_seconds: float = Field(0.1, ge=0)
+    """How long a worker waits after a report, so that a burst is fitted once."""
     poll_seconds: float = Field(0.1, gt=0)
+    """How often workers and event streams look for news in the database."""
     rest_seconds: float = Field(5.0, ge=0)
     """After so long without anything new, a map that went on from earlier ones is fitted again from the log alone."""
     lease_seconds: float = Field(10.0, gt=0)
+    """How long the other workers wait for one that died."""
     keep_versions: int = Field(200, ge=2)
+    """Versions of each map that are kept."""
     distribute_above: int = Field(2_000_000, gt=0)
-    """Reports from which on a fit goes to Dask, when ``dask_scheduler`` names one."""
+    """Reports from which on a fit goes to Dask, when `dask_scheduler` names one."""
     dask_scheduler: str | None = None
-
-    trusted_proxies: list[str] = []
-    """Addresses and networks of your own proxies; only their X-Forwarded-For and X-Forwarded-Proto are believed."""
-    streams_per_client: int = Field(50, gt=0)
-    """Event streams of one key, or of one address without a key."""
+    """The address of a Dask scheduler, such as `tcp://cluster:8786`."""
 
     @field_validator("trusted_proxies")
     @classmethod
-    def _networks(cls, given: list[str]) -> list[str]:
-        for name in given:
+    def _networks(cls, proxies: list[str]) -> list[str]:
+        for name in proxies:
             ip_network(name, strict=False)
-        return given
+        return proxies
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _no_wildcard(cls, origins: list[str]) -> list[str]:
+        if EVERY_HOST in origins:
+            raise ValueError("name each site; a wildcard would let every page on the web use the keys of its visitors")
+        return origins
+
+    @field_validator("basemap")
+    @classmethod
+    def _there(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError("there is no such file")
+        return path
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The Host headers that are answered; all of them if `*` is among them."""
+        if not self.allowed_hosts and self.host not in (*LOOPBACK, "::1"):
+            return frozenset({EVERY_HOST})
+        return frozenset({*self.allowed_hosts, *LOOPBACK})
+
+    def environment(self) -> dict[str, str]:
+        """These settings as environment variables, for a process that must have the same ones."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        return {
+            variable(name): value if isinstance(value, str) else json.dumps(value) for name, value in values.items()
+        }
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"

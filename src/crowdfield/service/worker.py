@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease, logs
+from crowdfield.service.configuration import load
 from crowdfield.service.database import connect
 from crowdfield.service.fit import Previous, fit_map, load_model, rested_map
 from crowdfield.service.journal import Ledger
@@ -166,7 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--with-parent", action="store_true", help="stop when standard input closes")
     options = parser.parse_args(arguments)
     logs.configure()
-    worker = Worker(Settings())
+    worker = Worker(load().settings)
 
     def stop(*_: object) -> None:
         worker.stop.set()
