@@ -334,7 +334,7 @@ def test_a_wrong_key_is_said(live):
 
 def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     page = live.browser.new_page()
-    page.route("**/vendor/maplibre-gl.js", lambda route: route.fulfill(status=404))
+    page.route("**/maplibre-gl.js", lambda route: route.fulfill(status=404))
     page.goto(f"{live.url}/#key={live.keys['admin']}")
     page.wait_for_selector("#cover:not([hidden])")
     assert "MapLibre GL JS is not installed" in page.inner_text("#cover")

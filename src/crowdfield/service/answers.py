@@ -1,9 +1,10 @@
 """What the map says when asked: of a place, of sources, of where to look next, of the reports behind it.
 
-Here privacy is decided: names and exact places are for the role trusted and above; everybody else gets keyed hashes,
-and cells that hold at least a minimum of reports.
+Here privacy is decided: names and exact places are for the role trusted and above. Everybody else is answered from
+what `publishing.py` makes of them, and never from the reports themselves.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,12 +15,14 @@ from crowdfield.service.auth import Principal, Role
 from crowdfield.service.intake import TRUSTED
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.problems import Problem
+from crowdfield.service.publishing import published_sources
 from crowdfield.service.store import Situation
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service
 
 POINTS_SHOWN = 20_000
+NO_SUCH_REPORT = "there is no such report, it was retracted, or you may not see it"
 
 
 def tilejson(base: str, now: MapArrays, layer: str, state: int) -> dict[str, Any]:
@@ -37,15 +40,19 @@ def tilejson(base: str, now: MapArrays, layer: str, state: int) -> dict[str, Any
     }
 
 
-def point(
-    service: "Service",
-    situation: Situation,
-    principal: Principal,
-    longitude: float,
-    latitude: float,
-    state: int,
-    version: int | None,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Place:
+    """What a map version says of a place, and where on the map that is."""
+
+    version: int
+    cell: int
+    reports: int
+    answer: dict[str, Any]
+
+
+def place(
+    service: "Service", situation: Situation, longitude: float, latitude: float, state: int, version: int | None
+) -> Place:
     now = service.maps.load(situation, version)
     metres = places.to_metres(situation.crs, [(longitude, latitude)])
     cell = int(now.grid.index(metres)[0]) if np.isfinite(metres).all() else -1
@@ -55,8 +62,7 @@ def point(
     p, sd = now.probability[row, column], now.sd[row, column]
     prior = tiles.prior_sd(now, state)
     known = float(np.clip(1.0 - sd[state] / prior, 0.0, 1.0))
-    count = int(now.reports[row, column])
-    answer: dict[str, Any] = {
+    answer = {
         "longitude": longitude,
         "latitude": latitude,
         "version": now.info.number,
@@ -65,45 +71,50 @@ def point(
         "sd": {s: float(v) for s, v in zip(situation.states, sd, strict=True)},
         "known": known,
         "unknown": known < tiles.UNKNOWN_BELOW,
-        "reports_in_cell": count if principal.role >= Role.trusted or count >= service.settings.minimum_count else None,
-        "why": None,
     }
-    stored = service.store.model(situation.id)
-    if stored is not None and stored[0] == now.info.number and stored[2]:
-        key = (situation.id, situation.created, stored[0])
-        from crowdfield.service import fit  # the models take a moment to load; most servers never need them
-
-        model = service.models.get(key, lambda: fit.load_model(stored[2]))
-        why = fit.explain(model, situation, now.grid.centres()[cell], state)
-        if why is not None:
-            answer["why"] = _shown_reasons(service, situation, principal, why)
-    return answer
+    return Place(now.info.number, cell, int(now.reports[row, column]), answer)
 
 
-def _shown_reasons(
-    service: "Service", situation: Situation, principal: Principal, why: dict[str, Any]
+async def point(
+    service: "Service", situation: Situation, principal: Principal, at: Place, state: int
 ) -> dict[str, Any]:
-    """The reasons with names and single reports only for those who may see them."""
-    for source in why["sources"]:
-        source["source"] = service.names.shown(source["source"], principal)
-    if principal.role < Role.trusted:
-        why.pop("reports", None)  # each of them says where somebody was
-    return why
+    """A place with its reasons, which a helper process finds; without them where too many wait for theirs."""
+    exact = principal.role >= Role.trusted
+    question = {
+        "task": "reasons", "situation": situation.id, "version": at.version, "cell": at.cell, "state": state,
+        "exact": exact,
+    }  # fmt: skip
+    try:
+        found = await service.made(service.pools.answers, question, situation)
+    except Problem as problem:
+        if problem.status_code not in (429, 503, 504):
+            raise
+        found = {"why": None, "count": None, "busy": True}
+    return at.answer | {
+        "reports_in_cell": at.reports if exact else found["count"],
+        "why": found["why"],
+        "busy": found.get("busy", False),
+    }
 
 
 def sources(service: "Service", situation: Situation, principal: Principal, version: int | None) -> dict[str, Any]:
+    """How reliable each source is: all of them with their names, or those with enough reports without."""
+    told: dict[str, Any] = {"version": None, "states": situation.states, "labels": situation.labels, "sources": []}
     info = service.store.version(situation.id, version)
     if info is None:
         if version is not None:
             raise Problem(404, f"there is no version {version} of this map")
-        return {"version": None, "states": situation.states, "labels": situation.labels, "sources": []}
+        return told
     table = service.store.blob(situation.id, info.number, "sources")
-    trust = service.store.trust(situation.id)
-    for row in table:
-        name = row["source"]
-        row["trust"] = trust.get(name, "certain" if name.startswith(TRUSTED) else None)
-        row["source"] = service.names.shown(name, principal)
-    return {"version": info.number, "states": situation.states, "labels": situation.labels, "sources": table}
+    if principal.role >= Role.trusted:
+        trust = service.store.trust(situation.id)
+        for row in table:
+            row["trust"] = trust.get(row["source"], "certain" if row["source"].startswith(TRUSTED) else None)
+        return told | {"version": info.number, "sources": table}
+    shown, left_out = published_sources(table, service.settings.minimum)
+    for row in shown:
+        row["source"] = service.names.hidden(row["source"])
+    return told | {"version": info.number, "sources": shown, "left_out": left_out}
 
 
 def suggestions(service: "Service", situation: Situation, version: int | None) -> dict[str, Any]:
@@ -138,20 +149,6 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
     return {"type": "FeatureCollection", "version": info.number if info else None, "features": features}
 
 
-def points(service: "Service", situation: Situation, principal: Principal, version: int | None) -> dict[str, Any]:
-    """The reports behind a version (the newest log by default), as this caller may see them."""
-    upto = None
-    if version is not None:
-        info = service.store.version(situation.id, version)
-        if info is None:
-            raise Problem(404, f"there is no version {version} of this map")
-        upto = info.head
-    rows = service.store.standing(situation.id, upto=upto)
-    exact = principal.role >= Role.trusted
-    features = exact_features(rows[-POINTS_SHOWN:]) if exact else cell_features(service, situation, rows)
-    return {"type": "FeatureCollection", "exact": exact, "total": len(rows), "features": features}
-
-
 def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
     return [
         {
@@ -164,31 +161,3 @@ def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]  # fmt: skip
-
-
-def cell_features(service: "Service", situation: Situation, rows: list[Any]) -> list[dict[str, Any]]:
-    """Reports by cell, without names, words and times; cells with too few of them are left out."""
-    if not rows:
-        return []
-    grid = situation.grid
-    cell = grid.index(places.to_metres(situation.crs, [(row.longitude, row.latitude) for row in rows]))
-    label = np.array([situation.labels.index(row.label) for row in rows])
-    counts = np.zeros((len(np.unique(cell)), len(situation.labels)), dtype=int)
-    cells, which = np.unique(cell, return_inverse=True)
-    np.add.at(counts, (which, label), 1)
-    enough = (counts.sum(axis=1) >= service.settings.minimum_count) & (cells >= 0)
-    cells, counts = cells[enough], counts[enough]
-    centres = places.to_degrees(situation.crs, grid.centres()[cells]) if len(cells) else np.empty((0, 2))
-    return [
-        {
-            "type": "Feature",
-            "id": f"cell-{number}",
-            "geometry": {"type": "Point", "coordinates": centre.tolist()},
-            "properties": {
-                "count": int(of.sum()),
-                "label": situation.labels[int(of.argmax())],
-                "labels": {name: int(n) for name, n in zip(situation.labels, of, strict=True) if n},
-            },
-        }
-        for number, centre, of in zip(cells.tolist(), centres, counts, strict=True)
-    ]

@@ -1,12 +1,13 @@
 """The application: one `Service` that owns what lives as long as the server, and the routes over it."""
 
 import asyncio
+import json
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,19 +15,24 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from crowdfield import __version__
-from crowdfield.service import basemap, problems
+from crowdfield.data import Region
+from crowdfield.service import problems
 from crowdfield.service.access import RouteAccess
+from crowdfield.service.assets import assets
 from crowdfield.service.auth import Keys, Names
 from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
+from crowdfield.service.helpers import HelperPool, Made
 from crowdfield.service.journal import Entry, Journal, Outcome
 from crowdfield.service.limits import Slots
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
-from crowdfield.service.pools import Pools
+from crowdfield.service.packing import BEST, Packed, pack
+from crowdfield.service.pools import asking
 from crowdfield.service.routes import keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
 
@@ -41,7 +47,15 @@ class Service:
         self.engine = open_database(settings.database)
         # Those who report have connections of their own: none of them waits for a connection that a reader holds.
         self.intake_engine = connect(settings.database)
-        self.pools = Pools()
+        self.pools = Pools(
+            {
+                "database": settings.database,
+                "minimum_count": settings.minimum_count,
+                "minimum_sources": settings.minimum_sources,
+                "period_hours": settings.period_hours,
+            }
+        )
+        self.files = Made()
         self.store = Store(self.engine)
         self.intake_store = Store(self.intake_engine)
         self.keys = Keys(self.intake_engine)
@@ -50,7 +64,6 @@ class Service:
         self.metrics = Metrics()
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(4096)
-        self.models: Recent[Any] = Recent(4)
         self.broadcast = Broadcast(self.store, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
@@ -60,8 +73,8 @@ class Service:
 
     async def start(self) -> None:
         await self.broadcast.start()
-        # Read ahead, so that the first page has its ground at once.
-        self._reading = asyncio.create_task(self.pools.reading.run(basemap.countries), name="basemap")
+        # Read ahead, so that the first page has its files at once.
+        self._reading = asyncio.create_task(self.pools.operations.run(assets().prepare), name="assets")
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
@@ -87,6 +100,7 @@ class Service:
         """Store what was accepted and let go of threads and connections."""
         self.journal.close()
         self.pools.close()
+        self.files.close()
         self.engine.dispose()
         self.intake_engine.dispose()
 
@@ -111,6 +125,33 @@ class Service:
         found = await self.pools.intake.run(self.intake_store.trust, name)
         self._trust[name] = (time.monotonic(), found)
         return found
+
+    async def made(self, pool: HelperPool, question: dict[str, Any], situation: Situation) -> Any:
+        """What a helper process makes of a question; the same question of a version is answered once."""
+        # The time of creation tells a situation from one of the same name that was removed before.
+        key = (situation.created, json.dumps(question, sort_keys=True))
+        return await self.files.get(key, pool, self._asking(pool, question))
+
+    async def made_file(self, pool: HelperPool, question: dict[str, Any], situation: Situation | None = None) -> Packed:
+        """The same for an answer that is a file."""
+        key = (situation.created if situation else None, json.dumps(question, sort_keys=True))
+        ask = self._asking(pool, question | {"target": str(self.files.new_file())})
+        return await self.files.get(key, pool, lambda: Packed.told(ask()))
+
+    async def ground(self, region: Region) -> Packed:
+        """The outlines around a region, made once."""
+        question = {"task": "basemap", "region": region, "target": str(self.files.new_file())}
+        ask = self._asking(self.pools.exports, question)
+        return await self.files.get(("ground", region), self.pools.exports, lambda: Packed.told(ask()), forever=True)
+
+    def own_ground(self) -> Packed:
+        """The operator's own file."""
+        assert self.settings.basemap is not None
+        return pack(self.settings.basemap.read_bytes(), "application/geo+json", level=BEST)
+
+    def _asking(self, pool: HelperPool, question: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+        caller = asking.get()
+        return lambda: pool.ask(question, caller.charge if caller else lambda seconds: None)
 
     def forget(self) -> None:
         """After a change made here: the next question goes to the database."""

@@ -3,9 +3,13 @@
 They are Natural Earth's, from the npm package world-atlas. As with every other dependency, its files are fetched by
 name and version and are not part of this repository: ``python -m crowdfield.service.basemap`` puts them beside the page
 (``make setup`` does), and a wheel takes them along. Without them the map is drawn on a plain ground.
+
+Nothing is computed for a request: the coarse world is made at set-up, and the ground of each situation once, by a
+helper process, when it is first shown.
 """
 
 import base64
+import gzip
 import hashlib
 import json
 import shutil
@@ -21,15 +25,38 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from crowdfield.data import Region
+
 PACKAGE = "world-atlas@2.0.2"
 INTEGRITY = "sha512-IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ=="
 MEMBER = "package/countries-10m.json"
-OUTLINES = Path(__file__).parent / "static" / "vendor" / "countries-10m.json"
+VENDOR = Path(__file__).parent / "static" / "vendor"
+OUTLINES = VENDOR / "countries-10m.json"
+WORLD = VENDOR / "world.json.gz"
+# Degrees of ground around a small region.
+LEAST_MARGIN = 3.0
+# Levels of detail in degrees; the first is the file's own.
+LEVELS = (0.0, 0.005, 0.02, 0.1)
+# A region is drawn some so many pixels wide: finer details than its width divided by this would not show.
+PIXELS = 1000
 
 
-def around(west: float, east: float, south: float, north: float) -> dict[str, Any]:
-    """The countries within a box of degrees, as GeoJSON; empty where the outlines were not fetched."""
-    shapes, (x0, y0, x1, y1) = countries()
+def ground_box(region: Region) -> Region:
+    """A good deal more than the region, so that there is ground to move on."""
+    width = region.width
+    wide, high = max(LEAST_MARGIN, 2 * width), max(LEAST_MARGIN, 2 * (region.north - region.south))
+    south, north = max(-90.0, region.south - high), min(90.0, region.north + high)
+    if width + 2 * wide >= 360.0:
+        return Region(-180.0, south, 180.0, north)
+    return Region(_turned(region.west - wide), south, _turned(region.east + wide), north)
+
+
+def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
+    """The countries within a box as GeoJSON, with details of at least so many degrees; empty without the outlines."""
+    west, south, east, north = box
+    tolerance = max((level for level in LEVELS if level <= detail), default=0.0)
+    digits = 4 if tolerance < 0.01 else 3 if tolerance < 0.05 else 2
+    shapes, (x0, y0, x1, y1) = countries(tolerance)
     spans = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
     features = []
     for left, right in spans:
@@ -37,23 +64,50 @@ def around(west: float, east: float, south: float, north: float) -> dict[str, An
         # Coordinates were rounded for the file; what that made touch itself is set right first.
         for shape in shapely.make_valid(shapes[near]):
             cut = shapely.clip_by_rect(shape, left, south, right, north)
+            cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
             if not cut.is_empty:
-                features.append({"type": "Feature", "properties": {}, "geometry": shapely.geometry.mapping(cut)})
+                geometry = shapely.geometry.mapping(cut)
+                features.append({"type": "Feature", "properties": {}, "geometry": _rounded(geometry, digits)})
     return {"type": "FeatureCollection", "features": features}
 
 
-@lru_cache(maxsize=1)
-def countries() -> tuple[NDArray[Any], NDArray[np.float64]]:
+def world() -> dict[str, Any]:
+    """All countries, coarse: what a page shows that has no region yet."""
+    return around(Region(-180.0, -90.0, 180.0, 90.0), LEVELS[-1])
+
+
+def _turned(longitude: float) -> float:
+    return (longitude + 180.0) % 360.0 - 180.0
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    if isinstance(value, float):
+        return round(value, digits)
+    if isinstance(value, dict):
+        return {name: _rounded(inner, digits) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner, digits) for inner in value]
+    return value
+
+
+@lru_cache(maxsize=2)
+def countries(tolerance: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """All polygons, and their bounds [4, P]."""
-    found = decode(json.loads(OUTLINES.read_text()), "countries") if OUTLINES.is_file() else []
+    found = decode(json.loads(OUTLINES.read_text()), "countries", tolerance) if OUTLINES.is_file() else []
     shapes = np.array(found, dtype=object)
     return shapes, shapely.bounds(shapes).reshape(-1, 4).T
 
 
-def decode(topology: dict[str, Any], name: str) -> list[shapely.Geometry]:
-    """The polygons of an object of a TopoJSON file: rings are chains of shared arcs, stored as whole-number steps."""
+def decode(topology: dict[str, Any], name: str, tolerance: float = 0.0) -> list[shapely.Geometry]:
+    """The polygons of an object of a TopoJSON file: rings are chains of shared arcs, stored as whole-number steps.
+
+    Arcs are simplified before they are joined, so that neighbours still share their border.
+    """
     scale, shift = (np.asarray(topology["transform"][part]) for part in ("scale", "translate"))
     arcs = [np.cumsum(np.asarray(arc), axis=0) * scale + shift for arc in topology["arcs"]]
+    if tolerance > 0:
+        lines = shapely.simplify([shapely.LineString(arc) for arc in arcs], tolerance, preserve_topology=False)
+        arcs = [shapely.get_coordinates(line) for line in lines]
 
     def ring(parts: list[int]) -> NDArray[np.float64]:
         # ~i is arc i backwards; each arc begins where the one before ends.
@@ -65,10 +119,17 @@ def decode(topology: dict[str, Any], name: str) -> list[shapely.Geometry]:
         pieces = geometry.get("arcs", [])
         for piece in [pieces] if geometry["type"] == "Polygon" else pieces:
             shell, *holes = [ring(parts) for parts in piece]
-            # Rounding left some islets with two points.
+            # Rounding, here or when the file was made, leaves some islets with two points.
             if len(shell) >= 4:
                 shapes.append(shapely.Polygon(shell, [hole for hole in holes if len(hole) >= 4]))
     return shapes
+
+
+def build() -> None:
+    """Make the coarse world once, compressed, so that no server computes it again."""
+    if OUTLINES.is_file() and not WORLD.is_file():
+        body = json.dumps(world(), separators=(",", ":")).encode()
+        WORLD.write_bytes(gzip.compress(body, 9, mtime=0))
 
 
 def fetch() -> str | None:
@@ -99,3 +160,4 @@ if __name__ == "__main__":
     obstacle = fetch()
     if obstacle is not None:
         print(f"The live map will have no basemap: {obstacle}.", file=sys.stderr)
+    build()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from starlette.responses import Response
+from numpy.typing import NDArray
 
 from crowdfield import __version__
 from crowdfield.service.maps import MapArrays
@@ -29,22 +29,34 @@ MEDIA = {
 SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
-def export(now: MapArrays, form: str, *, minimum_count: int = 1) -> Response:
-    """The map in the format of this file ending; counts of reports below the minimum are told as none."""
+def check_form(form: str) -> None:
+    """Refuse an unknown format before anything is made."""
     from crowdfield import io  # late: the writers bring pandas and more
 
-    suffix = f".{form}"
-    if suffix not in io.FORMATS:
+    if f".{form}" not in io.FORMATS:
         known = " ".join(sorted(name[1:] for name in io.FORMATS))
         raise Problem(404, f"no map format is known by this name; use one of: {known}")
-    if minimum_count > 1:
-        now = replace(now, reports=np.where(now.reports < minimum_count, 0, now.reports))
+
+
+def write(
+    now: MapArrays, form: str, target: Path, *, reports: NDArray[np.int32] | None = None
+) -> tuple[Path, str, dict[str, str]]:
+    """Write the map in the format of this file ending to `target`; the file, its media type and its headers.
+
+    `reports` replaces the counts of reports by those that may be told.
+    """
+    from crowdfield import io
+
+    check_form(form)
+    suffix = f".{form}"
+    if reports is not None:
+        now = replace(now, reports=reports)
     heatmap = now.heatmap(
         software=f"crowdfield {__version__}",
         created=datetime.fromtimestamp(now.info.created, UTC).isoformat(timespec="seconds"),
     )
     name = f"{now.situation.id}-v{now.info.number}"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         path = io.write(heatmap, Path(folder) / f"{name}{suffix}")
         made = sorted(Path(folder).iterdir())
         # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet
@@ -54,7 +66,7 @@ def export(now: MapArrays, form: str, *, minimum_count: int = 1) -> Response:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in made:
                     archive.write(file, file.name)
-        body = path.read_bytes()
+        path.rename(target)
     headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"', **SANDBOX}
     media = "application/zip" if suffix == ".zip" else MEDIA.get(suffix, "application/octet-stream")
-    return Response(body, media_type=media, headers=headers)
+    return target, media, headers

@@ -280,6 +280,7 @@ def explain(model: Any, situation: Situation, place: NDArray[np.float64], state:
             {"source": str(name), "log_odds": float(share), "reports": int(count)}
             for name, share, count in by_source.itertuples()
         ],
+        "shares": list(zip(said["source"].astype(str), said["log_odds"].astype(float), strict=True)),
         "reports": [
             {"source": str(r.source), "label": str(r.label), "metres": float(r.distance), "log_odds": float(r.log_odds)}
             for r in strongest.itertuples()

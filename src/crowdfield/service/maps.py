@@ -85,15 +85,18 @@ class Maps:
         self._store = store
         self._recent: Recent[MapArrays] = Recent(size)
 
+    def info(self, situation: Situation, number: int | None = None) -> VersionInfo:
+        """What is known of a version, the newest by default."""
+        info = self._store.version(situation.id, number)
+        if info is not None:
+            return info
+        if number is not None:
+            raise Unknown(f"there is no version {number} of '{situation.id}'; GET versions lists those that are kept")
+        raise Unknown(f"'{situation.id}' has no map yet; it appears when the first reports have come in")
+
     def load(self, situation: Situation, number: int | None = None) -> MapArrays:
         """A version's arrays; the newest by default."""
-        info = self._store.version(situation.id, number)
-        if info is None:
-            if number is not None:
-                raise Unknown(
-                    f"there is no version {number} of '{situation.id}'; GET versions lists those that are kept"
-                )
-            raise Unknown(f"'{situation.id}' has no map yet; it appears when the first reports have come in")
+        info = self.info(situation, number)
 
         def make() -> MapArrays:
             arrays = unpack(self._store.blob(situation.id, info.number, "arrays"))

@@ -76,26 +76,35 @@ class Pool:
 
     async def run(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """The result of `work`, computed by a thread of this pool."""
+        return await self.wait(self.submit(work, *args, **named))
+
+    def submit(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> "Future[T]":
+        """Take a place and queue the work; refused at once where there is no place."""
         caller = asking.get()
         self._enter(caller)
         future: Future[T] = self._executor.submit(self._timed, caller, work, *args, **named)
         # The place is free when the work has ended, not when somebody stopped waiting for it.
         future.add_done_callback(lambda _: self._leave(caller))
+        return future
+
+    async def wait(self, future: "Future[T]", *, shared: bool = False) -> T:
+        """The result, within the deadline. Work that others wait for as well goes on without us."""
         waiting = asyncio.wrap_future(future)
         try:
-            done, _ = await asyncio.wait([waiting], timeout=self.seconds)
+            done, _ = await asyncio.wait([asyncio.shield(waiting) if shared else waiting], timeout=self.seconds)
         except asyncio.CancelledError:
-            future.cancel()
+            if not shared:
+                future.cancel()
             raise
-        if not done:
+        if done:
+            return done.pop().result()
+        if not shared:
             future.cancel()
-            waiting.cancel()
-            raise Problem(
-                504,
-                f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",
-                headers={"Retry-After": str(RETRY_SECONDS)},
-            )
-        return waiting.result()
+        raise Problem(
+            504,
+            f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",
+            headers={"Retry-After": str(RETRY_SECONDS)},
+        )
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -135,26 +144,3 @@ class Pool:
 
 def busy(what: str) -> Problem:
     return Problem(503, f"{what}; try again in a moment", headers={"Retry-After": str(RETRY_SECONDS)})
-
-
-class Pools:
-    """The pools of one server."""
-
-    def __init__(self) -> None:
-        # Looking up keys, situations and trust for those who report; reports themselves go to the journal's own thread.
-        self.intake = Pool("intake", threads=4, waiting=512, per_client=128, seconds=20)
-        # Tiles, places and short lists. A page asks for some twenty tiles at once.
-        self.reading = Pool("reading", threads=2, waiting=256, per_client=64, seconds=20)
-        # Reading files and long lists of reports. The threads wait for the processes that read the files.
-        self.imports = Pool("imports", threads=2, waiting=12, per_client=3, seconds=180, clock=time.perf_counter)
-        # Health, metrics and keys: an operator must get an answer when all else is full.
-        self.operations = Pool("operations", threads=2, waiting=32, per_client=8, seconds=10)
-        # The one reader of events for all streams, and what streams missed.
-        self.events = Pool("events", threads=2, waiting=256, per_client=16, seconds=30)
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter((self.intake, self.reading, self.imports, self.operations, self.events))
-
-    def close(self) -> None:
-        for pool in self:
-            pool.close()

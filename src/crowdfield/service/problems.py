@@ -52,6 +52,10 @@ STATUS: tuple[tuple[type[CrowdfieldError], int], ...] = (
 )
 
 
+def status_of(error: CrowdfieldError) -> int:
+    return next(status for kind, status in STATUS if isinstance(error, kind))
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
@@ -68,7 +72,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(CrowdfieldError)
     async def ours(_: Request, error: CrowdfieldError) -> JSONResponse:
-        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        status = status_of(error)
         return respond(status, str(error), {"Retry-After": "2"} if status == 503 else None)
 
     @app.exception_handler(DataError)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from crowdfield.service.publishing import Minimum
+
 PREFIX = "CROWDFIELD_"
 # Names of this machine for itself. They are always answered: no site elsewhere can make a browser send them.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -54,7 +56,12 @@ class Settings(BaseSettings):
     basemap: Path | None = None
     """A GeoJSON file (roads, districts, rivers) drawn under the map; the world's outlines otherwise."""
     minimum_count: int = Field(3, ge=1)
-    """Readers see reports only as cells that hold at least this many."""
+    """Readers see reports only as cells that hold at least this many; counts are rounded down to multiples of it."""
+    minimum_sources: int = Field(3, ge=1)
+    """Readers see a cell, a label in it or a reason only where so many sources say something. Set it to 1 where your
+    sources are channels (SMS, web) and not people."""
+    period_hours: int = Field(24, ge=1, le=24 * 366)
+    """Readers see and filter the times of reports by whole periods of this length, counted from 1970 in UTC."""
 
     body_limit: int = Field(8 * 2**20, gt=0)
     """Bytes of a request's body at most."""
@@ -94,6 +101,10 @@ class Settings(BaseSettings):
     """Reports from which on a fit goes to Dask, when `dask_scheduler` names one."""
     dask_scheduler: str | None = None
     """The address of a Dask scheduler, such as `tcp://cluster:8786`."""
+
+    @property
+    def minimum(self) -> Minimum:
+        return Minimum(self.minimum_count, self.minimum_sources)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -147,6 +147,7 @@ class Store:
         after: int = 0,
         limit: int | None = None,
         upto: int | None = None,
+        newest: int | None = None,
     ) -> list[Any]:
         """Reports that were not retracted, in the order of the log; `box` is west, south, east, north."""
         c, gone = entry.c, entry.alias()
@@ -178,6 +179,9 @@ class Store:
         if until is not None:
             query = query.where(moment <= until)
         with self.engine.connect() as connection:
+            if newest is not None:
+                last = query.order_by(None).order_by(c.seq.desc()).limit(newest)
+                return list(connection.execute(last))[::-1]
             return list(connection.execute(query.limit(limit) if limit else query))
 
     def counts(self, name: str) -> dict[str, int]:
@@ -220,6 +224,11 @@ class Store:
         if row is None:
             raise Unknown(f"there is no version {number} of '{name}'; GET versions lists those that are kept")
         return row[0]
+
+    def model_version(self, name: str) -> int | None:
+        """The version that the saved model belongs to."""
+        with self.engine.connect() as connection:
+            return connection.execute(select(state.c.number).where(state.c.situation == name)).scalar()
 
     def model(self, name: str) -> tuple[int, int, bytes] | None:
         """Version number, log position and saved model to go on from."""

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_asked, situation_of
+from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
 from crowdfield.service.store import Situation
@@ -107,10 +108,8 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         """What is known of a place, how well, and why: which sources moved it and by how much, in log odds."""
         service = service_of(request)
         j = state_index(situation, state)
-        answer = await service.pools.reading.run(
-            answers.point, service, situation, principal, longitude, latitude, j, version
-        )
-        return JSONResponse(finite(answer))
+        at = await service.pools.reading.run(answers.place, service, situation, longitude, latitude, j, version)
+        return JSONResponse(finite(await answers.point(service, situation, principal, at, j)))
 
     @router.get("/next")
     async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> JSONResponse:
@@ -128,13 +127,21 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         answer = await service.pools.reading.run(answers.sources, service, situation, principal, version)
         return JSONResponse(finite(answer))
 
-    @router.get("/points")
+    @router.get("/points", response_class=JSONResponse)
     async def points(
         request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
-    ) -> JSONResponse:
-        """The reports as the page draws them: one by one for trusted keys, by cells for readers."""
+    ) -> Response:
+        """The reports behind a version as the page draws them: one by one for trusted keys, by cells for readers."""
         service = service_of(request)
-        return JSONResponse(await service.pools.reading.run(answers.points, service, situation, principal, version))
+        exact = principal.role >= Role.trusted
+        info = await service.pools.reading.run(service.store.version, situation.id, version)
+        if info is None:
+            if version is not None:
+                raise Problem(404, f"there is no version {version} of this map")
+            return JSONResponse({"type": "FeatureCollection", "exact": exact, "total": 0, "features": []})
+        question = {"task": "points", "situation": situation.id, "version": info.number, "exact": exact}
+        found = await service.made_file(service.pools.answers, question, situation)
+        return send(request.headers, found, cache=PRIVATE)
 
     @router.get("/versions")
     async def versions(
@@ -157,9 +164,14 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     ) -> Response:
         """The map as a file: tif, geojson, gpkg, parquet, kml, csv, png, nc or html."""
         service = service_of(request)
-        now = await service.pools.reading.run(service.maps.load, situation, version)
-        least = 1 if principal.role >= Role.trusted else service.settings.minimum_count
-        return await service.pools.reading.run(exports.export, now, form, minimum_count=least)
+        await service.pools.reading.run(exports.check_form, form)
+        info = await service.pools.reading.run(service.maps.info, situation, version)
+        question = {
+            "task": "export", "situation": situation.id, "version": info.number, "form": form,
+            "exact": principal.role >= Role.trusted,
+        }  # fmt: skip
+        made = await service.made_file(service.pools.exports, question, situation)
+        return send(request.headers, made, cache=PRIVATE)
 
     @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events(

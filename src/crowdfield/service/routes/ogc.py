@@ -3,13 +3,14 @@
 import math
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from crowdfield.data import Region
 from crowdfield.service import answers
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, service_of, situation_of
+from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import parse_time
 from crowdfield.service.store import Situation
@@ -41,7 +42,8 @@ async def landing(request: Request, _: Reader) -> dict[str, Any]:
 
 @router.get("/conformance")
 async def conformance(_: Reader) -> dict[str, list[str]]:
-    return {"conformsTo": [f"{CORE}/core", f"{CORE}/oas30", f"{CORE}/geojson"]}
+    # Not oas30: the description that is served is OpenAPI 3.1.
+    return {"conformsTo": [f"{CORE}/core", f"{CORE}/geojson"]}
 
 
 @router.get("/collections")
@@ -71,7 +73,7 @@ async def collection(request: Request, situation: Collection, _: Reader) -> dict
     return describe(request, situation)
 
 
-@router.get("/collections/{situation}/items")
+@router.get("/collections/{situation}/items", response_class=JSONResponse)
 async def items(
     request: Request,
     situation: Collection,
@@ -80,59 +82,67 @@ async def items(
     offset: Annotated[int, Query(ge=0, le=2**53, description="where to go on, from the link `next`")] = 0,
     bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
     datetime: Annotated[str | None, Query(max_length=100, description="a moment, or from/to with .. for open")] = None,
-) -> JSONResponse:
+) -> Response:
+    """The reports: each for trusted keys; for readers the cells that hold enough of them.
+
+    Readers filter by what they see: `bbox` by the centres of cells, `datetime` by whole days (or longer periods)."""
     service = service_of(request)
     box, (since, until) = parse_box(bbox), parse_interval(datetime)
+    at = f"ogc/collections/{situation.id}/items"
+    links = [link(request, at, "self", GEOJSON), link(request, f"ogc/collections/{situation.id}", "collection")]
 
-    def read() -> dict[str, Any]:
-        # Exact rows are paged by the log's numbers; cells are few, and counted over all reports that match.
-        exact = principal.role >= Role.trusted
-        rows = service.store.standing(
-            situation.id, box=box, since=since, until=until, after=offset if exact else 0,
-            limit=limit + 1 if exact else None,
-        )  # fmt: skip
-        more = None
-        if exact:
-            if len(rows) > limit:
-                rows = rows[:limit]
-                more = rows[-1].seq
-            features = answers.exact_features(rows)
-        else:
-            cells = answers.cell_features(service, situation, rows)
-            features = cells[offset : offset + limit]
-            more = offset + limit if len(cells) > offset + limit else None
-        at = f"ogc/collections/{situation.id}/items"
-        links = [link(request, at, "self", GEOJSON), link(request, f"ogc/collections/{situation.id}", "collection")]
-        if more is not None:
-            # The same question, further on.
-            query = request.url.include_query_params(offset=more, limit=limit).query
-            links.append(link(request, f"{at}?{query}", "next", GEOJSON))
-        return {"type": "FeatureCollection", "features": features, "numberReturned": len(features), "links": links}
+    def onwards(offset: int) -> dict[str, str]:
+        """The same question, further on."""
+        query = request.url.include_query_params(offset=offset, limit=limit).query
+        return link(request, f"{at}?{query}", "next", GEOJSON)
 
-    return JSONResponse(await service.pools.reading.run(read), media_type=GEOJSON)
+    if principal.role >= Role.trusted:
+
+        def read() -> Packed:
+            rows = service.store.standing(
+                situation.id, box=box, since=since, until=until, after=offset, limit=limit + 1
+            )
+            more = [onwards(rows[limit - 1].seq)] if len(rows) > limit else []
+            return page(answers.exact_features(rows[:limit]), links + more)
+
+        return send(request.headers, await service.pools.reading.run(read), cache=PRIVATE)
+    info = await service.pools.reading.run(service.store.version, situation.id)
+    if info is None:
+        return send(request.headers, page([], links), cache=PRIVATE)
+    question = {
+        "task": "items", "situation": situation.id, "version": info.number, "box": box, "since": since, "until": until,
+        "offset": offset, "limit": limit, "links": links, "onwards": onwards(offset + limit),
+    }  # fmt: skip
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
-@router.get("/collections/{situation}/items/{item}")
+def page(features: list[dict[str, Any]], links: list[dict[str, str]]) -> Packed:
+    body = {"type": "FeatureCollection", "features": features, "numberReturned": len(features), "links": links}
+    return pack_json(body, GEOJSON)
+
+
+@router.get("/collections/{situation}/items/{item}", response_class=JSONResponse)
 async def item(
     request: Request,
     situation: Collection,
     item: Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")],
     principal: Reader,
-) -> JSONResponse:
+) -> Response:
+    """One report for trusted keys; for readers one cell."""
     service = service_of(request)
-    features: list[dict[str, Any]] = []
-    if principal.role >= Role.trusted:
-        row = await service.pools.reading.run(service.store.entry, situation.id, item)
-        features = answers.exact_features([row]) if row is not None else []
-    else:
-        rows = await service.pools.reading.run(service.store.standing, situation.id)
-        cells = await service.pools.reading.run(answers.cell_features, service, situation, rows)
-        features = [cell for cell in cells if cell["id"] == item]
-    if not features:
-        raise Problem(404, "there is no such report, it was retracted, or you may not see it")
     at = f"ogc/collections/{situation.id}"
     links = [link(request, f"{at}/items", "self", GEOJSON), link(request, at, "collection")]
-    return JSONResponse({**features[0], "links": links}, media_type=GEOJSON)
+    if principal.role >= Role.trusted:
+        row = await service.pools.reading.run(service.store.entry, situation.id, item)
+        if row is None:
+            raise Problem(404, answers.NO_SUCH_REPORT)
+        found = pack_json({**answers.exact_features([row])[0], "links": links}, GEOJSON)
+        return send(request.headers, found, cache=PRIVATE)
+    info = await service.pools.reading.run(service.store.version, situation.id)
+    if info is None:
+        raise Problem(404, answers.NO_SUCH_REPORT)
+    question = {"task": "item", "situation": situation.id, "version": info.number, "item": item, "links": links}
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
 def parse_box(text: str | None) -> Region | None:

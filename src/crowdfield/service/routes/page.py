@@ -1,83 +1,70 @@
-"""The page: our own files, MapLibre GL JS from the Python package that carries it, and a basemap."""
+"""The page: our own files, MapLibre GL JS from the Python package that carries it, and the ground under the map."""
 
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
 
-from crowdfield.service import basemap, tiles
-from crowdfield.service.deps import service_of
+from crowdfield.data import Region
+from crowdfield.service import tiles
+from crowdfield.service.assets import assets
+from crowdfield.service.auth import Role
+from crowdfield.service.deps import Need, principal_of, service_of
+from crowdfield.service.packing import ASK_AGAIN, FOREVER, Packed, pack, send
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import Latitude, Longitude
 
-STATIC = Path(__file__).parent.parent / "static"
-TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".json": "application/json",
-}
-VENDOR = ("maplibre-gl.js", "maplibre-gl.css")
-
-
-def vendor(name: str) -> Path | None:
-    """A file of MapLibre GL JS; None where its package is not installed. It is found without being imported."""
-    spec = find_spec("maplibre")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / "srcjs" / name
-        if path.is_file():
-            return path
-    return None
-
-
-@lru_cache(maxsize=1)
-def own_files() -> dict[str, Path]:
-    """The files that may be asked for: a fixed list, so that no name can lead elsewhere."""
-    return {path.name: path for path in STATIC.iterdir() if path.suffix in TYPES}
-
-
-def send(path: Path) -> FileResponse:
-    media = TYPES.get(path.suffix, "application/octet-stream")
-    return FileResponse(path, media_type=f"{media}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+WORLD = Region(-180.0, -90.0, 180.0, 90.0)
+Named = Annotated[str | None, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 def install(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    async def index() -> FileResponse:
-        return send(STATIC / "index.html")
+    async def index(request: Request) -> Response:
+        return send(request.headers, assets().page, cache=ASK_AGAIN)
 
     @app.get("/static/{name}", include_in_schema=False)
-    async def static(name: str) -> FileResponse:
-        path = own_files().get(name)
-        if path is None:
-            raise Problem(404, "there is no such file")
-        return send(path)
+    @app.get("/static/{digest}/{name}", include_in_schema=False)
+    async def static(request: Request, name: str, digest: str | None = None) -> Response:
+        return _send(request, assets().own(name), digest, "there is no such file")
 
     @app.get("/vendor/{name}", include_in_schema=False)
-    async def library(name: str) -> FileResponse:
-        path = vendor(name) if name in VENDOR else None
-        if path is None:
-            raise Problem(404, "MapLibre GL JS is not installed; pip install 'crowdfield[serve]' brings it")
-        return send(path)
+    @app.get("/vendor/{digest}/{name}", include_in_schema=False)
+    async def library(request: Request, name: str, digest: str | None = None) -> Response:
+        missing = "MapLibre GL JS is not installed; pip install 'crowdfield[serve]' brings it"
+        return _send(request, assets().library(name), digest, missing)
 
     @app.get("/legend/{layer}.png", include_in_schema=False)
-    async def legend(layer: tiles.Layer) -> Response:
-        return Response(tiles.legend(layer), media_type="image/png", headers={"Cache-Control": "max-age=3600"})
+    async def legend(request: Request, layer: tiles.Layer) -> Response:
+        service = service_of(request)
+
+        def draw() -> Packed:
+            return pack(tiles.legend(layer), "image/png")
+
+        image = await service.files.get(("legend", layer), service.pools.reading, draw, forever=True)
+        return send(request.headers, image, cache="max-age=3600")
 
     @app.get("/basemap.json", include_in_schema=False)
     async def ground(
-        request: Request,
-        west: Longitude = -180.0,
-        east: Longitude = 180.0,
-        south: Latitude = -90.0,
-        north: Latitude = 90.0,
+        request: Request, situation: Named = None, at: Annotated[str | None, Query(max_length=64)] = None
     ) -> Response:
-        """What lies under the map: the operator's own GeoJSON, else the outlines of the world, else nothing."""
-        given = service_of(request).settings.basemap
-        if given is not None:
-            return FileResponse(given, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})
-        outlines = await service_of(request).pools.reading.run(basemap.around, west, east, south, north)
-        return JSONResponse(outlines, media_type="application/geo+json", headers={"Cache-Control": "max-age=3600"})
+        """What lies under the map: the operator's own GeoJSON, else the outlines around a situation or of the world."""
+        service = service_of(request)
+        if service.settings.basemap is not None:
+            found = await service.files.get("ground", service.pools.reading, service.own_ground, forever=True)
+            return send(request.headers, found, cache=ASK_AGAIN)
+        if situation is None:
+            return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)
+        Need(Role.reader).check(principal_of(request))
+        asked = await service.situation(situation)
+        found = await service.ground(asked.region)
+        # The page names the files that it was made from, and when the situation was started.
+        known = at == f"{assets().digest}-{asked.created:.0f}"
+        keep = FOREVER if known and service.settings.anonymous_reading else ASK_AGAIN
+        return send(request.headers, found, cache=keep)
+
+
+def _send(request: Request, found: Packed | None, digest: str | None, missing: str) -> Response:
+    if found is None:
+        raise Problem(404, missing)
+    # An address of another release: the file may have changed, so it is not to be kept under that address.
+    return send(request.headers, found, cache=FOREVER if digest == assets().digest else ASK_AGAIN)

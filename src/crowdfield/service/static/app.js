@@ -95,7 +95,7 @@ async function open(situation) {
   options($("state"), situation.states.map((s) => [s, s]), chosen.state);
   options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.at(-1));
   $("report-trusted-row").hidden = !may("trusted");
-  await view?.show(situation.region);
+  await view?.show(situation);
   await refresh();
   stopListening = listen(path("/events"), {
     onState: (on) => {

@@ -67,7 +67,7 @@ export class MapView {
     });
   }
 
-  async show(region) {
+  async show({ id, region, created }) {
     await this.ready;
     const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
@@ -75,11 +75,9 @@ export class MapView {
       type: "Feature", properties: {},
       geometry: { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] },
     });
-    // A good deal more than the region, so that there is ground to move on.
-    const [wide, high] = [Math.max(3, 2 * (east - west)), Math.max(3, 2 * (north - south))];
-    const whole = east - west + 2 * wide >= 360;
-    const box = { west: whole ? -180 : turned(west - wide), east: whole ? 180 : turned(east + wide), south: Math.max(-90, south - high), north: Math.min(90, north + high) };
-    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams(box)}`);
+    // The address changes with the outlines and with the situation, so that a browser may keep what it got.
+    const assets = document.querySelector("meta[name=crowdfield-assets]").content;
+    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${Math.round(created)}` })}`);
     const narrow = window.matchMedia("(max-width: 760px)").matches;
     this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
   }
@@ -156,8 +154,6 @@ export class MapView {
     if (fly) this.map.easeTo({ center: [longitude, latitude] });
   }
 }
-
-const turned = (longitude) => ((((longitude + 180) % 360) + 360) % 360) - 180;
 
 // As the tiles draw what nobody knows.
 function hatched(side = 8) {

@@ -38,8 +38,11 @@ const place = ({ latitude, longitude }) =>
   `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
 
 function reasons(answer) {
-  if (!answer.why) return [make("p", { class: "hint", textContent: answer.newest ? T.whyNone : T.whyOld })];
-  const forces = [...answer.why.sources].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
+  if (!answer.why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
+  // Readers are told groups of reports, and only where enough people reported.
+  if (answer.why.groups && !answer.why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
+  const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group](count(g.reports)), log_odds: g.log_odds }));
+  const forces = [...named].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
   const shown = forces.slice(0, 7);
   const rest = forces.slice(7);
   const rows = [{ name: T.whyPrior, value: answer.why.prior + answer.why.uncertainty }, ...shown.map((s) => ({ name: s.source, value: s.log_odds }))];
@@ -74,6 +77,7 @@ export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
     $("sources"),
     make("p", { class: "hint", textContent: T.sourcesHint }),
     hidden ? make("p", { class: "hint", textContent: T.sourcesHidden }) : null,
+    answer.left_out ? make("p", { class: "hint", textContent: T.sourcesLeftOut(count(answer.left_out)) }) : null,
     ...table.map((s) => source(s, answer, { colour, mayTrust, onTrust, open: open.has(s.source) })),
   );
 }

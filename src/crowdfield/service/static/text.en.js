@@ -30,7 +30,7 @@ export const T = {
   state: "State",
   showReports: "Reports",
   showNext: "Where to look next",
-  privacyCells: (minimum) => `Reports are shown by cell, and only where there are at least ${minimum}. Keys with the role trusted show each one.`,
+  privacyCells: (minimum) => `Reports are shown by cell, and only where there are at least ${minimum} by different people. Keys with the role trusted show each one.`,
   privacyExact: "Every report is shown where it was made, coloured by its source. Filled: the chosen state. Open: another.",
 
   legendProbability: (state) => `Probability of “${state}”`,
@@ -65,6 +65,9 @@ export const T = {
   whyReports: "The reports that count most",
   whyOld: "Reasons are told for the newest version only.",
   whyNone: "No reasons are available for this map.",
+  whyBusy: "Too many people ask for reasons at the moment. Ask again in a little while.",
+  whyWithheld: "So few people reported near here that reasons would tell who said what. Keys with the role trusted see them.",
+  whyGroup: { for: (n) => `at least ${n} reports for it`, against: (n) => `at least ${n} reports against it`, all: (n) => `at least ${n} reports together` },
   outside: "This place is outside the map.",
 
   addTitle: "Report from here",
@@ -78,7 +81,8 @@ export const T = {
 
   sourcesEmpty: "No sources yet. They appear with the first map.",
   sourcesHint: "Estimated from how far each source agrees with the map, with 95 % intervals. Open one for its confusion matrix.",
-  sourcesHidden: "Names are hidden; keys with the role trusted show them.",
+  sourcesHidden: "Names are hidden and counts rounded down; keys with the role trusted show them.",
+  sourcesLeftOut: (n) => `At least ${n} more with too few reports to tell.`,
   sourceAccuracy: "accuracy",
   sourceReports: (n) => (n === "1" ? "1 report" : `${n} reports`),
   sourceMatrix: "When the truth is … it says …",

@@ -1,0 +1,98 @@
+"""The files of the page, read and compressed once, under addresses that change with their content.
+
+The page asks for its files under ``/static/{digest}/``: such an address always means the same bytes, so a browser keeps
+them for good. The same files without the digest are there for people and scripts, and are asked for again each time.
+"""
+
+import gzip
+import hashlib
+import threading
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from crowdfield.service import basemap
+from crowdfield.service.packing import BEST, Packed, pack
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml; charset=utf-8",
+    ".json": "application/json; charset=utf-8",
+}
+LIBRARY = ("maplibre-gl.js", "maplibre-gl.css")
+GEOJSON = "application/geo+json"
+DIGEST_LENGTH = 16
+
+
+class Assets:
+    """A fixed list of files, so that no name can lead elsewhere."""
+
+    def __init__(self) -> None:
+        self._own = {path.name: path for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
+        self._library = {name: path for name in LIBRARY if (path := library_file(name)) is not None}
+        self._packed: dict[Path, Packed] = {}
+        self._lock = threading.Lock()
+
+    def own(self, name: str) -> Packed | None:
+        path = self._own.get(name)
+        return None if path is None else self._pack(path)
+
+    def library(self, name: str) -> Packed | None:
+        path = self._library.get(name)
+        return None if path is None else self._pack(path)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all files together: a new one for any change."""
+        paths = [*self._own.values(), *self._library.values(), basemap.OUTLINES]
+        total = hashlib.sha256()
+        for path in paths:
+            if path.is_file():
+                total.update(hashlib.sha256(path.read_bytes()).digest())
+        return total.hexdigest()[:DIGEST_LENGTH]
+
+    @cached_property
+    def page(self) -> Packed:
+        """The page itself, with the addresses of its files as they are now."""
+        text = self._own["index.html"].read_text(encoding="utf-8")
+        for folder in ("static", "vendor"):
+            text = text.replace(f'"/{folder}/', f'"/{folder}/{self.digest}/')
+        text = text.replace('content="assets"', f'content="{self.digest}"')
+        return pack(text.encode(), TYPES[".html"], level=BEST)
+
+    @cached_property
+    def world(self) -> Packed | None:
+        """The coarse outlines that were made at set-up."""
+        if not basemap.WORLD.is_file():
+            return None
+        return pack(gzip.decompress(basemap.WORLD.read_bytes()), GEOJSON, level=BEST)
+
+    def prepare(self) -> None:
+        """Read and compress everything, ahead of the first page."""
+        for path in (*self._own.values(), *self._library.values()):
+            self._pack(path)
+        assert self.page.tag and (self.world is None or self.world.tag)
+
+    def _pack(self, path: Path) -> Packed:
+        with self._lock:
+            if path not in self._packed:
+                self._packed[path] = pack(path.read_bytes(), TYPES[path.suffix], level=BEST)
+            return self._packed[path]
+
+
+def library_file(name: str) -> Path | None:
+    """A file of MapLibre GL JS; None where its package is not installed. It is found without being imported."""
+    spec = find_spec("maplibre")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "srcjs" / name
+        if path.is_file():
+            return path
+    return None
+
+
+@lru_cache(maxsize=1)
+def assets() -> Assets:
+    return Assets()

@@ -1,0 +1,107 @@
+"""A process that makes what takes long: exports, reasons, lists of cells, outlines.
+
+It runs beside the server at a lower priority and with its own database connections, so that nothing it does holds up
+those who report. It reads one question per line from its standard input and writes one answer per line; large bodies
+go to the files that the question names. It ends when the server does, or after a while without questions.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import select
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.errors import CrowdfieldError
+from crowdfield.service import logs
+from crowdfield.service.problems import Problem, status_of
+
+log = logging.getLogger("crowdfield.helper")
+# Lower than the server and its intake: what must wait is the export.
+NICENESS = 10
+# Without questions for so long it ends; the next question starts another.
+IDLE_SECONDS = 600.0
+MEMORY_BYTES = 6 * 2**30
+
+Question = dict[str, Any]
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Questions in, answers out; what libraries print goes to the log instead."""
+
+    incoming: int
+    outgoing: int
+
+    def questions(self) -> "Any":
+        rest = b""
+        while True:
+            ready, _, _ = select.select([self.incoming], [], [], IDLE_SECONDS)
+            if not ready:
+                return
+            block = os.read(self.incoming, 65536)
+            if not block:
+                return
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (json.loads(line) for line in lines)
+
+    def answer(self, answer: Answer) -> None:
+        line = json.dumps(answer).encode() + b"\n"
+        while line:
+            line = line[os.write(self.outgoing, line) :]
+
+
+def main() -> None:
+    outgoing = os.dup(1)
+    os.dup2(2, 1)
+    logs.configure("WARNING")
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    lines = Lines(0, outgoing)
+    questions = lines.questions()
+    try:
+        hello = next(questions)
+    except StopIteration:
+        return
+    # Late: the models and writers take seconds to load, and the server is told first that somebody is there.
+    from crowdfield.service.making import Maker
+
+    maker = Maker(hello)
+    for question in questions:
+        lines.answer(attempt(maker.make, question))
+
+
+def attempt(make: Callable[[Question], Answer], question: Question) -> Answer:
+    """The answer, or what went wrong, in words that a client may read."""
+    began = time.process_time()
+    try:
+        answer = make(question)
+    except Problem as problem:
+        answer = {"status": problem.status_code, "detail": str(problem.detail)}
+    except CrowdfieldError as error:
+        answer = {"status": status_of(error), "detail": str(error)}
+    except SQLAlchemyError as error:
+        log.error("database error", extra={"error": type(error).__name__})
+        answer = {"status": 503, "detail": "the database did not answer; send the request again"}
+    except MemoryError:
+        log.exception("out of memory")
+        answer = {"status": 503, "detail": "this needs more memory than there is; ask for less"}
+    except Exception:
+        log.exception("unforeseen error")
+        answer = {"status": 500, "detail": "something went wrong in the service; its log says what"}
+    return answer | {"seconds": time.process_time() - began}
+
+
+if __name__ == "__main__":
+    main()
+    sys.stderr.flush()
+    os._exit(0)  # libraries with threads of their own take a while to end, and nobody waits for them

@@ -1,0 +1,222 @@
+"""The server's side of its helper processes: who may ask how much, what is under way already, and what was made."""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from typing import Any, TypeVar
+
+from crowdfield.service.packing import Packed
+from crowdfield.service.pools import Pool
+from crowdfield.service.problems import Problem
+
+log = logging.getLogger("crowdfield.service")
+T = TypeVar("T")
+# What was made is kept for so long, and so much of it.
+KEPT_SECONDS, KEPT_BYTES, KEPT_COUNT = 900.0, 512 * 2**20, 4096
+# A file that was just asked for may be about to be opened.
+IN_USE_SECONDS = 10.0
+# What an answer counts for that is no file.
+SMALL_BYTES = 4096
+
+
+class HelperDied(Exception):
+    """The process ended before it answered."""
+
+
+class Helper:
+    """One helper process; started with the first question, and again after it ended or was ended."""
+
+    def __init__(self, hello: dict[str, Any]):
+        self._hello = hello
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """The answer; a process that takes longer than `seconds` is ended."""
+        fresh = self._process is None or self._process.poll() is not None
+        try:
+            return self._ask(question, seconds)
+        except HelperDied:
+            self.close()
+            if fresh:
+                raise
+        # One that had been idle for long ended by itself.
+        try:
+            return self._ask(question, seconds)
+        except HelperDied:
+            self.close()
+            raise
+
+    def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
+        except OSError as error:
+            raise HelperDied from error
+        end, received = time.monotonic() + seconds, b""
+        while not received.endswith(b"\n"):
+            ready, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                self.close()
+                raise Problem(
+                    504, f"this took longer than {seconds:g} s and was given up; ask for less, or again later",
+                    headers={"Retry-After": "30"},
+                )  # fmt: skip
+            block = os.read(process.stdout.fileno(), 65536)
+            if not block:
+                raise HelperDied
+            received += block
+        answer: dict[str, Any] = json.loads(received)
+        return answer
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "crowdfield.service.helper"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+            )  # fmt: skip
+            assert self._process.stdin is not None
+            # The address of the database may hold a password: it is told here, and not in the environment.
+            self._process.stdin.write(json.dumps(self._hello).encode() + b"\n")
+        return self._process
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class HelperPool(Pool):
+    """A pool whose threads each wait for a helper process of their own."""
+
+    def __init__(
+        self, name: str, hello: dict[str, Any], *, processes: int, waiting: int, per_client: int, seconds: float
+    ):
+        super().__init__(name, threads=processes, waiting=waiting, per_client=per_client, seconds=seconds)
+        self._helpers = [Helper(hello) for _ in range(processes)]
+        self._free: LifoQueue[Helper] = LifoQueue()
+        for helper in self._helpers:
+            self._free.put(helper)
+
+    def ask(self, question: dict[str, Any], charge: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
+        """In a thread of this pool: the answer of a helper; what it says went wrong is raised."""
+        helper = self._free.get()
+        try:
+            answer = helper.ask(question, self.seconds)
+        except HelperDied as error:
+            log.error("a helper process died", extra={"pool": self.name, "task": question.get("task")})
+            raise Problem(
+                503, "this could not be made; try again, or ask for less", headers={"Retry-After": "5"}
+            ) from error
+        finally:
+            self._free.put(helper)
+        charge(answer.pop("seconds", 0.0))
+        if answer.get("status", 200) >= 400:
+            retry = {"Retry-After": "5"} if answer["status"] == 503 else None
+            raise Problem(answer["status"], answer["detail"], headers=retry)
+        return answer
+
+    def close(self) -> None:
+        super().close()
+        for helper in self._helpers:
+            helper.close()
+
+
+@dataclass
+class _Kept:
+    value: Any
+    size: int
+    until: float
+    used: float
+
+
+class Made:
+    """What was made lately, by key; the same thing asked for twice at once is made once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._under_way: dict[Hashable, Future[Any]] = {}
+        self._bytes = 0
+        self._folder: Path | None = None
+        self._number = 0
+
+    def new_file(self) -> Path:
+        """A path for something to be made, in a folder that only this service reads."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="crowdfield-"))
+            self._number += 1
+            return self._folder / str(self._number)
+
+    def held(self, key: Hashable) -> Any:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or time.monotonic() > kept.until:
+                return None
+            kept.used = time.monotonic()
+            self._kept.move_to_end(key)
+            return kept.value
+
+    async def get(self, key: Hashable, pool: Pool, make: Callable[[], T], *, forever: bool = False) -> T:
+        """What `make` gives, made in `pool` unless it is there or under way; `forever`: it never goes out of date."""
+        found = self.held(key)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        with self._lock:
+            future = self._under_way.get(key)
+        if future is None:
+            future = pool.submit(lambda: self._keep(key, make(), forever))
+            with self._lock:
+                self._under_way[key] = future
+            future.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await pool.wait(future, shared=True)  # type: ignore[no-any-return]
+
+    def _keep(self, key: Hashable, value: T, forever: bool) -> T:
+        now = time.monotonic()
+        size = value.size if isinstance(value, Packed) else SMALL_BYTES
+        with self._lock:
+            if key in self._kept:
+                self._drop(key)
+            for old in list(self._kept):
+                crowded = self._bytes + size > KEPT_BYTES or len(self._kept) >= KEPT_COUNT
+                kept = self._kept[old]
+                if (crowded or now > kept.until) and now - kept.used > IN_USE_SECONDS:
+                    self._drop(old)
+            self._kept[key] = _Kept(value, size, math.inf if forever else now + KEPT_SECONDS, now)
+            self._bytes += size
+        return value
+
+    def _drop(self, key: Hashable) -> None:
+        kept = self._kept.pop(key)
+        self._bytes -= kept.size
+        for path in kept.value.files if isinstance(kept.value, Packed) else ():
+            path.unlink(missing_ok=True)  # whoever is reading it reads on
+
+    def close(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

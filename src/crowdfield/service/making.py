@@ -1,0 +1,159 @@
+"""What a helper process makes: exports, lists of reports, reasons, the ground under a map."""
+
+from pathlib import Path
+from typing import Any
+
+from crowdfield.data import Region
+from crowdfield.service import answers, basemap, cells, exports
+from crowdfield.service.cells import Cells
+from crowdfield.service.database import connect
+from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.packing import Packed, pack_files, pack_json
+from crowdfield.service.problems import Problem
+from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
+from crowdfield.service.store import Situation, Store, VersionInfo
+
+# A model of 100,000 reports takes some 200 MB.
+MODELS_KEPT = 2
+MAPS_KEPT = 2
+GEOJSON = "application/geo+json"
+
+
+class Maker:
+    """Answers the questions of the server; keeps the models and tables that it needed last."""
+
+    def __init__(self, hello: dict[str, Any]):
+        self._store = Store(connect(hello["database"], pool_size=1))
+        self._minimum = Minimum(hello["minimum_count"], hello["minimum_sources"])
+        self._maps = Maps(self._store, size=MAPS_KEPT)
+        self._cells = Cells(self._store, self._minimum, hello["period_hours"])
+        self._models: Recent[Any] = Recent(MODELS_KEPT)
+
+    def make(self, question: dict[str, Any]) -> dict[str, Any]:
+        tasks = {
+            "export": self.export,
+            "points": self.points,
+            "items": self.items,
+            "item": self.item,
+            "reasons": self.reasons,
+            "basemap": self.basemap,
+        }
+        return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
+
+    def export(self, situation: str, version: int, form: str, exact: bool, target: str) -> dict[str, Any]:
+        """A version as a file. Counts of reports are those that the caller may see."""
+        found, info = self._version(situation, version)
+        now = self._maps.load(found, version)
+        reports = None if exact else self._cells.load(found, info).counts(found.grid)
+        path, media, headers = exports.write(now, form, Path(target), reports=reports)
+        return _told(pack_files(path, media, headers))
+
+    def points(self, situation: str, version: int, exact: bool, target: str) -> dict[str, Any]:
+        """The reports behind a version as the page draws them: one by one, or by cells."""
+        found, info = self._version(situation, version)
+        if exact:
+            rows = self._store.standing(found.id, upto=info.head, newest=answers.POINTS_SHOWN)
+            features = answers.exact_features(rows)
+        else:
+            features = cells.features(found, cells.fullest(self._cells.load(found, info).whole))
+        total = info.reports
+        body = {"type": "FeatureCollection", "exact": exact, "total": total, "features": features}
+        return _written(pack_json(body), Path(target))
+
+    def items(
+        self,
+        situation: str,
+        version: int,
+        box: list[float] | None,
+        since: float | None,
+        until: float | None,
+        offset: int,
+        limit: int,
+        links: list[dict[str, str]],
+        onwards: dict[str, str],
+        target: str,
+    ) -> dict[str, Any]:
+        """A page of the cells that readers may see; box and time are compared with what is published of them."""
+        found, info = self._version(situation, version)
+        rows = self._cells.load(found, info).select(since, until)
+        matching = cells.features(found, rows, tuple(box) if box else None)  # type: ignore[arg-type]
+        page = matching[offset : offset + limit]
+        more = [onwards] if len(matching) > offset + limit else []
+        body = {"type": "FeatureCollection", "features": page, "numberReturned": len(page), "links": [*links, *more]}
+        return _written(pack_json(body, GEOJSON), Path(target))
+
+    def item(self, situation: str, version: int, item: str, links: list[dict[str, str]], target: str) -> dict[str, Any]:
+        found, info = self._version(situation, version)
+        for row in self._cells.load(found, info).whole:
+            if f"{cells.PREFIX}{row.cell}" == item:
+                return _written(pack_json({**cells.features(found, [row])[0], "links": links}, GEOJSON), Path(target))
+        raise Problem(404, answers.NO_SUCH_REPORT)
+
+    def reasons(self, situation: str, version: int, cell: int, state: int, exact: bool) -> dict[str, Any]:
+        """Why the newest version says what it says of a cell; older ones have no model to ask."""
+        found, info = self._version(situation, version)
+        count = None if exact else self._cells.load(found, info).count(cell)
+        why = self._explained(found, version, cell, state)
+        if why is not None:
+            shares = why.pop("shares")
+            why = why if exact else grouped(why, shares, self._minimum)
+        return {"why": why, "count": count}
+
+    def basemap(self, region: list[float], target: str) -> dict[str, Any]:
+        """The outlines around a region, no finer than a page that shows the region can draw."""
+        shown = Region(*region)
+        detail = max(shown.width, shown.north - shown.south) / basemap.PIXELS
+        return _written(pack_json(basemap.around(basemap.ground_box(shown), detail), GEOJSON), Path(target))
+
+    def _version(self, situation: str, version: int) -> tuple[Situation, VersionInfo]:
+        info = self._store.version(situation, version)
+        if info is None:
+            raise Problem(404, f"there is no version {version} of this map")
+        return self._store.situation(situation), info
+
+    def _explained(self, situation: Situation, version: int, cell: int, state: int) -> dict[str, Any] | None:
+        """Reasons with all names, or None for a version whose model is gone."""
+        key = (situation.id, situation.created, version)
+        held = self._models.held(key)
+        if held is None and self._store.model_version(situation.id) != version:
+            return None
+        from crowdfield.service import fit  # late: models take seconds to load, and most questions need none
+
+        if held is None:
+            stored = self._store.model(situation.id)
+            if stored is None or stored[0] != version or not stored[2]:
+                return None
+            held = self._models.get(key, lambda: fit.load_model(stored[2]))
+        return fit.explain(held, situation, situation.grid.centres()[cell], state)
+
+
+def grouped(why: dict[str, Any], shares: list[tuple[str, float]], minimum: Minimum) -> dict[str, Any]:
+    """Reasons as readers may see them. The parts still add up to the whole, which is rounded as they are."""
+    groups = grouped_reasons([Share(source, log_odds) for source, log_odds in shares], minimum)
+    prior, doubt = coarse(why["prior"]), coarse(why["uncertainty"])
+    total = prior + doubt + sum(group["log_odds"] for group in groups)
+    return {
+        "total": round(total, 6) if groups else coarse(why["total"]),
+        "prior": prior,
+        "uncertainty": doubt,
+        "groups": groups,
+    }
+
+
+def _written(packed: Packed, target: Path) -> dict[str, Any]:
+    assert isinstance(packed.plain, bytes)
+    target.write_bytes(packed.plain)
+    beside = target.with_suffix(".gz")
+    if isinstance(packed.packed, bytes):
+        beside.write_bytes(packed.packed)
+    return _told(Packed(packed.media, packed.tag, target, beside if packed.packed else None))
+
+
+def _told(packed: Packed) -> dict[str, Any]:
+    return {
+        "media": packed.media,
+        "tag": packed.tag,
+        "plain": str(packed.plain),
+        "packed": str(packed.packed) if packed.packed else None,
+        "headers": packed.headers,
+    }

@@ -1,0 +1,106 @@
+"""Answers ready to be sent: compressed once, with a strong ETag, in the encoding that the client takes."""
+
+import gzip
+import hashlib
+import json
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import FileResponse, Response
+
+# Shorter answers fit one packet as they are.
+SMALLEST = 1024
+# Of files that are made once and kept for good, and of answers that somebody waits for.
+BEST, FAST = 9, 5
+# Answers that shrink; images and archives are packed already.
+SHRINKS = ("text/", "application/json", "application/geo+json", "application/vnd.google-earth.kml", "image/svg")
+FOREVER, ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
+# What one caller may see is not for a cache that others share.
+PRIVATE = "private, no-cache"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An answer in memory, or in files for a large one; `packed` is None where compressing does not help."""
+
+    media: str
+    tag: str
+    plain: bytes | Path
+    packed: bytes | Path | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def told(cls, made: dict[str, Any]) -> "Packed":
+        """As a helper process tells of the files that it wrote."""
+        packed = Path(made["packed"]) if made["packed"] else None
+        return cls(made["media"], made["tag"], Path(made["plain"]), packed, made["headers"])
+
+    @property
+    def files(self) -> list[Path]:
+        return [part for part in (self.plain, self.packed) if isinstance(part, Path)]
+
+    @property
+    def size(self) -> int:
+        return sum(_length(part) for part in (self.plain, self.packed) if part is not None)
+
+
+def pack(body: bytes, media: str, *, level: int = FAST) -> Packed:
+    packed = gzip.compress(body, level, mtime=0) if len(body) >= SMALLEST and media.startswith(SHRINKS) else None
+    if packed is not None and len(packed) >= len(body):
+        packed = None
+    return Packed(media, hashlib.sha256(body).hexdigest()[:32], body, packed)
+
+
+def pack_json(document: Any, media: str = "application/json", *, level: int = FAST) -> Packed:
+    body = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return pack(body, media, level=level)
+
+
+def pack_files(plain: Path, media: str, headers: dict[str, str]) -> Packed:
+    """A large answer: its file, and a compressed one beside it where that helps."""
+    digest = hashlib.sha256()
+    packed = plain.with_suffix(".gz") if media.startswith(SHRINKS) else None
+    with plain.open("rb") as file, packed.open("wb") if packed else nullcontext() as out:
+        archive = gzip.GzipFile("", "wb", FAST, out, mtime=0) if out is not None else None
+        while block := file.read(2**20):
+            digest.update(block)
+            if archive is not None:
+                archive.write(block)
+        if archive is not None:
+            archive.close()
+    return Packed(media, digest.hexdigest()[:32], plain, packed, headers)
+
+
+def send(headers: Headers, answer: Packed, *, cache: str) -> Response:
+    """The answer as this client takes it; 304 where it has it already."""
+    zipped = answer.packed is not None and takes_gzip(headers)
+    # Another encoding is another representation, and has a tag of its own.
+    tag = f'"{answer.tag}{"-gzip" if zipped else ""}"'
+    told = {"ETag": tag, "Cache-Control": cache, **answer.headers}
+    if answer.packed is not None:
+        told["Vary"] = "Accept-Encoding"
+    known = {name.strip().removeprefix("W/") for name in headers.get("if-none-match", "").split(",")}
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=told)
+    if zipped:
+        told["Content-Encoding"] = "gzip"
+    part = answer.packed if zipped else answer.plain
+    assert part is not None
+    if isinstance(part, Path):
+        return FileResponse(part, media_type=answer.media, headers=told)
+    return Response(part, media_type=answer.media, headers=told)
+
+
+def takes_gzip(headers: Headers) -> bool:
+    for entry in headers.get("accept-encoding", "").lower().split(","):
+        name, _, quality = entry.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _length(part: bytes | Path) -> int:
+    return len(part) if isinstance(part, bytes) else part.stat().st_size

@@ -1,0 +1,287 @@
+"""What readers can find out by asking a real server: never more than a published cell, day and count.
+
+Each line of the threat model in docs/security.md names its test here.
+"""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from tests.service.served import serving
+from tests.service.workspace import REGION
+
+from crowdfield.service import places
+from crowdfield.service.publishing import Minimum, Share, Told, grouped_reasons, publish_cells
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Store
+from crowdfield.service.worker import Worker
+
+DAY = 86400.0
+NOON = 1_790_000_000.0 // DAY * DAY + DAY / 2
+READERS = (None, "reader", "reporter")
+ITEMS = "/ogc/collections/{}/items"
+# Everything that a reader may ask about where and when reports were made, except the map itself.
+MAP = {"title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 32}
+
+
+def crowd(situation, rng):
+    """Reports of six people on a square, of one person alone elsewhere, and of one who joins the crowd once. Where
+    within their cells and when within their days they were made is chance: another `rng`, another truth."""
+    grid = situation.grid
+    square, alone = 16 * grid.columns + 16, 6 * grid.columns + 25
+
+    def report(cell, name, day, label="flooded"):
+        easting, northing = grid.centres()[cell] + rng.uniform(-0.45, 0.45, 2) * (grid.cell_width, grid.cell_height)
+        longitude, latitude = places.to_degrees(situation.crs, [(easting, northing)])[0].tolist()
+        moment = NOON + DAY * day + float(rng.uniform(-0.4, 0.4)) * DAY
+        return {
+            "longitude": longitude, "latitude": latitude, "label": label, "source": name, "time": moment,
+            "id": f"{name}-{cell}-{day}-{label}",
+        }  # fmt: skip
+
+    rows = [report(square, f"person {i}", day) for i in range(6) for day in (0, 1)]
+    rows += [report(square + 1, f"person {i}", 0, "dry") for i in range(4)]
+    return [*rows, report(square, "Yan", 3, "dry"), report(alone, "Zoe", 2), report(alone, "Zoe", 4)]
+
+
+class World:
+    """A server with two situations that differ only in what readers must not learn."""
+
+    def __init__(self, served):
+        self.served = served
+        self.settings = Settings(database=served.database, worker=False, coalesce_seconds=0)
+        self.worker = Worker(self.settings)
+        self.store = Store(self.worker.engine)
+        self.sent = {}
+        with served.client("admin") as admin:
+            for seed, name in enumerate(("one", "two")):
+                admin.post("/situations", json=MAP | {"id": name}).raise_for_status()
+                self.sent[name] = crowd(self.store.situation(name), np.random.default_rng(seed))
+                assert admin.post(f"/situations/{name}/reports", json=self.sent[name]).json()["stored"] == 19
+        self.fit()
+
+    def fit(self):
+        while self.worker.look():
+            pass
+        time.sleep(1.1)  # longer than the server remembers a situation
+
+    def close(self):
+        self.worker.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    rates = {"CROWDFIELD_ANONYMOUS_PER_SECOND": "100000", "CROWDFIELD_READS_PER_SECOND": "100000"}
+    with serving(tmp_path_factory.mktemp("privacy"), "--no-worker", environment=rates) as served:
+        made = World(served)
+        yield made
+        made.close()
+
+
+def answer(client, name, path, **query):
+    """What a reader learns from an answer; the two situations may differ in their names only."""
+    reply = client.get(path.format(name), params=query)
+    assert reply.status_code in (200, 400, 404), reply.text
+    told = reply.text
+    for written in (f"/{name}", f"'{name}'", f'"{name}"'):
+        told = told.replace(written, "…")
+    return reply.status_code, told
+
+
+def boxes(rng, count):
+    west, south, east, north = REGION
+    corners = rng.uniform([west, south, west, south], [east, north, east, north], (count, 4))
+    low, high = np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])
+    return [",".join(f"{value:.9f}" for value in box) for box in np.hstack([low, high])]
+
+
+def moments(rng, count):
+    ends = np.sort(rng.uniform(NOON - DAY, NOON + 5 * DAY, (count, 2)), axis=1)
+    return [f"{_iso(a)}/{_iso(b)}" for a, b in ends]
+
+
+def _iso(seconds):
+    return str(np.datetime64(int(seconds * 1e6), "us")) + "Z"
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_no_question_tells_apart_two_crowds_that_differ_below_cells_and_days(world, role):
+    """Bisection, overlapping boxes, paging, single items: whatever is asked, both crowds give the same answer."""
+    rng = np.random.default_rng(7)
+    asked = [{}, {"limit": 1}, {"limit": 1, "offset": 1}, {"bbox": "nonsense"}, {"datetime": ".."}]
+    asked += [{"bbox": box} for box in boxes(rng, 25)] + [{"datetime": moment} for moment in moments(rng, 25)]
+    pairs = zip(boxes(rng, 10), moments(rng, 10), strict=True)
+    asked += [{"bbox": box, "datetime": moment} for box, moment in pairs]
+    with world.served.client(role) as client:
+        for query in asked:
+            assert answer(client, "one", ITEMS, **query) == answer(client, "two", ITEMS, **query), query
+        for path in (
+            "/situations/{}/points", "/situations/{}/points?version=1", "/ogc/collections/{}",
+            ITEMS + "/cell-528", ITEMS + "/cell-217", ITEMS + "/person 0-528-0-flooded", ITEMS + "/none",
+        ):  # fmt: skip
+            assert answer(client, "one", path) == answer(client, "two", path), path
+
+
+def bisect(found, low, high, steps=40):
+    """The smallest interval in which `found(low, high)` still holds, as forty questions find it; None for nothing."""
+    if not found(low, high):
+        return None
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (low, middle) if found(low, middle) else (middle, high)
+    return low, high
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_bisection_finds_the_centre_of_a_published_cell_and_nothing_of_a_lone_report(world, role):
+    situation = world.store.situation("one")
+    yan, zoe = world.sent["one"][-3], world.sent["one"][-1]
+    centre = places.to_degrees(situation.crs, [situation.grid.centres()[16 * 32 + 16]])[0]
+    width = REGION[2] - REGION[0]
+    with world.served.client(role) as client:
+
+        def count(west, east, **query):
+            reply = client.get(
+                ITEMS.format("one"), params={"bbox": f"{west:.12f},{REGION[1]},{east:.12f},{REGION[3]}"} | query
+            )
+            return sum(f["properties"]["count"] for f in reply.json()["features"])
+
+        # Where reports are: the attack ends at a centre, whichever report is in the cell.
+        full = count(REGION[0], REGION[2])
+        low, high = bisect(lambda a, b: count(a, b) >= 12, REGION[0], REGION[2])
+        assert full == 15 and high - low < 1e-9 * width
+        assert abs((low + high) / 2 - centre[0]) < 1e-6 * width
+        assert abs((low + high) / 2 - yan["longitude"]) > 1e-3 * width / 32
+        # A lone report: no box around it, however small or large beside the others, tells that it is there.
+        for reach in (0.3, 0.1, 0.01, 1e-4, 1e-7):
+            around = [
+                zoe["longitude"] - reach,
+                zoe["latitude"] - reach,
+                zoe["longitude"] + reach,
+                zoe["latitude"] + reach,
+            ]
+            box = ",".join(f"{v:.9f}" for v in np.clip(around, REGION[:2] * 2, REGION[2:] * 2))
+            features = client.get(ITEMS.format("one"), params={"bbox": box}).json()["features"]
+            assert all(f["properties"]["count"] in (3, 12) for f in features)
+            assert not any(f["id"] == f"cell-{6 * 32 + 25}" for f in features)
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_bisection_finds_whole_days_only(world, role):
+    with world.served.client(role) as client:
+
+        def count(since, until):
+            reply = client.get(ITEMS.format("one"), params={"datetime": f"{_iso(since)}/{_iso(until)}"})
+            return sum(f["properties"]["count"] for f in reply.json()["features"])
+
+        # The first instant at which something is found is the start of the day, whenever in it the report was made.
+        edge = bisect_edge(lambda t: count(NOON - 2 * DAY, t) > 0, NOON - 2 * DAY, NOON + 6 * DAY)
+        assert abs(edge / DAY - round(edge / DAY)) < 1e-6
+        # On the days of Yan and Zoe nobody else reported: nothing is told of them.
+        assert all(count(NOON + DAY * (d - 0.5), NOON + DAY * (d + 0.49)) == 0 for d in (2, 3, 4))
+
+
+def bisect_edge(true, low, high, steps=50):
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (low, middle) if true(middle) else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_reasons_tell_of_no_single_source(world, role):
+    zoe, person = world.sent["one"][-1], world.sent["one"][0]
+    with world.served.client(role) as client:
+        lone = client.get(f"/situations/one/point/{zoe['longitude']},{zoe['latitude']}").json()
+        crowded = client.get(f"/situations/one/point/{person['longitude']},{person['latitude']}").json()
+        for told in (lone, crowded):
+            assert set(told["why"]) == {"total", "prior", "uncertainty", "groups"} and "source-" not in json.dumps(told)
+        assert lone["why"]["groups"] == [] and lone["reports_in_cell"] is None
+        assert crowded["reports_in_cell"] == 12 and crowded["why"]["groups"]
+        for group in crowded["why"]["groups"]:
+            assert group["reports"] >= 3 and group["sources"] >= 3 and group["sources"] % 3 == 0
+    with world.served.client("trusted") as client:
+        whole = client.get(f"/situations/one/point/{zoe['longitude']},{zoe['latitude']}").json()
+        assert {s["source"] for s in whole["why"]["sources"]} >= {"Zoe", "Yan"} and whole["reports_in_cell"] == 2
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_the_table_of_sources_leaves_out_those_with_few_reports(world, role):
+    with world.served.client(role) as client:
+        told = client.get("/situations/one/sources").json()
+    assert {s["reports"] for s in told["sources"]} == {3} and len(told["sources"]) == 4  # the others made one or two
+    assert all(s["source"].startswith("source-") and "trust" not in s for s in told["sources"])
+    assert told["left_out"] == 3  # of four: rounded down
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_exports_hold_published_counts_only(world, role):
+    with world.served.client(role) as client:
+        features = client.get("/situations/one/export/geojson").json()["features"]
+    assert sorted(f["properties"]["reports"] for f in features if f["properties"]["reports"]) == [3, 12]
+
+
+def test_one_report_more_changes_no_published_count(world):
+    """Differencing: what readers see before and after a report that leaves no count at another multiple of three."""
+    with world.served.client() as reader, world.served.client("reporter") as reporter:
+        before = reader.get("/situations/two/points").json()["features"]
+        one_more = world.sent["two"][0] | {"id": "again", "source": "Xaver"}
+        assert reporter.post("/situations/two/reports", json=one_more).status_code == 201
+        # Not even before the next version: readers are answered from versions, never from the log.
+        assert reader.get("/situations/two/points").json()["features"] == before
+        world.fit()
+        after = reader.get("/situations/two/points").json()
+        assert after["features"] == before and after["total"] == 20
+
+
+def test_what_is_told_of_versions_and_events_is_about_the_whole_map(world):
+    with world.served.client() as reader:
+        for version in reader.get("/situations/one/versions").json():
+            assert set(version) == {"number", "reports", "created", "seconds", "info"}
+            assert "Zoe" not in json.dumps(version)
+        for path in (
+            "/situations",
+            "/situations/one",
+            "/situations/one/next",
+            "/metrics",
+            "/health",
+            "/ogc/collections",
+        ):
+            said = reader.get(path).text
+            assert "Zoe" not in said and "person 0" not in said
+
+
+# The rules themselves
+
+
+def told(*rows):
+    """Rows of (cell, label, source, day)."""
+    table = np.array(rows)
+    return Told(table[:, 0], table[:, 1], table[:, 2], table[:, 3] * DAY + 1)
+
+
+def test_cells_need_reports_and_sources_and_so_do_labels_and_days():
+    rows = [(1, 0, s, 0) for s in range(3)]  # three sources
+    rows += [(2, 0, 9, d) for d in range(8)]  # one source, eight times
+    rows += [(3, s % 2, s, s) for s in range(5)]  # five sources, on five days, of two minds
+    rows += [(-1, 0, s, 0) for s in range(9)]  # off the map
+    found = publish_cells(told(*rows), ["dry", "wet"], Minimum(3, 3), 24)
+    assert [(row.cell, row.count, row.labels) for row in found.whole] == [(1, 3, {"dry": 3}), (3, 3, {"dry": 3})]
+    assert [(day, [row.cell for row in rows]) for day, rows in found.periods.items()] == [(0, [1])]
+    assert found.count(2) is None and found.select(0.0, 0.0) == list(found.periods[0])
+    assert found.select(5 * DAY, None) == []
+
+
+def test_reasons_need_several_sources_none_of_which_decides():
+    few = [Share("a", 1.0), Share("b", 0.9)]
+    crowd = [Share(name, 0.5) for name in "abcdef"]
+    assert grouped_reasons(few, Minimum(3, 3)) == []
+    assert [g["group"] for g in grouped_reasons(crowd, Minimum(3, 3))] == ["for"]
+    # One loud voice among faint ones is that voice alone.
+    assert grouped_reasons([Share("loud", 5.0), *[Share(name, 0.6) for name in "abcd"]], Minimum(3, 3)) == []
+    # Far away everybody counts a little; that makes no crowd.
+    assert grouped_reasons([Share("near", 1.0), *[Share(f"far {i}", 1e-4) for i in range(50)]], Minimum(3, 3)) == []
+    # A single dissenter is not set apart.
+    (all_together,) = grouped_reasons([*crowd, Share("g", -0.5)], Minimum(3, 3))
+    assert all_together["group"] == "all" and all_together["log_odds"] == 2.5
