@@ -249,10 +249,10 @@ def test_a_mask_may_be_any_vector_file_in_any_system(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{}", "not GeoJSON|no area"),
+        ("{}", "not a GeoJSON"),
         ("not json", "not GeoJSON"),
         ('{"type": "Point", "coordinates": [0, 0]}', "no area"),
-        ('{"type": "FeatureCollection", "features": []}', "no area"),
+        ('{"type": "FeatureCollection", "features": []}', "holds no features"),
     ],
 )
 def test_a_mask_without_polygons_is_refused(tmp_path, content, says):

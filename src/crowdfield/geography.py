@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data.grid import Grid
 from crowdfield.data.region import Region, parse_region
 from crowdfield.data.reports import Reports
-from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.errors import InputError
 
 WGS84 = "EPSG:4326"
 
@@ -234,8 +234,8 @@ def make_grid(
 
 
 def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
-    """True where a cell's centre lies in ``area``: a GeoJSON file or object, another vector file, or a shapely geometry
-    (in degrees).   [rows, columns]"""
+    """True where a cell's centre lies in ``area``: a GeoJSON object, a file of polygons (`crowdfield.io.areas`), or a
+    shapely geometry (in degrees).   [rows, columns]"""
     import shapely
 
     polygon = area if isinstance(area, shapely.Geometry) else _area(area)
@@ -250,37 +250,14 @@ def _area(area: Any) -> Any:
     from shapely.errors import ShapelyError
 
     if isinstance(area, (str, Path)):
-        path = Path(area)
-        if path.suffix.lower() not in {".json", ".geojson"}:
-            return _vector_area(path)
-        try:
-            area = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"the mask {path} cannot be read: {error.strerror}.") from None
-        except ValueError as error:
-            raise InputError(f"the mask {path} is not GeoJSON: {error}.") from None
+        from crowdfield.io.areas import read_area
+
+        return _some_area(read_area(Path(area)))
     try:
         polygon = shapely.union_all(shapely.get_parts([shapely.from_geojson(json.dumps(area))]))
     except (ShapelyError, TypeError, ValueError) as error:
         raise InputError(f"the mask is not GeoJSON with polygons: {error}.") from None
     return _some_area(polygon)
-
-
-def _vector_area(path: Path) -> Any:
-    try:
-        import geopandas
-    except ImportError:
-        raise MissingDependencyError(
-            f"geopandas is needed to read {path}. Install it with: pip install 'crowdfield[geo]', or give GeoJSON."
-        ) from None
-    from pyogrio.errors import DataLayerError, DataSourceError
-
-    try:
-        frame = geopandas.read_file(path)
-    except (DataSourceError, DataLayerError, OSError, ValueError) as error:
-        raise InputError(f"the mask {path} cannot be read: {error}.") from None
-    frame = frame if frame.crs is None else frame.to_crs(WGS84)
-    return _some_area(frame.geometry.union_all())
 
 
 def _some_area(polygon: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from crowdfield import io
 from crowdfield.errors import CrowdfieldError, InputError, ReportFormatError
-from crowdfield.io import opening
+from crowdfield.io import limits
 
 HEADER = "source,lat,lon,label,time\n"
 
@@ -48,7 +48,7 @@ BAD = {
     "half a parquet": (b"PAR1" + b"\x15" * 50, None, None, "looks like GeoParquet but cannot be read"),
     "half a gzip": (gzip.compress(HEADER.encode() * 100)[:40], None, None, "Is the file complete"),
     "half a zip": (b"PK\x03\x04" + b"\x00" * 60, None, None, "not a zip file that can be read"),
-    "an image": (b"\x89PNG\r\n\x1a\n" + b"\x00" * 20, 1, None, "byte 0x89 is not UTF-8"),
+    "an image": (b"\x89PNG\r\n\x1a\n" + b"\x00" * 20, None, None, "is a PNG picture, which is not read"),
 }
 
 
@@ -67,7 +67,7 @@ def test_the_error_names_file_line_column_and_remedy(tmp_path, case):
 
 
 def test_a_zip_bomb_is_stopped_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "RATIO_COUNTS_FROM", 2**20)
+    monkeypatch.setattr(limits, "RATIO_COUNTS_FROM", 2**20)
     body = HEADER.encode() + b"a,1,2,x,\n" * 2_000_000
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(body))
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -97,7 +97,7 @@ def test_a_zip_must_hold_one_table(tmp_path):
         ),
         ({"format": "excel"}, InputError, "no format 'excel'; the formats are zooniverse"),
         ({"format": "zooniverse"}, ReportFormatError, "does not look like Zooniverse classifications"),
-        ({"format": "gpkg"}, ReportFormatError, "looks like a GeoPackage but cannot be read"),
+        ({"format": "gpkg"}, ReportFormatError, "is not a GeoPackage: it is a table of text"),
         ({"positive": "fire"}, InputError, "no label is 'fire'; the labels are 'x', 'y'"),
         ({"label_map": "no.toml"}, InputError, "no.toml cannot be read"),
         ({"region": "1,2,3"}, InputError, "west,south,east,north"),

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from crowdfield import geography, io
-from crowdfield.errors import InputError, MissingDependencyError, ReportFormatError
+from crowdfield.errors import InputError, ReportFormatError
 
 DATA = Path(os.environ.get("CROWDFIELD_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 HAITI = DATA / "haiti" / "exported_ushahidi.csv"
@@ -515,12 +516,14 @@ def test_only_points_are_reports(tmp_path):
     assert [r.reason for r in result.rejects] == ["is LineString, not a point.", "is empty, not a point."]
 
 
-def test_without_geopandas_the_message_says_what_to_install(tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "geopandas", None)
-    with pytest.raises(MissingDependencyError, match=r"crowdfield\[geo\]"):
-        io.read(write(tmp_path, "p.geojson", '{"type": "FeatureCollection", "features": []}'))
+def test_no_reader_of_reports_needs_gdal(tmp_path, features, monkeypatch):
+    for name, driver in (("p.geojson", "GeoJSON"), ("p.gpkg", "GPKG"), ("p.kml", "KML"), ("p.shp", "ESRI Shapefile")):
+        features.rename(columns={"damage": "Name"}).to_file(tmp_path / name, driver=driver)
+    features.to_parquet(tmp_path / "p.parquet")
+    for library in ("geopandas", "pyogrio", "rasterio", "fiona", "osgeo"):
+        monkeypatch.setitem(sys.modules, library, None)
+    for name in ("p.geojson", "p.gpkg", "p.kml", "p.shp", "p.parquet"):
+        assert io.read(tmp_path / name, label=None if name == "p.parquet" else "Name").used == 3
 
 
 def test_without_pyarrow_tables_are_read_all_the_same(tmp_path, monkeypatch):

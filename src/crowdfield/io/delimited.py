@@ -14,7 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
-from crowdfield.io.opening import LONGEST_LINE, Progress, Watched, opened
+from crowdfield.io import limits
+from crowdfield.io.kinds import Found
+from crowdfield.io.opening import Progress, Watched, opened
 
 DELIMITERS = (",", ";", "\t", "|")
 CHUNK = 2**17  # rows at a time: some tens of megabytes
@@ -33,8 +35,8 @@ class Chunk:
 class Table:
     """A delimited file with a header. Rows are numbered from 0; the header and an HXL row under it are not rows."""
 
-    def __init__(self, path: Path, *, encoding: str | None = None) -> None:
-        self.path, self._encoding = path, encoding
+    def __init__(self, path: Path, found: Found | None = None, *, encoding: str | None = None) -> None:
+        self.path, self._found, self._encoding = path, found, encoding
         text = self._start()
         lines = text.splitlines()
         if not any(line.strip() for line in lines):
@@ -62,7 +64,7 @@ class Table:
         top = self.delimiter.join([*code.values(), EXTRA]).encode() + b"\n"
         names = {code[name]: name for name in wanted}
         text_type = _text_type()
-        stream = opened(self.path, encoding=self._encoding, progress=progress)
+        stream = opened(self.path, self._found, encoding=self._encoding, progress=progress)
         watched: Watched = stream.raw  # type: ignore[assignment]
         try:
             for _ in range(self._preamble):
@@ -115,7 +117,7 @@ class Table:
         return found
 
     def _records(self, progress: Progress | None = None) -> Iterator[tuple[int, int, list[str]]]:
-        with opened(self.path, encoding=self._encoding, progress=progress) as stream:
+        with opened(self.path, self._found, encoding=self._encoding, progress=progress) as stream:
             _allow_long_fields()
             text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogatepass", newline="")
             reader = csv.reader(_after(text, self._preamble), delimiter=self.delimiter)
@@ -130,7 +132,7 @@ class Table:
                 raise self._unreadable(error, self._preamble + line) from None
 
     def _start(self) -> str:
-        with opened(self.path, encoding=self._encoding) as stream:
+        with opened(self.path, self._found, encoding=self._encoding) as stream:
             block = stream.read(_SAMPLE)
             if len(block) == _SAMPLE:
                 block += stream.readline()
@@ -148,6 +150,12 @@ class Table:
                 if _blank(cells):
                     continue
                 if not header:
+                    if len(cells) > limits.MOST_COLUMNS:
+                        raise ReportFormatError(
+                            f"has more than {limits.MOST_COLUMNS:,} columns. Keep those you need.",
+                            file=self.name,
+                            line=reader.line_num,
+                        )
                     header, preamble = _unique(cells), reader.line_num
                 elif not sample and not self.tags and preamble_row(cells):
                     preamble = reader.line_num
@@ -222,8 +230,8 @@ def _after(lines: IO[str], skip: int) -> IO[str]:
 def _allow_long_fields() -> None:
     # The limit of the csv module is one for the whole process, and too low for the JSON in a Zooniverse export. It is
     # raised and left there: to set it back would pull it from under another thread that reads.
-    if csv.field_size_limit() < LONGEST_LINE:
-        csv.field_size_limit(LONGEST_LINE)
+    if csv.field_size_limit() < limits.LONGEST_LINE:
+        csv.field_size_limit(limits.LONGEST_LINE)
 
 
 def _text_type() -> Any:

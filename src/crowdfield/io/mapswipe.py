@@ -17,6 +17,7 @@ from crowdfield.geography import within
 from crowdfield.io import columns
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Table
+from crowdfield.io.features.shapes import from_wkt
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
@@ -26,8 +27,9 @@ ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
 # "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.
 RESULTS = {"0": "no", "1": "yes", "2": "maybe"}
 BAD_IMAGERY = "3"
-MOST_VOTES = 100_000
-_BATCH = 20_000
+# A task is shown to some ten people; a count of millions is a mistake, or made to fill the memory.
+MOST_VOTES = 1_000
+_BATCH = 20_000  # reports
 
 
 def is_mapswipe(header: Sequence[str]) -> bool:
@@ -58,7 +60,7 @@ def batches(table: Table, plan: Plan, options: Options, progress: Progress | Non
     found = Votes()
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells, plan, options)
-        if found.rows >= _BATCH:
+        if len(found) >= _BATCH:
             yield found.batch()
             found = Votes()
     yield found.batch()
@@ -74,6 +76,9 @@ class Votes:
         self._label: list[str] = []
         self._id: list[str | None] = []
         self._refused: list[Refusal] = []
+
+    def __len__(self) -> int:
+        return len(self._row) + len(self._refused)
 
     def add(self, number: int, cells: Mapping[str, str], plan: Plan, options: Options) -> None:
         self.rows += 1
@@ -119,9 +124,6 @@ class _Refused(Exception):
 
 
 def _place(cells: Mapping[str, str], plan: Plan) -> tuple[float, float]:
-    import shapely
-    from shapely.errors import ShapelyError
-
     name = plan.columns.get("geometry")
     if name is None:
         try:
@@ -129,13 +131,12 @@ def _place(cells: Mapping[str, str], plan: Plan) -> tuple[float, float]:
         except ValueError:
             raise _Refused(plan.columns["lat"], "its coordinates are not numbers.") from None
     else:
-        try:
-            point = shapely.centroid(shapely.from_wkt(cells.get(name, "")))
-        except (ShapelyError, TypeError):
-            raise _Refused(name, "its geometry is not WKT.") from None
-        if point is None or point.is_empty:
+        shape = from_wkt(cells.get(name) or "")
+        if shape is None:
+            raise _Refused(name, "its geometry is not WKT.")
+        if shape.is_empty:
             raise _Refused(name, "its geometry is empty.")
-        lon, lat = point.x, point.y
+        lon, lat = shape.centroid.x, shape.centroid.y
     if not (abs(lat) <= 90 and abs(lon) <= 180):
         raise _Refused(name or plan.columns["lat"], f"({lon:g}, {lat:g}) is not a longitude and latitude.")
     return lon, lat

@@ -1,4 +1,4 @@
-"""A file as a watched stream of UTF-8: decompressed, bounded, counted, and stopped where it goes wrong."""
+"""The bytes of a file: unpacked, bounded, and stopped where they go wrong. Text comes as UTF-8, every line counted."""
 
 from __future__ import annotations
 
@@ -12,26 +12,42 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdfield.errors import ReportFormatError
+from crowdfield.io import limits
+from crowdfield.io.archives import Archive
+from crowdfield.io.kinds import TEXT, Found
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
-LONGEST_LINE = 8 * 2**20
-# A table of reports shrinks 5 to 30 times; what grows a thousandfold was made to fill a disk.
-LARGEST_RATIO = 200
-RATIO_COUNTS_FROM = 64 * 2**20
-LARGEST_FILE = 64 * 2**30
-
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_UNREADABLE = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 
-def first_bytes(path: Path, count: int = 16) -> bytes:
-    """The first bytes of a file, as they are on disk."""
+def document(path: Path, found: Found, most: int = limits.LARGEST_DOCUMENT) -> bytes:
+    """The whole content of a file, unpacked, for a format that has to be held as a whole."""
+    if found.member is not None:
+        with Archive(path) as archive:
+            return archive.read(found.member, most)
+    allowed = most
+    if found.gzipped:
+        allowed = min(most, max(limits.RATIO_COUNTS_FROM, limits.LARGEST_RATIO * path.stat().st_size))
     try:
-        with path.open("rb") as file:
-            return file.read(count)
-    except OSError as error:
-        raise ReportFormatError(f"cannot be read: {error.strerror or error}.", file=str(path)) from None
+        with gzip.open(path) if found.gzipped else path.open("rb") as file:
+            content = file.read(allowed + 1)
+    except _UNREADABLE:
+        raise ReportFormatError("cannot be read to its end. Is the file complete?", file=str(path)) from None
+    if len(content) > most:
+        raise ReportFormatError(f"is larger than {most // 2**20:,} MiB. Split it.", file=str(path))
+    if len(content) > allowed:
+        raise too_much(path)
+    return content
+
+
+def too_much(path: Path) -> ReportFormatError:
+    return ReportFormatError(
+        f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does. "
+        "Unpack it yourself if you trust it.",
+        file=str(path),
+    )
 
 
 class Watched(io.RawIOBase):
@@ -40,28 +56,36 @@ class Watched(io.RawIOBase):
     Errors are raised here and kept in ``failure`` as well: a parser in C may report one in its own words.
     """
 
-    def __init__(self, path: Path, *, encoding: str | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        found: Found | None = None,
+        *,
+        encoding: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         super().__init__()
         self.path, self.failure = path, None  # type: Path, ReportFormatError | None
+        self._found = found or Found(TEXT)
         self._encoding_given = encoding
         self._done = 0  # bytes handed out
         self._since_newline = 0
         self._out = b""
         self._progress = progress
         self._count = 0
-        start = first_bytes(path)
         self._size = path.stat().st_size
+        self._archive: Archive | None = None
         self._file: IO[bytes] = path.open("rb")
         self._inner: Any = self._file
-        self._packed = start.startswith((GZIP, ZIP))
         try:
-            if start.startswith(GZIP):
+            if self._found.gzipped:
                 self._inner = gzip.GzipFile(fileobj=self._file)
-            elif start.startswith(ZIP):
-                self._inner = self._zip_member()
+            elif self._found.member is not None:
+                self._archive = Archive(path)
+                self._inner = self._archive.open(self._found.member)
             head = self._raw(2**16)
         except ReportFormatError:
-            self._file.close()
+            self._release()
             raise
         for bom, name in _BOMS:
             if head.startswith(bom):
@@ -70,7 +94,7 @@ class Watched(io.RawIOBase):
         try:
             decoder = codecs.getincrementaldecoder(self.encoding)
         except LookupError:
-            self._file.close()
+            self._release()
             raise ReportFormatError(f"there is no encoding called {encoding!r}.", file=str(path)) from None
         self._decoder = decoder()
         self._old_mac = b"\r" in head and b"\n" not in head
@@ -93,13 +117,18 @@ class Watched(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            self._file.close()
+            self._release()
         super().close()
+
+    def _release(self) -> None:
+        self._file.close()
+        if self._archive is not None:
+            self._archive.__exit__()
 
     def _line(self) -> int:
         """The line that the next byte belongs to. Counted again from the start: only a failure asks for it."""
         line, left = 1, self._done
-        with Watched(self.path, encoding=self._encoding_given) as again:
+        with Watched(self.path, self._found, encoding=self._encoding_given) as again:
             while left > 0 and (block := again.read(min(left, 2**20))):
                 line, left = line + block.count(b"\n"), left - len(block)
         return line
@@ -111,18 +140,17 @@ class Watched(io.RawIOBase):
     def _raw(self, count: int) -> bytes:
         try:
             block: bytes = self._inner.read(count)
-        except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
-            raise self._fail(f"cannot be read to its end: {error}. Is the file complete?") from None
+        except _UNREADABLE:
+            raise self._fail("cannot be read to its end. Is the file complete?") from None
         self._count += len(block)
-        if self._packed and self._count > RATIO_COUNTS_FROM and self._count > LARGEST_RATIO * self._size:
-            raise self._fail(
-                f"unpacks to more than {LARGEST_RATIO} times its size, which no table of reports does. "
-                "Unpack it yourself if you trust it."
-            )
-        if self._count > LARGEST_FILE:
-            raise self._fail(f"is larger than {LARGEST_FILE // 2**30} GiB. Split it.")
+        packed = self._inner is not self._file
+        if packed and self._count > max(limits.RATIO_COUNTS_FROM, limits.LARGEST_RATIO * self._size):
+            self.failure = too_much(self.path)
+            raise self.failure
+        if self._count > limits.LARGEST_FILE:
+            raise self._fail(f"is larger than {limits.LARGEST_FILE // 2**30} GiB. Split it.")
         if self._progress is not None:
-            self._progress(min(self._file.tell(), self._size), self._size)
+            self._progress(min((self._archive or self._file).tell(), self._size), self._size)
         return block
 
     def _text(self, block: bytes) -> bytes:
@@ -138,32 +166,20 @@ class Watched(io.RawIOBase):
         out = block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
         if self._old_mac:
             out = out.replace(b"\r", b"\n")
-        last = out.rfind(b"\n")
+        first, last = out.find(b"\n"), out.rfind(b"\n")
+        longest = self._since_newline + (len(out) if first < 0 else first)
         self._since_newline = self._since_newline + len(out) if last < 0 else len(out) - last - 1
-        longest = self._since_newline if last < 0 else 0
-        if longest > LONGEST_LINE:
+        if longest > limits.LONGEST_LINE:
             raise self._fail(
-                f"a line is longer than {LONGEST_LINE // 2**20} MiB. Is this a table with one report a line?",
+                f"a line is longer than {limits.LONGEST_LINE // 2**20} MiB. Is this a table with one report per line?",
                 self._line(),
             )
         self._done += len(out)
         return out
 
-    def _zip_member(self) -> IO[bytes]:
-        try:
-            archive = zipfile.ZipFile(self._file)
-            members = [m for m in archive.infolist() if not m.is_dir() and not m.filename.startswith("__MACOSX")]
-            tables = [m for m in members if m.filename.lower().endswith((".csv", ".tsv", ".txt"))] or members
-            if len(tables) != 1:
-                names = ", ".join(m.filename for m in tables[:5]) or "nothing"
-                raise self._fail(f"a zip file must hold one table; this one holds {names}. Unpack the one you want.")
-            if tables[0].flag_bits & 0x1:
-                raise self._fail("the zip file is protected by a password. Unpack it first.")
-            return archive.open(tables[0])
-        except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
-            raise self._fail(f"is not a zip file that can be read: {error}.") from None
 
-
-def opened(path: Path, *, encoding: str | None = None, progress: Progress | None = None) -> io.BufferedReader:
+def opened(
+    path: Path, found: Found | None = None, *, encoding: str | None = None, progress: Progress | None = None
+) -> io.BufferedReader:
     """The file as UTF-8 bytes; its ``raw`` is the :class:`Watched` stream."""
-    return io.BufferedReader(Watched(path, encoding=encoding, progress=progress), buffer_size=2**18)
+    return io.BufferedReader(Watched(path, found, encoding=encoding, progress=progress), buffer_size=2**18)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError
-from crowdfield.io import geofiles, points
+from crowdfield.io import geofiles, kinds, mapswipe, points
 from crowdfield.io.collect import Batch, Collected, Collector, settle_labels
 from crowdfield.io.columns import some
 from crowdfield.io.delimited import Table
@@ -200,22 +200,16 @@ class _Found:
 
 def _open(file: Path, format: str | None, options: Options, encoding: str | None) -> _Found:
     layouts = {layout.name: layout for layout in all_layouts()}
-    known = [*layouts, *geofiles.TITLES]
+    known = [*layouts, *kinds.FEATURES]
     if format is not None and format not in known:
         raise InputError(f"there is no format {format!r}; the formats are {', '.join(known)}.")
-    kind = format if format in geofiles.TITLES else geofiles.detect(file) if format is None else None
-    if kind is not None:
-        table = geofiles.GeoFile(file, kind, options)
-        if table.is_mapswipe:
-            layout = layouts["mapswipe"]
-            plan = options.plan(
-                {"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry")
-            )
-            return _Found(
-                table, plan, f"{kind} ({layout.name})", layout.title, None, layout.states, layout.notes, layout
-            )
-        return _Found(table, table.plan(options), kind, geofiles.TITLES[kind], None, None, (), None)
-    text = Table(file, encoding=encoding)
+    found = kinds.look(file)
+    if found.kind.name in kinds.FEATURES:
+        _check_format(format, found, file)
+        return _geofile(geofiles.GeoFile(file, found, options), found, options)
+    if format in kinds.FEATURES:
+        raise ReportFormatError(f"is not {kinds.FEATURES[format].title}: it is {found.kind.title}.", file=str(file))
+    text = Table(file, found, encoding=encoding)
     layout = layouts[format] if format is not None else next(x for x in layouts.values() if x.matches(text.header))
     if not layout.matches(text.header):
         raise ReportFormatError(
@@ -230,6 +224,22 @@ def _open(file: Path, format: str | None, options: Options, encoding: str | None
     return _Found(
         text, plan, layout.name, title, labels, layout.states, layout.notes if labels else _other(layout), layout
     )
+
+
+def _check_format(format: str | None, found: kinds.Found, file: Path) -> None:
+    """A format that was named must be the one that the bytes show: what a file is called opens nothing."""
+    if format not in (None, found.kind.name):
+        raise ReportFormatError(f"is not of the format {format!r}: it is {found.kind.title}.", file=str(file))
+
+
+def _geofile(table: geofiles.GeoFile, found: kinds.Found, options: Options) -> _Found:
+    kind = found.kind
+    if not table.is_mapswipe:
+        return _Found(table, table.plan(options), kind.name, kind.title, None, None, table.notes, None)
+    layout = mapswipe.LAYOUT
+    plan = options.plan({"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry"))
+    title = f"{kind.name} ({layout.name})"
+    return _Found(table, plan, title, layout.title, None, layout.states, (*table.notes, *layout.notes), layout)
 
 
 def _other(layout: Layout) -> tuple[str, ...]:

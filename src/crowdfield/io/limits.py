@@ -1,0 +1,42 @@
+"""How much a file may ask of us before it is refused. Whoever reads a file for somebody else sets tighter limits still:
+see `crowdfield.box`."""
+
+LARGEST_FILE = 64 * 2**30
+"""Bytes of a table, unpacked. Tables are read in chunks, so this bounds time and not memory."""
+
+LARGEST_DOCUMENT = 2**30
+"""Bytes of a file that has to be held as a whole: JSON, XML, a member of a zip file that is no table."""
+
+LARGEST_RATIO = 200
+"""Times that a packed file may grow. A table of reports shrinks 5 to 30 times; what grows a thousandfold was made to
+fill a disk."""
+
+RATIO_COUNTS_FROM = 64 * 2**20
+"""Bytes below which the ratio does not matter: a small file of zeros hurts nobody."""
+
+LONGEST_LINE = 8 * 2**20
+"""Bytes of a line of text. The longest seen in the wild, the JSON of a Zooniverse row, is a hundredth of it."""
+
+MOST_COLUMNS = 4096
+"""Columns of a table, or properties of a feature. The widest survey export seen has some 700."""
+
+MOST_MEMBERS = 10_000
+"""Files in a zip file. A KMZ may bring one picture for each of its points."""
+
+DEEPEST = 64
+"""Levels of nesting in JSON and XML. KML with folders in folders needs about ten."""
+
+ROW_OVERHEAD = 128
+"""Bytes that a row counts for even when its cells are empty: about what Python needs to hold one."""
+
+
+class Allowance:
+    """How much may come out of a file of this size, counted while it comes out."""
+
+    def __init__(self, size: int) -> None:
+        self.left = max(LARGEST_RATIO * size, RATIO_COUNTS_FROM)
+
+    def take(self, count: int) -> bool:
+        """Whether so many more bytes are allowed."""
+        self.left -= count
+        return self.left >= 0
