@@ -9,16 +9,16 @@ import types
 
 import numpy as np
 import pytest
-from tests.service.workspace import FLOOD, HERE
+from tests.service.workspace import FLOOD, HERE, fit_all, worker_here
 
 from crowdfield.errors import NumericalError
-from crowdfield.service import fit, lease, worker
-from crowdfield.service.database import open_database
+from crowdfield.service import fit, fitter, lease, pulse
+from crowdfield.service.database import open_database, writing
 from crowdfield.service.fit import rested_map
 from crowdfield.service.journal import Ledger
+from crowdfield.service.lease import Leases
 from crowdfield.service.maps import unpack
 from crowdfield.service.store import Store
-from crowdfield.service.worker import Worker
 
 
 def send(workspace, n, label="flooded", role="reporter", **more):
@@ -79,11 +79,10 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     assert not moving.info["rested"]
     space.settings.rest_seconds = 0
     # Another worker may find it so: this one may have died meanwhile.
-    lease.release(space.service.engine, "flood", space.worker.holder)
-    other = Worker(space.settings)
-    while other.look():
-        pass
-    other.engine.dispose()
+    space.worker.leases.release("flood")
+    other = worker_here(space.settings)
+    fit_all(other)
+    other.close()
     newest = store.version("flood")
     assert newest.info["rested"] and newest.head == moving.head
     ledger = Ledger("flood")
@@ -91,7 +90,7 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     again, _ = rested_map(store.situation("flood"), ledger)
     difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
     # A version of its own where that shows; else it is noted at the one that is there.
-    assert difference == 0 if newest.number > moving.number else difference <= worker.VISIBLE
+    assert difference == 0 if newest.number > moving.number else difference <= fitter.VISIBLE
 
 
 def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
@@ -110,10 +109,10 @@ def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
     send(workspace, 8)
     workspace.fit()
     send(workspace, 5, label="dry")
-    other = Worker(workspace.settings)
-    lease.release(workspace.service.engine, "flood", workspace.worker.holder)
-    assert other.look()
-    other.engine.dispose()
+    other = worker_here(workspace.settings)
+    workspace.worker.leases.release("flood")
+    assert fit_all(other)
+    other.close()
     assert [v.reports for v in workspace.service.store.versions("flood")] == [13, 8]
 
 
@@ -147,12 +146,12 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
     client = workspace.client()
     tile = client.get("/tiles/probability/9/153/229.png").content
     send(workspace, 4)
-    real = worker.fit_map
+    real = fit.fit_map
 
     def broken(*_):
         raise NumericalError("the sum of everything was lost")
 
-    monkeypatch.setattr(worker, "fit_map", broken)
+    monkeypatch.setattr(fit, "fit_map", broken)
     workspace.fit()
     told = client.get("/situations/flood").json()
     assert told["version"] == 1 and "was lost" in told["failure"] and told["waiting"]
@@ -161,7 +160,7 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
     assert "crowdfield_map_fit_failed" in client.get("/metrics").text
     assert workspace.service.store.events(0)[-1].kind == "failure"
     assert not workspace.worker.look()  # it does not try the same again and again
-    monkeypatch.setattr(worker, "fit_map", real)
+    monkeypatch.setattr(fit, "fit_map", real)
     send(workspace, 2)
     workspace.fit()
     told = client.get("/situations/flood").json()
@@ -234,31 +233,56 @@ def shared(database, make_workspace):
     return space
 
 
-def test_a_lease_is_held_by_one_and_runs_out(shared):
+def test_a_lease_is_held_by_one_for_as_long_as_its_heart_beats(shared):
     engine = shared.service.engine
-    assert lease.acquire(engine, "flood", "a", 30)
-    assert lease.acquire(engine, "flood", "a", 0.2)  # renewing
-    assert not lease.acquire(engine, "flood", "b", 30)
-    time.sleep(0.3)
-    assert lease.acquire(engine, "flood", "b", 30)
+    a, b = Leases(engine, "a", 0.3), Leases(engine, "b", 0.3)
+    assert a.acquire("flood") and a.acquire("flood")
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:
+        with writing(engine) as connection:
+            pulse.beat(connection, "a", "worker", {})
+        assert not b.acquire("flood")
+        time.sleep(0.05)
+    while not b.acquire("flood"):  # a's heart has stopped
+        assert time.monotonic() < end + 5
+        time.sleep(0.05)
+    assert time.monotonic() > end + 0.2
     with engine.connect() as connection:
         assert lease.holds(connection, "flood", "b") and not lease.holds(connection, "flood", "a")
-    lease.release(engine, "flood", "a")  # not its own: nothing happens
-    assert not lease.acquire(engine, "flood", "a", 30)
+    a.release("flood")  # not its own: nothing happens
+    assert not a.acquire("flood")
+    b.release_all()
+    assert a.acquire("flood")
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_a_clock_that_is_set_freezes_no_map_and_breaks_no_lease(shared, monkeypatch, hours):
+    """The clock on the wall decides nothing: neither how long a lease holds nor whether a map is fitted."""
+    send(shared, 3)
+    shared.fit()
+    other = Leases(shared.service.engine, "other", 30)
+    assert not other.acquire("flood")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600 * hours)
+    send(shared, 4)
+    shared.fit()
+    assert shared.service.store.version("flood").reports == 7
+    assert not other.acquire("flood")
 
 
 def test_who_lost_the_lease_does_not_publish(shared, monkeypatch):
     send(shared, 3)
-    real = worker.fit_map
+    real = fit.fit_map
 
     def slow(*arguments):
         made = real(*arguments)
-        with shared.service.engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with writing(shared.service.engine) as connection:
             connection.exec_driver_sql("UPDATE lease SET holder = 'another'")
         return made
 
-    monkeypatch.setattr(worker, "fit_map", slow)
-    assert shared.worker.renew(shared.service.store.situation("flood")) is None
+    monkeypatch.setattr(fit, "fit_map", slow)
+    assert shared.worker.look()
+    assert [outcome.result for _, outcome in shared.worker.pool.finished(0)] == ["lost"]
     assert shared.service.store.versions("flood") == []
 
 
@@ -274,7 +298,7 @@ def test_two_workers_on_one_database_fit_each_state_of_the_log_once(shared):
     store = shared.service.store
 
     def wait(reports):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             newest = store.version("flood")
             if newest and newest.reports == reports:

@@ -4,12 +4,41 @@ from starlette.testclient import TestClient
 
 from crowdfield.service.app import create_app
 from crowdfield.service.auth import Role
+from crowdfield.service.fit_pool import FitProcess
+from crowdfield.service.fitter import Fitter, Job, Outcome
 from crowdfield.service.settings import Settings
 from crowdfield.service.worker import Worker
 
 REGION = (-72.6, 18.2, -72.0, 18.8)
 FLOOD = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
 HERE = {"longitude": -72.3, "latitude": 18.5}
+
+
+class Here:
+    """In place of the processes of `FitPool`: every job is done in this one, as soon as it is given."""
+
+    size = 2
+
+    def __init__(self, settings: Settings):
+        self.fitter = Fitter(settings)
+        self._process = FitProcess(None, None, ready=True)  # type: ignore[arg-type]
+        self._ended: list[tuple[Job, Outcome]] = []
+
+    def idle(self) -> list[FitProcess]:
+        return [self._process]
+
+    def busy(self) -> list[FitProcess]:
+        return []
+
+    def start(self, _: FitProcess, job: Job) -> None:
+        self._ended.append((job, self.fitter.run(job)))
+
+    def finished(self, _: float) -> list[tuple[Job, Outcome]]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        self.fitter.close()
 
 
 class Workspace:
@@ -29,15 +58,28 @@ class Workspace:
 
     @property
     def worker(self) -> Worker:
-        self._worker = self._worker or Worker(self.settings)
+        self._worker = self._worker or worker_here(self.settings)
         return self._worker
 
     def fit(self) -> None:
-        while self.worker.look():
-            self.service.forget()
+        fit_all(self.worker)
         self.service.forget()
 
     def close(self) -> None:
         if self._worker is not None:
-            self._worker.engine.dispose()
+            self._worker.close()
         self.service.close()
+
+
+def worker_here(settings: Settings) -> Worker:
+    """A worker that fits in this process."""
+    return Worker(settings, pool=Here(settings))  # type: ignore[arg-type]
+
+
+def fit_all(worker: Worker) -> int:
+    """Fit until nothing is left to do; how many fits that took."""
+    count = 0
+    while worker.look():
+        worker.conclude(0)
+        count += 1
+    return count

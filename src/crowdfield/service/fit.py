@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import crowdfield as cf
-from crowdfield.data import Heatmap, Reports
-from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning
+from crowdfield.data import Grid, Heatmap, Reports
+from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
 from crowdfield.pipeline.fusing import make_map
 from crowdfield.pipeline.settings import trusted
 from crowdfield.service import places
+from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
 from crowdfield.service.intake import TRUSTED
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
@@ -34,6 +35,8 @@ CANDIDATES = 512
 # From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
 # would rather see most of a change at once than all of it later.
 LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
+# From so many reports times latent functions on, a sweep may take seconds: time is looked at after every few sweeps.
+HEAVY, FEW_SWEEPS = 15_000, 5
 # A fit that still moves after so many rounds of sweeps goes to and fro by less than anybody could say is right.
 MOST_ROUNDS = 50
 # Of the log odds between sweeps: far below what a map can show.
@@ -49,7 +52,11 @@ class Previous:
 
 
 def fit_map(
-    situation: Situation, ledger: Ledger, previous: Previous | None, scheduler: str | None = None
+    situation: Situation,
+    ledger: Ledger,
+    previous: Previous | None,
+    scheduler: str | None = None,
+    effort: Effort = UNLIMITED,
 ) -> tuple[Published, Any]:
     """Fit the standing reports, from the previous model where there is one; the version to publish, and the model.
 
@@ -57,16 +64,20 @@ def fit_map(
     large to be carried there and back as a posterior.
     """
     began = time.perf_counter()
-    reports = list(ledger.reports.values())
-    metres = _metres(situation, reports)
+    reports = effort.choose(list(ledger.reports.values()))
+    if len(reports) < len(ledger.reports):
+        previous = None  # a model of other reports than these
     with _listening() as remarks:
-        model = _fitted(situation, ledger, reports, metres, previous, scheduler) if reports else None
+        model = _fitted(situation, ledger, reports, previous, scheduler, effort) if reports else None
     alone = model is None or ((previous is None or model is not previous.model) and model.converged_)
-    return _published(situation, ledger, model, metres, remarks, began, rested=bool(alone)), model
+    return _published(situation, ledger, reports, model, remarks, began, effort, rested=bool(alone)), model
 
 
 def rested_map(
-    situation: Situation, ledger: Ledger, interrupted: Callable[[], bool] = lambda: False
+    situation: Situation,
+    ledger: Ledger,
+    interrupted: Callable[[], bool] = lambda: False,
+    effort: Effort = UNLIMITED,
 ) -> tuple[Published, Any] | None:
     """The map of the log alone: fitted from nothing until it moves no more. None where `interrupted` asked to stop.
 
@@ -74,17 +85,20 @@ def rested_map(
     which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
     """
     began = time.perf_counter()
-    reports = list(ledger.reports.values())
-    metres = _metres(situation, reports)
+    reports = effort.choose(list(ledger.reports.values()))
     with _listening() as remarks:
-        model = _fitted(situation, ledger, reports, metres, None, None) if reports else None
+        model = _fitted(situation, ledger, reports, None, None, effort) if reports else None
         for _ in range(MOST_ROUNDS):
-            if model is None or model.converged_:
+            if model is None or model.converged_ or time.perf_counter() - began > effort.learning:
                 break
             if interrupted():
                 return None
             model = _settled_further(model)
-    return _published(situation, ledger, model, metres, remarks, began, rested=True), model
+        else:
+            return _published(situation, ledger, reports, model, remarks, began, effort, rested=True), model
+    # What ran out of time is not what the log alone gives, and does not claim to be.
+    rested = model is None or bool(model.converged_)
+    return _published(situation, ledger, reports, model, remarks, began, effort, rested=rested), model
 
 
 @contextmanager
@@ -102,17 +116,20 @@ def _listening() -> Iterator[list[str]]:
 def _published(
     situation: Situation,
     ledger: Ledger,
+    reports: Sequence[Entry],
     model: Any,
-    metres: NDArray[np.float64],
     remarks: list[str],
     began: float,
+    effort: Effort,
     *,
     rested: bool,
 ) -> Published:
     grid = situation.grid
+    metres = _metres(situation, list(ledger.reports.values()))
     cells = grid.counts(metres).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
-    heatmap = _heatmap(model, situation, cells)
-    about = _about(model) | {"rested": rested, "remarks": remarks}
+    heatmap = _heatmap(model, situation, effort)
+    numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
+    about = _about(model) | {"rested": rested, "remarks": words + remarks} | numbers
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -121,7 +138,7 @@ def _published(
             probability=heatmap.probability.astype(np.float32), sd=heatmap.sd.astype(np.float32), reports=cells
         ),
         sources=_sources(model),
-        suggestions=_suggestions(model, heatmap),
+        suggestions=_suggestions(model, grid, CANDIDATES // 4 if effort.thins else CANDIDATES),
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
@@ -133,8 +150,12 @@ def load_model(data: bytes) -> Any:
         return None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.cf"
-        path.write_bytes(data)
-        return cf.HeatmapBCC.load(path)
+        try:
+            path.write_bytes(data)
+            return cf.HeatmapBCC.load(path)
+        except Exception as error:
+            # Bytes that were changed may fail anywhere on their way to a model; to us they are all the same.
+            raise InputError("the saved model is damaged; the next fit makes it again from the log") from error
 
 
 def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]) -> Any:
@@ -155,13 +176,16 @@ def _fitted(
     situation: Situation,
     ledger: Ledger,
     reports: Sequence[Entry],
-    metres: NDArray[np.float64],
     previous: Previous | None,
     scheduler: str | None,
+    effort: Effort,
 ) -> Any:
+    began = time.perf_counter()
+    metres = _metres(situation, reports)
     label = np.array([r.label for r in reports], dtype=object)
     source = np.array([r.source for r in reports], dtype=object)
-    quick = len(reports) >= LARGE
+    work = len(reports) * (1 if len(situation.states) == 2 else len(situation.states))
+    quick = work >= LARGE or effort.thins
     if previous is not None and previous.model is not None and scheduler is None:
         model = previous.model
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
@@ -174,37 +198,66 @@ def _fitted(
             return model.partial_fit(metres[new], label[new], source[new])
     options = situation.model
     side = max(situation.grid.east - situation.grid.west, situation.grid.north - situation.grid.south)
+    # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
+    lengthscale = None if effort.thins and options["lengthscale"] == "learn" else options["lengthscale"]
     model = cf.HeatmapBCC(
         kernel=options["kernel"],
-        lengthscale=options["lengthscale"] or side / 10,
+        lengthscale=lengthscale or side / 10,
         inference=options["inference"],
         communities=options["communities"],
         confusion_prior=confusion_prior(situation, ledger, sorted(set(source))),
         states=list(situation.states),
         labels=list(situation.labels),
-        max_iter=COLD if quick and scheduler is None else MOST_SWEEPS,
+        max_iter=MOST_SWEEPS if scheduler else FEW_SWEEPS if work >= HEAVY else COLD if quick else MOST_SWEEPS,
         tol=TOLERANCE,
         random_state=0,
     )
     if scheduler is None:
-        return model.fit(metres, label, source)
+        model.fit(metres, label, source)
+        return _within(model, began, effort, COLD if quick else MOST_SWEEPS)
     from crowdfield import distributed  # Dask is an extra of its own
 
     reports_ = Reports.from_arrays(metres, label, source, labels=list(situation.labels))
     return distributed.fit_model(model, reports_, scheduler)
 
 
-def _settled_further(model: Any) -> Any:
+def _within(model: Any, began: float, effort: Effort, most: int) -> Any:
+    """Up to so many sweeps in all, but none that would begin after the time to learn is over."""
+    done = model.n_iter_
+    while not model.converged_ and done < most:
+        spent = time.perf_counter() - began
+        left = (effort.learning - spent) * done / spent  # sweeps, at the pace so far
+        sweeps = min(ROUND if left >= ROUND else FEW_SWEEPS, most - done)
+        if left < sweeps:
+            break
+        model = _settled_further(model, sweeps)
+        done += sweeps
+    return model
+
+
+def _settled_further(model: Any, sweeps: int = ROUND) -> Any:
     """Some more sweeps over the same reports."""
-    return model.set_params(max_iter=ROUND).forget(rows=np.empty(0, dtype=int))
+    return model.set_params(max_iter=sweeps).forget(rows=np.empty(0, dtype=int))
 
 
-def _heatmap(model: Any, situation: Situation, counts: NDArray[np.int32]) -> Heatmap:
+def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
+    """The map in its own cells, or in larger ones where the effort allows no more; without counts of reports."""
     if model is not None:
-        return make_map(model, situation.grid, counts)
+        grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
+        return make_map(model, grid, np.zeros(grid.shape, dtype=np.int64))
     # No reports: every state is as probable as the others, and nothing is known.
-    shape = (*situation.grid.shape, len(situation.states))
-    return Heatmap(situation.grid, situation.states, np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA), counts)
+    grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
+    shape = (*grid.shape, len(situation.states))
+    unknown = np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA)
+    return Heatmap(grid, situation.states, *unknown, np.zeros(grid.shape, dtype=np.int64))
+
+
+def _seconds_per_cell(model: Any, situation: Situation) -> float:
+    centres = situation.grid.centres()
+    places = centres[:: max(1, len(centres) // PROBE)]
+    began = time.perf_counter()
+    model.predict_rate(places)
+    return (time.perf_counter() - began) / len(places)
 
 
 def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
@@ -231,14 +284,14 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
+def _suggestions(model: Any, grid: Grid, candidates: int) -> list[dict[str, Any]]:
     """Where a report would tell most about the map, best first."""
     if model is None:
         return []
-    rows, columns = heatmap.grid.shape
-    step = max(1, int(np.ceil(np.sqrt(rows * columns / CANDIDATES))))
+    rows, columns = grid.shape
+    step = max(1, int(np.ceil(np.sqrt(rows * columns / candidates))))
     spread = np.arange(rows * columns).reshape(rows, columns)[step // 2 :: step, step // 2 :: step].ravel()
-    centres = heatmap.grid.centres()[spread]
+    centres = grid.centres()[spread]
     chosen, scores = model.suggest(centres, n=min(SUGGESTIONS, len(centres)), score="map")
     return [
         {"easting": float(easting), "northing": float(northing), "score": float(score)}

@@ -1,78 +1,64 @@
-"""One worker fits a map at a time. A lease runs out by itself, so either of two servers may die at any moment."""
+"""One worker fits a map at a time: it holds the lease of the map for as long as its heartbeat moves.
 
-import threading
-import time
-from types import TracebackType
+A worker that dies keeps its leases until others have watched its heartbeat stand still for `lease_seconds`, each by its
+own monotonic clock (see `pulse`). Publishing asks for the lease once more, inside its own transaction.
+"""
 
-from sqlalchemy import Connection, Engine, delete, insert, select, text
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from crowdfield.service.database import writing
-from crowdfield.service.tables import lease
+from crowdfield.service.pulse import Watch
+from crowdfield.service.tables import lease, pulse
 
 
-def clock(connection: Connection) -> float:
-    """The database's clock where several machines share it: their own clocks may disagree."""
-    if connection.dialect.name == "postgresql":
-        return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
-    return time.time()
+class Leases:
+    """The leases of one worker, and what it knows of the workers that hold the others."""
 
+    def __init__(self, engine: Engine, holder: str, seconds: float):
+        self._engine, self._holder, self._seconds = engine, holder, seconds
+        self._watch = Watch()
 
-def acquire(engine: Engine, situation: str, holder: str, seconds: float) -> bool:
-    """Take or renew the lease; False where somebody else holds it."""
-    try:
-        with writing(engine) as connection:
-            now = clock(connection)
-            free = (lease.c.holder == holder) | (lease.c.until < now)
-            taken = connection.execute(
-                lease.update().where(lease.c.situation == situation, free).values(holder=holder, until=now + seconds)
+    def acquire(self, situation: str) -> bool:
+        """Whether this worker holds the lease now; takes it where nobody does, or where the holder has gone silent."""
+        with self._engine.connect() as connection:
+            query = select(lease.c.holder, pulse.c.beat).select_from(
+                lease.outerjoin(pulse, pulse.c.name == lease.c.holder)
             )
-            if taken.rowcount:
-                return True
-            if connection.execute(select(lease.c.holder).where(lease.c.situation == situation)).first():
-                return False
-            connection.execute(insert(lease).values(situation=situation, holder=holder, until=now + seconds))
+            found = connection.execute(query.where(lease.c.situation == situation)).first()
+        if found is not None and found.holder == self._holder:
             return True
-    except IntegrityError:  # both asked for a lease that nobody had yet
-        return False
+        if found is not None and self._watch.silent(found.holder, found.beat) < self._seconds:
+            return False
+        try:
+            with writing(self._engine) as connection:
+                if found is None:
+                    connection.execute(insert(lease).values(situation=situation, holder=self._holder))
+                    return True
+                mine = update(lease).values(holder=self._holder)
+                return bool(
+                    connection.execute(
+                        mine.where(lease.c.situation == situation, lease.c.holder == found.holder)
+                    ).rowcount
+                )
+        except IntegrityError:  # both asked for a lease that nobody had yet, or the situation was removed
+            return False
 
+    def release(self, *situations: str) -> None:
+        """Give leases back, so that another worker need not wait."""
+        if situations:
+            with writing(self._engine) as connection:
+                mine = lease.c.situation.in_(situations), lease.c.holder == self._holder
+                connection.execute(delete(lease).where(*mine))
 
-def release(engine: Engine, situation: str, holder: str) -> None:
-    with writing(engine) as connection:
-        connection.execute(delete(lease).where(lease.c.situation == situation, lease.c.holder == holder))
+    def release_all(self) -> None:
+        with writing(self._engine) as connection:
+            connection.execute(delete(lease).where(lease.c.holder == self._holder))
 
 
 def holds(connection: Connection, situation: str, holder: str) -> bool:
     """Whether `holder` still has the lease; asked inside the transaction that publishes, and locked until its end."""
-    query = select(lease.c.until).where(lease.c.situation == situation, lease.c.holder == holder)
+    query = select(lease.c.holder).where(lease.c.situation == situation, lease.c.holder == holder)
     if connection.dialect.name == "postgresql":
         query = query.with_for_update()
-    until = connection.execute(query).scalar()
-    return until is not None and until >= clock(connection)
-
-
-class Keeping:
-    """Renews a lease in the background for as long as a fit takes."""
-
-    def __init__(self, engine: Engine, situation: str, holder: str, seconds: float):
-        self._arguments = (engine, situation, holder, seconds)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-
-    def __enter__(self) -> "Keeping":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _renew(self) -> None:
-        while not self._stop.wait(self._arguments[3] / 3):
-            try:
-                if not acquire(*self._arguments):
-                    return
-            except SQLAlchemyError:
-                return  # the database is away; publishing checks the lease again and will say so
+    return connection.execute(query).first() is not None

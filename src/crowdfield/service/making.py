@@ -1,9 +1,11 @@
 """What a helper process makes: exports, lists of reports, reasons, the ground under a map."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from crowdfield.data import Region
+from crowdfield.errors import InputError
 from crowdfield.service import answers, basemap, cells, exports
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
@@ -13,6 +15,7 @@ from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
 from crowdfield.service.store import Situation, Store, VersionInfo
 
+log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
 MODELS_KEPT = 2
 MAPS_KEPT = 2
@@ -123,7 +126,11 @@ class Maker:
             stored = self._store.model(situation.id)
             if stored is None or stored[0] != version or not stored[2]:
                 return None
-            held = self._models.get(key, lambda: fit.load_model(stored[2]))
+            try:
+                held = self._models.get(key, lambda: fit.load_model(stored[2]))
+            except InputError:
+                log.exception("a saved model is damaged", extra={"situation": situation.id})
+                return None  # no reasons until the next fit has made the model again
         return fit.explain(held, situation, situation.grid.centres()[cell], state)
 
 

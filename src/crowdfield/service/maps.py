@@ -76,8 +76,24 @@ def pack(**arrays: NDArray[Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of a version. A map that was drawn in larger cells than its own comes interpolated to its own."""
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        arrays = {name: archive[name] for name in archive.files}
+    shape = arrays["reports"].shape
+    return {name: a if a.shape[:2] == shape else interpolated(a, shape) for name, a in arrays.items()}
+
+
+def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Linear between the centres of cells, along each axis in turn.   [r, c, J] -> [rows, columns, J]"""
+    for axis, size in enumerate(shape):
+        cells = coarse.shape[axis]
+        at = np.clip((np.arange(size) + 0.5) * cells / size - 0.5, 0, cells - 1)
+        below = np.minimum(at.astype(int), max(cells - 2, 0))
+        above = np.minimum(below + 1, cells - 1)
+        weight = (at - below).astype(np.float32).reshape(-1, *[1] * (coarse.ndim - axis - 1))
+        low, high = np.take(coarse, below, axis=axis), np.take(coarse, above, axis=axis)
+        coarse = low + weight * (high - low)
+    return coarse
 
 
 class Maps:

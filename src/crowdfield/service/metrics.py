@@ -22,5 +22,6 @@ class Metrics:
         self.version = of(Gauge, "map_version", "Number of the newest map", "situation")
         self.fit_seconds = of(Gauge, "map_fit_seconds", "Time that the newest map took to fit", "situation")
         self.behind = of(Gauge, "map_behind_entries", "Log entries that the newest map has not seen", "situation")
+        self.failures = of(Gauge, "map_fit_failures", "Fits of this map that have failed so far", "situation")
         self.failed = of(Gauge, "map_fit_failed", "1 while the last fit failed", "situation")
         self.worker = of(Gauge, "worker_up", "1 while the worker beside this server runs")

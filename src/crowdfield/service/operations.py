@@ -31,6 +31,7 @@ from crowdfield.service.database import (
     usable,
     writing,
 )
+from crowdfield.service.effort import UNLIMITED, Effort
 from crowdfield.service.fit import rested_map
 from crowdfield.service.journal import Entry, Ledger, write
 from crowdfield.service.maps import unpack
@@ -53,7 +54,7 @@ UNREADABLE = (DatabaseError, CrowdfieldError, ValueError, KeyError, TypeError, A
 def backup(database: str, target: Path) -> dict[str, int]:
     """Everything as of one moment, in a file that both databases can be restored from; the service may run on.
 
-    Returns the number of rows of each table. Leases are left out: they are about processes, not about data.
+    Returns the number of rows of each table. Leases and heartbeats are left out: they are about processes, not data.
     """
     engine = existing(database, pool_size=1)
     counts: dict[str, int] = {}
@@ -71,7 +72,7 @@ def backup(database: str, target: Path) -> dict[str, int]:
         ):
             known = _ours(connection)
             for table in known.sorted_tables:
-                if table.name == "lease":
+                if table.name in tables.PASSING:
                     continue
                 digest = hashlib.sha256()
                 counts[table.name] = 0
@@ -239,7 +240,10 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
     if replay and newest is not None:
         ledger = Ledger(name)
         ledger.follow(engine, upto=newest.head)
-        made = rested_map(situation, ledger)
+        # A coarser map is held to what the log gives at that coarseness.
+        coarse = newest.info.get("coarser")
+        effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
+        made = rested_map(situation, ledger, effort=effort)
         assert made is not None  # nobody interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(made[0].arrays)["probability"] - stored)))

@@ -194,6 +194,7 @@ class SituationOut(BaseModel):
     waiting: bool = Field(False, description="whether the log holds more than the newest map has seen")
     failure: str | None = None
     failed: float | None = None
+    failures: int = Field(0, description="how many fits of this map have failed so far")
     minimum_count: int = Field(3, description="readers see reports only in cells that hold at least this many")
 
 

@@ -1,6 +1,7 @@
 """What an operator may set. `configuration.py` says where values come from and which of them wins."""
 
 import json
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +15,8 @@ PREFIX = "CROWDFIELD_"
 # Names of this machine for itself. They are always answered: no site elsewhere can make a browser send them.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERY_HOST = "*"
+# Unless an operator says otherwise, so many fits would fill the memory of the machine; each may use this many bytes.
+FITS_IN_MEMORY, LEAST_FIT_MEMORY = 4, 2**30
 
 
 def _items(value: Any) -> Any:
@@ -26,6 +29,14 @@ def _items(value: Any) -> Any:
 
 
 Items = Annotated[list[str], NoDecode, BeforeValidator(_items)]
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine; 8 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 8 * 2**30
 
 
 class Settings(BaseSettings):
@@ -94,13 +105,23 @@ class Settings(BaseSettings):
     rest_seconds: float = Field(5.0, ge=0)
     """After so long without anything new, a map that went on from earlier ones is fitted again from the log alone."""
     lease_seconds: float = Field(10.0, gt=0)
-    """How long the other workers wait for one that died."""
+    """After so long without a heartbeat of a worker, another takes over its maps."""
+    fit_processes: int = Field(2, ge=2, le=64)
+    """Maps that are fitted at once; one of the processes is always left to fits that take a moment."""
+    fit_seconds: float = Field(120.0, ge=1)
+    """The deadline of one fit; a map that takes longer is fitted with fewer of its reports, and says so."""
+    fit_memory: int | None = Field(None, ge=2**28)
+    """Bytes that one fit may use; by default a quarter of the machine's memory, and no less than 1 GiB."""
     keep_versions: int = Field(200, ge=2)
     """Versions of each map that are kept."""
     distribute_above: int = Field(2_000_000, gt=0)
     """Reports from which on a fit goes to Dask, when `dask_scheduler` names one."""
     dask_scheduler: str | None = None
     """The address of a Dask scheduler, such as `tcp://cluster:8786`."""
+
+    @property
+    def memory_of_a_fit(self) -> int:
+        return self.fit_memory or max(LEAST_FIT_MEMORY, physical_memory() // FITS_IN_MEMORY)
 
     @property
     def minimum(self) -> Minimum:

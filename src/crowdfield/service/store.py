@@ -42,6 +42,7 @@ class Situation:
     head: int = 0
     failure: str | None = None
     failed: float | None = None
+    failures: int = 0
 
     @property
     def grid(self) -> Grid:
@@ -207,6 +208,17 @@ class Store:
             rows = connection.execute(query.limit(limit) if limit else query)
             return [VersionInfo(*row) for row in rows]
 
+    def heads(self) -> list[tuple[str, int, int]]:
+        """Of every situation: its id, how far its log reaches, and the number of its newest version (0: none).
+
+        A worker asks this many times a second. It reads indexes only: to reach a column behind the arrays of a version,
+        SQLite would have to walk through them.
+        """
+        newest = select(func.max(version.c.number)).where(version.c.situation == situation.c.id).scalar_subquery()
+        with self.engine.connect() as connection:
+            rows = connection.execute(select(situation.c.id, situation.c.head, func.coalesce(newest, 0)))
+            return [(name, head, number) for name, head, number in rows]
+
     def version(self, name: str, number: int | None = None) -> VersionInfo | None:
         """A version by its number, the newest by default; None where there is none."""
         query = select(*_INFO).where(version.c.situation == name).order_by(version.c.number.desc()).limit(1)
@@ -272,7 +284,10 @@ class Store:
         """The last good map stays; that it could not be renewed is said to everybody."""
         now = time.time()
         with writing(self.engine) as connection:
-            connection.execute(update(situation).where(situation.c.id == name).values(failure=message, failed=now))
+            count = situation.c.failures + 1
+            changed = update(situation).where(situation.c.id == name)
+            if not connection.execute(changed.values(failure=message, failed=now, failures=count)).rowcount:
+                return  # it was removed while it was fitted
             _tell(connection, name, "failure", {"message": message, "at": now}, now)
 
     # Events

@@ -40,6 +40,7 @@ situation = Table(
     Column("head", BigInteger, nullable=False, default=0),
     Column("failure", Text),
     Column("failed", Float(53)),
+    Column("failures", Integer, nullable=False, default=0),  # how many fits of this map have failed, ever
 )
 
 entry = Table(
@@ -100,13 +101,27 @@ event = Table(
     sqlite_autoincrement=True,
 )
 
+# Which worker fits which map; it holds for as long as the worker's heartbeat moves.
 lease = Table(
     "lease",
     metadata,
     Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
     Column("holder", String(64), nullable=False),
-    Column("until", Float(53), nullable=False),
 )
+
+# The heartbeats of workers and servers: `beat` is what counts, `at` is for people.
+pulse = Table(
+    "pulse",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("kind", String(8), nullable=False),  # worker, server
+    Column("beat", BigInteger, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("data", JSON, nullable=False),
+)
+
+# About running processes, not about data: no backup holds them.
+PASSING = frozenset({"lease", "pulse"})
 
 api_key = Table(
     "api_key",

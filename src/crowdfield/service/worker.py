@@ -1,9 +1,10 @@
-"""The inference worker: a process of its own that turns the log into numbered map versions.
+"""The inference worker: turns logs into numbered map versions, fairly.
 
-It looks for situations whose log is ahead of their newest map, takes the lease on one, waits a moment so that a burst
-is fitted once, fits with a warm start, and publishes. When the log rests, the map is fitted once more from the log
-alone, so that it does not depend on how the reports came in. If a fit fails, the last good map stays and the failure
-is told.
+It looks for situations whose log is ahead of their newest map and hands each to one of a few fitting processes (see
+`fitter`). Maps take turns: whoever was served longest ago is next. One process is always left to fits that take a
+moment, so that no map, however large, keeps the others waiting. A fit has a deadline and a limit on memory; a map that
+exceeds them is fitted more coarsely and says so. If a fit fails, the last good map stays, the failure is counted and
+told, and the map waits a while before it is tried again; no other map does.
 """
 
 import argparse
@@ -13,153 +14,168 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 from uuid import uuid4
 
-import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
-from crowdfield.errors import CrowdfieldError
-from crowdfield.service import lease, logs
+from crowdfield.service import logs, pulse
 from crowdfield.service.configuration import load
-from crowdfield.service.database import connect
-from crowdfield.service.fit import Previous, fit_map, load_model, rested_map
-from crowdfield.service.journal import Ledger
-from crowdfield.service.maps import unpack
+from crowdfield.service.database import connect, writing
+from crowdfield.service.fit_pool import FitPool, FitProcess
+from crowdfield.service.fitter import Job, Outcome
+from crowdfield.service.lease import Leases
+from crowdfield.service.schedule import QUICK_SECONDS, Schedule, Turn
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Published, Situation, Store, VersionInfo
+from crowdfield.service.store import Store
 
 log = logging.getLogger("crowdfield.worker")
-# A change of probability below this is not worth a version of its own.
-VISIBLE = 0.005
+# Others must see several beats within the time after which they take a silent worker's leases.
+BEATS_PER_LEASE = 4
+# How long a worker waits before it asks a database again that did not answer.
+PATIENCE_SECONDS = 1.0
 
 
 class Worker:
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, pool: FitPool | None = None):
         self.settings = settings
         self.engine = connect(settings.database, pool_size=2)
         self.store = Store(self.engine)
-        self.holder = f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.holder = f"{socket.gethostname()[:20]}-{os.getpid()}-{uuid4().hex[:8]}"
         self.stop = threading.Event()
-        self._ledgers: dict[str, Ledger] = {}
-        self._models: dict[str, Previous] = {}
-        # A fit that failed is not tried again until there is something new to fit.
-        self._failed_at: dict[str, int] = {}
+        self.pool = pool or FitPool(settings)
+        self.leases = Leases(self.engine, self.holder, settings.lease_seconds)
+        self.schedule = Schedule(settings)
+        self._beaten = -float("inf")
 
     def run(self) -> None:
-        log.info("worker started", extra={"holder": self.holder})
+        log.info("worker started", extra={"holder": self.holder, "processes": self.pool.size})
+        self.pool.fill()
         while not self.stop.is_set():
             try:
-                busy = self.look()
+                self.look()
             except SQLAlchemyError as error:
                 log.error("the database did not answer", extra={"error": type(error).__name__})
-                self.stop.wait(2.0)
-                continue
-            if not busy:
-                self.stop.wait(self.settings.poll_seconds)
-        for name in self._ledgers:
-            lease.release(self.engine, name, self.holder)
-        self.engine.dispose()
+                self.stop.wait(PATIENCE_SECONDS)
+            self.conclude(self.settings.poll_seconds)
+        self.close()
         log.info("worker stopped")
 
+    def close(self) -> None:
+        self.pool.close()
+        try:
+            self.leases.release_all()
+            pulse.end(self.engine, self.holder)
+        except SQLAlchemyError as error:
+            log.error("the leases could not be given back", extra={"error": type(error).__name__})
+        self.engine.dispose()
+
     def look(self) -> bool:
-        """One round over all situations; whether anything was fitted."""
-        busy = False
-        for situation in self.store.situations():
-            if self.stop.is_set():
-                break
-            newest = self.store.version(situation.id)
-            behind = situation.head > (newest.head if newest else 0)
-            held = self._models.get(situation.id)
-            settling = held is not None and held.model is not None and not held.model.converged_
-            resting = not (behind or settling) and newest is not None and self._due_to_rest(newest)
-            if not (behind or settling or resting) or self._failed_at.get(situation.id) == situation.head:
+        """One round over all maps; whether any fit was started."""
+        self._beat()
+        self.schedule.update(self.store)
+        self._enforce()
+        running = {p.job.situation for p in self.pool.busy() if p.job is not None}
+        started = False
+        for turn in self.schedule.turns(running):
+            process = self._process_for(turn)
+            if process is None:
                 continue
-            if not lease.acquire(self.engine, situation.id, self.holder, self.settings.lease_seconds):
-                self._ledgers.pop(situation.id, None)
-                self._models.pop(situation.id, None)
+            if not self.leases.acquire(turn.situation):
+                self.schedule.elsewhere(turn.situation)
                 continue
-            if behind:
-                self.stop.wait(self.settings.coalesce_seconds)
-            self.renew(situation, resting=resting)
-            busy = True
-        return busy
+            self.schedule.started(turn)
+            self.pool.start(process, self._job(turn))
+            started = True
+        self.leases.release(*self.schedule.to_release(running))
+        return started
 
-    def _due_to_rest(self, newest: VersionInfo) -> bool:
-        rested = newest.info.get("rested") or newest.reports >= self.settings.distribute_above
-        return not rested and time.time() - newest.created >= self.settings.rest_seconds
+    def conclude(self, seconds: float) -> None:
+        """Wait so long for fits to end, and note how they did."""
+        for job, outcome in self.pool.finished(seconds):
+            self._conclude(job, outcome)
 
-    def renew(self, situation: Situation, *, resting: bool = False) -> int | None:
-        """Fit what the log holds now and publish it; the number of the new version."""
-        ledger = self._ledgers.setdefault(situation.id, Ledger(situation.id))
-        with lease.Keeping(self.engine, situation.id, self.holder, self.settings.lease_seconds):
-            ledger.follow(self.engine)
-            try:
-                made = (
-                    rested_map(situation, ledger, lambda: self._overtaken(ledger))
-                    if resting
-                    else fit_map(situation, ledger, self._previous(situation, ledger), self._scheduler(ledger))
-                )
-            except (CrowdfieldError, ArithmeticError, MemoryError, ValueError, RuntimeError, ImportError) as error:
-                # Whatever the numerics raise must not take the service down: it is told, and the last good map stays.
-                log.exception("a fit failed", extra={"situation": situation.id})
-                self._failed_at[situation.id] = ledger.head
-                self._models.pop(situation.id, None)
-                self.store.fail(situation.id, f"{type(error).__name__}: {error}"[:500])
-                return None
-            if made is None:
-                return None  # something new came in: that is more urgent
-            published, model = made
-            if not self._news(situation, ledger, published):
-                if resting:
-                    self._note_rest(situation)
-                self._models[situation.id] = Previous(ledger.head, model)
-                return None
-            number = self.store.publish(situation.id, published, holder=self.holder, keep=self.settings.keep_versions)
-        if number is None:
-            log.warning("the lease was lost during a fit", extra={"situation": situation.id})
-            self._ledgers.pop(situation.id, None)
+    def _job(self, turn: Turn) -> Job:
+        return Job(turn.situation, self.holder, turn.task, turn.level, self.settings.fit_seconds)
+
+    # Who gets a process
+
+    def _process_for(self, turn: Turn) -> FitProcess | None:
+        """An idle process, best one that has this map in memory; none if all that is left is kept for quick fits."""
+        idle = self.pool.idle()
+        if turn.slow and sum(map(self._slow, self.pool.busy())) >= self.pool.size - 1:
             return None
-        ledger.settle()
-        self._models[situation.id] = Previous(ledger.head, model)
-        log.info(
-            "map published",
-            extra={
-                "situation": situation.id, "version": number, "reports": published.reports,
-                "seconds": round(published.seconds, 3),
-            },
-        )  # fmt: skip
-        return number
+        if not idle and not turn.slow:
+            idle = self._make_room()
+        return min(idle, key=lambda p: (turn.situation not in p.warm, len(p.warm)), default=None)
 
-    def _overtaken(self, ledger: Ledger) -> bool:
-        return self.stop.is_set() or self.store.situation(ledger.situation).head > ledger.head
+    def _slow(self, process: FitProcess) -> bool:
+        job = process.job
+        return job is not None and (self.schedule.is_slow(job) or process.seconds > QUICK_SECONDS)
 
-    def _note_rest(self, situation: Situation) -> None:
-        newest = self.store.version(situation.id)
-        if newest is not None:
-            self.store.rested(situation.id, newest.number)
+    def _make_room(self) -> list[FitProcess]:
+        """Where every process is held by a long fit, one that was thought to be quick, or is not urgent, gives way."""
+        busy = self.pool.busy()
+        if len(busy) < self.pool.size or not all(map(self._slow, busy)):
+            return []  # one is starting, or free in a moment
+        able = [p for p in busy if p.job is not None and (p.job.patient or not self.schedule.is_slow(p.job))]
+        if not able:
+            return []
+        # The least is lost with one that nobody waits for, or that began last.
+        process = min(able, key=lambda p: (not p.job.patient, p.seconds) if p.job else (True, 0.0))
+        self._interrupt(process)
+        return []  # its successor is ready in a moment
 
-    def _scheduler(self, ledger: Ledger) -> str | None:
-        """The Dask cluster for a map past the size limit; None fits it here."""
-        large = len(ledger.reports) >= self.settings.distribute_above
-        return self.settings.dask_scheduler if large else None
+    def _interrupt(self, process: FitProcess) -> None:
+        job = self.pool.kill(process)
+        if job is not None:
+            log.info("a fit gives way to others", extra={"situation": job.situation, "task": job.task})
+            self.schedule.interrupted(job)
 
-    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
-        """Whether a map says what the newest version does not: more reports, or visibly other probabilities."""
-        newest = self.store.version(situation.id)
-        if newest is None or newest.head != ledger.head:
-            return True
-        before = unpack(self.store.blob(situation.id, newest.number, "arrays"))["probability"]
-        return bool(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before)) > VISIBLE)
+    # What a fit may not do
 
-    def _previous(self, situation: Situation, ledger: Ledger) -> Previous | None:
-        """The model to go on from; none where something was taken away that a warm start would remember."""
-        if ledger.shrunk:
-            return None
-        held = self._models.get(situation.id)
-        if held is not None:
-            return held
-        stored = self.store.model(situation.id)
-        return None if stored is None else Previous(stored[1], load_model(stored[2]))
+    def _enforce(self) -> None:
+        """End fits that are past their deadline, and those that nobody needs any more."""
+        for process in self.pool.busy():
+            job = process.job
+            if job is None:
+                continue
+            if process.seconds > job.seconds:
+                self.pool.kill(process)
+                words = f"The fit did not finish within {job.seconds:g} s."
+                self._conclude(job, Outcome("failed", cause="time", message=words, seconds=job.seconds))
+            elif job.patient and process.seconds > QUICK_SECONDS and self.schedule.behind(job.situation):
+                self._interrupt(process)
+
+    def _conclude(self, job: Job, outcome: Outcome) -> None:
+        if outcome.result != "failed":
+            self.schedule.ended(job, outcome)
+            return
+        level = self.schedule.failed(job, outcome)
+        if level > job.level:
+            outcome = replace(outcome, message=f"{outcome.message} It is tried again with fewer of its reports.")
+        log.error(
+            "a map could not be renewed",
+            extra={"situation": job.situation, "task": job.task, "cause": outcome.cause, "seconds": outcome.seconds},
+        )
+        try:
+            self.store.fail(job.situation, outcome.message)
+        except SQLAlchemyError as error:
+            log.error("a failure could not be noted", extra={"error": type(error).__name__})
+
+    def _beat(self) -> None:
+        """Show that this worker is alive. Done here and not by a thread: a loop that hangs must not look alive."""
+        now = time.monotonic()
+        if now - self._beaten < self.settings.lease_seconds / BEATS_PER_LEASE:
+            return
+        fits = [
+            {"situation": p.job.situation, "task": p.job.task, "seconds": round(p.seconds, 1)}
+            for p in self.pool.busy()
+            if p.job is not None
+        ]
+        with writing(self.engine) as connection:
+            pulse.beat(connection, self.holder, "worker", {"processes": self.pool.size, "fits": fits})
+        self._beaten = now
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -181,8 +197,8 @@ def main(arguments: list[str] | None = None) -> None:
             while os.read(0, 1024):
                 continue
             worker.stop.set()
-            time.sleep(60)
-            os._exit(1)  # a fit that takes longer than this is not worth waiting for
+            time.sleep(10)
+            os._exit(1)  # the database does not answer; nothing is lost by not waiting for it
 
         threading.Thread(target=watch, daemon=True).start()
     worker.run()

@@ -47,6 +47,7 @@ async def metrics(request: Request, _: Reader) -> Response:
             m.version.labels(situation.id).set(newest.number if newest else 0)
             m.fit_seconds.labels(situation.id).set(newest.seconds if newest else 0)
             m.behind.labels(situation.id).set(situation.head - newest.head if newest else situation.head)
+            m.failures.labels(situation.id).set(situation.failures)
             m.failed.labels(situation.id).set(situation.failure is not None)
         return generate_latest(m.registry)
 

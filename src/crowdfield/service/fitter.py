@@ -1,0 +1,271 @@
+"""One fit after another, in a process of its own: read the log, fit, publish, say how it went.
+
+The worker beside it says which map is next and how long that may take (see `worker`). What goes between the two is
+JSON: a few words each way, never an array, a model or a pickle. This process may be ended at any moment: what it
+publishes is one transaction, and what it holds in memory can be had again from the database.
+"""
+
+import gc
+import json
+import logging
+import os
+import signal
+import threading
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.errors import CrowdfieldError, InputError
+from crowdfield.service import logs
+from crowdfield.service.database import connect
+from crowdfield.service.effort import Effort
+from crowdfield.service.journal import Ledger
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Published, Situation, Store, Unknown, VersionInfo
+
+if TYPE_CHECKING:
+    from crowdfield.service.fit import Previous
+
+log = logging.getLogger("crowdfield.worker")
+# A change of probability below this is not worth a version of its own.
+VISIBLE = 0.005
+# Reports of all maps whose logs and models one process keeps in memory; the maps used longest ago go first.
+REPORTS_KEPT = 200_000
+# Intake and readers go first when processors are scarce.
+NICENESS = 5
+# Modules that every fit needs; the server that these processes are forked from loads them once.
+PRELOADED = ["crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter"]
+
+# What a process says once it can take jobs.
+READY = b"ready"
+
+Task = Literal["news", "settle", "rest", "finer"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit to do: of which map, in whose name, why, how coarsely, and in how many seconds."""
+
+    situation: str
+    holder: str
+    task: Task
+    level: int = 0
+    seconds: float = 60.0
+
+    @property
+    def patient(self) -> bool:
+        """Whether it can wait: nothing new is in it that somebody looks out for."""
+        return self.task in ("rest", "finer")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a fit ended.
+
+    published: there is a new version; unchanged: the newest says the same; overtaken: something new came in; lost:
+    another worker has the map now; failed: see `message`, which anybody may read, and `cause`.
+    """
+
+    result: Literal["published", "unchanged", "overtaken", "lost", "failed"]
+    version: int | None = None
+    settled: bool = True
+    rested: bool = False
+    seconds: float = 0.0
+    message: str = ""
+    cause: Literal["", "error", "memory", "time", "crash", "storage"] = ""
+
+
+@dataclass
+class _Kept:
+    """What stays in memory of a map between two fits."""
+
+    ledger: Ledger
+    previous: "Previous | None" = None
+
+
+class Fitter:
+    def __init__(self, settings: Settings, engine: Engine | None = None):
+        self._settings = settings
+        self._engine = engine or connect(settings.database, pool_size=2)
+        self._store = Store(self._engine)
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def run(self, job: Job) -> Outcome:
+        """Do it; whatever goes wrong is part of the answer, and never the end of this process."""
+        try:
+            try:
+                return self._renew(job)
+            except MemoryError:
+                # The maps kept in memory may be what is in the way, not this one.
+                self._kept.clear()
+                gc.collect()
+                return self._renew(job)
+        except Unknown:
+            return Outcome("lost")  # it was removed meanwhile
+        except Exception as error:
+            # Whatever the numerics raise must not take the others down: it is told, and the last good map stays.
+            log.exception("a fit failed", extra={"situation": job.situation, "task": job.task})
+            self._kept.pop(job.situation, None)
+            return failure(error)
+
+    def _renew(self, job: Job) -> Outcome:
+        from crowdfield.service import fit
+
+        situation = self._store.situation(job.situation)
+        kept = self._caught_up(situation)
+        ledger = kept.ledger
+        effort = (Effort.rest if job.patient else Effort.live)(job.level, job.seconds)
+        if job.patient:
+            made = fit.rested_map(situation, ledger, lambda: self._overtaken(ledger), effort)
+        else:
+            made = fit.fit_map(situation, ledger, kept.previous, self._scheduler(ledger), effort)
+        if made is None:
+            return Outcome("overtaken")
+        published, model = made
+        settled = model is None or bool(model.converged_)
+        told = {"settled": settled, "rested": bool(published.info["rested"]), "seconds": published.seconds}
+        if not self._news(situation, ledger, published):
+            if told["rested"]:
+                self._store.rested(situation.id, self._newest(situation).number)
+            self._keep(kept, fit.Previous(ledger.head, model), published)
+            return Outcome("unchanged", **told)
+        number = self._store.publish(situation.id, published, holder=job.holder, keep=self._settings.keep_versions)
+        if number is None:
+            log.warning("the lease was lost during a fit", extra={"situation": situation.id})
+            self._kept.pop(situation.id, None)
+            return Outcome("lost")
+        self._keep(kept, fit.Previous(ledger.head, model), published)
+        log.info(
+            "map published",
+            extra={
+                "situation": situation.id, "version": number, "reports": published.reports,
+                "seconds": round(published.seconds, 3), "coarser": published.info.get("coarser"),
+            },
+        )  # fmt: skip
+        return Outcome("published", version=number, **told)
+
+    def _caught_up(self, situation: Situation) -> _Kept:
+        """The log up to its end and the model to go on from; none where something was taken away that a warm start
+        would remember."""
+        kept = self._kept.pop(situation.id, None)
+        stored = self._store.model(situation.id) if kept is None else None
+        if kept is None:
+            kept = _Kept(Ledger(situation.id))
+            if stored is not None:
+                # What was retracted before the stored model was made is not in it: only what came after matters.
+                kept.ledger.follow(self._engine, upto=stored[1])
+                kept.ledger.settle()
+                kept.previous = self._stored(situation, stored[1], stored[2])
+        self._kept[situation.id] = kept
+        kept.ledger.follow(self._engine)
+        if kept.ledger.shrunk:
+            kept.previous = None
+        return kept
+
+    def _stored(self, situation: Situation, head: int, data: bytes) -> "Previous | None":
+        from crowdfield.service import fit
+
+        try:
+            return fit.Previous(head, fit.load_model(data))
+        except InputError:
+            # All that a model holds can be had from the log again: damage costs a slower fit, not the map.
+            log.exception("a saved model is damaged and is made again", extra={"situation": situation.id})
+            return None
+
+    def _keep(self, kept: _Kept, previous: "Previous", published: Published) -> None:
+        kept.ledger.settle()
+        # A model of some of the reports is nothing to add the others to.
+        thinned = published.info.get("coarser", {}).get("reports", published.reports) < published.reports
+        kept.previous = None if thinned else previous
+        while len(self._kept) > 1 and sum(len(k.ledger.reports) for k in self._kept.values()) > REPORTS_KEPT:
+            self._kept.popitem(last=False)
+
+    def _newest(self, situation: Situation) -> VersionInfo:
+        newest = self._store.version(situation.id)
+        if newest is None:
+            raise Unknown(f"there is no version of '{situation.id}'")
+        return newest
+
+    def _overtaken(self, ledger: Ledger) -> bool:
+        return self._store.situation(ledger.situation).head > ledger.head
+
+    def _scheduler(self, ledger: Ledger) -> str | None:
+        """The Dask cluster for a map past the size limit; None fits it here."""
+        large = len(ledger.reports) >= self._settings.distribute_above
+        return self._settings.dask_scheduler if large else None
+
+    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
+        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities."""
+        import numpy as np
+
+        from crowdfield.service.maps import unpack
+
+        newest = self._store.version(situation.id)
+        if newest is None or newest.head != ledger.head:
+            return True
+        if newest.info.get("coarser") != made.info.get("coarser"):
+            return True
+        before = unpack(self._store.blob(situation.id, newest.number, "arrays"))["probability"]
+        return bool(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before)) > VISIBLE)
+
+
+def failure(error: Exception) -> Outcome:
+    """What to tell of an error. Words of other libraries may hold names and places, so only ours reach the page."""
+    if isinstance(error, MemoryError):
+        return Outcome("failed", cause="memory", message="The fit needed more memory than one fit may use.")
+    if isinstance(error, SQLAlchemyError):
+        return Outcome("failed", cause="storage", message="The database did not answer when the map was made.")
+    if isinstance(error, CrowdfieldError):
+        return Outcome("failed", cause="error", message=str(error)[:500])
+    kind = type(error).__name__
+    return Outcome("failed", cause="error", message=f"The fit ended with an error ({kind}); the server's log has more.")
+
+
+def serve(connection: Connection, settings: str, memory: int) -> None:
+    """The life of a fitting process: jobs in, outcomes out, until the worker goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server; it ends us in its own way
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    logs.configure()
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    os.nice(NICENESS)
+    limit_memory(memory)
+    fitter = Fitter(Settings.model_validate_json(settings))
+    connection.send_bytes(READY)
+    while True:
+        try:
+            job = Job(**json.loads(connection.recv_bytes()))
+        except EOFError:
+            return
+        connection.send_bytes(json.dumps(asdict(fitter.run(job))).encode())
+
+
+def _end_with_worker() -> None:
+    """A worker that is killed cannot say goodbye; nothing that it began may go on without it."""
+    worker = parent_process()
+    if worker is not None:
+        wait([worker.sentinel])
+        os._exit(1)
+
+
+def limit_memory(more: int) -> None:
+    """Allow so many bytes beyond what this process takes already; beyond them an allocation fails."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        return  # not Linux: the deadline still holds
+    limit = pages * resource.getpagesize() + more
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

@@ -1,0 +1,70 @@
+"""Heartbeats: a counter that a process advances in the database for as long as it works.
+
+Whoever wants to know whether the process is alive watches the counter with a monotonic clock of its own: what counts is
+how long ago the counter was seen to move. No two clocks are ever compared, so a clock that is set back, or a machine
+whose clock is wrong, neither kills nor revives anybody.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+
+from crowdfield.service.database import writing
+from crowdfield.service.tables import pulse
+
+Kind = Literal["worker", "server"]
+# Rows of processes that were killed are swept away after a day; nobody looks at them any more.
+SWEPT_AFTER = 86_400.0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    name: str
+    kind: str
+    beat: int
+    at: float
+    data: dict[str, Any]
+
+
+def beat(connection: Connection, name: str, kind: Kind, data: dict[str, Any]) -> None:
+    """Advance the counter of this process, within the caller's transaction."""
+    c = pulse.c
+    now = time.time()
+    moved = connection.execute(update(pulse).where(c.name == name).values(beat=c.beat + 1, at=now, data=data))
+    if not moved.rowcount:
+        connection.execute(delete(pulse).where(c.kind == kind, c.at < now - SWEPT_AFTER))
+        connection.execute(insert(pulse).values(name=name, kind=kind, beat=1, at=now, data=data))
+
+
+def end(engine: Engine, name: str) -> None:
+    """A process that stops in an orderly way leaves nothing behind."""
+    with writing(engine) as connection:
+        connection.execute(delete(pulse).where(pulse.c.name == name))
+
+
+def read(connection: Connection, kind: Kind) -> list[Pulse]:
+    c = pulse.c
+    rows = connection.execute(select(c.name, c.kind, c.beat, c.at, c.data).where(c.kind == kind))
+    return [Pulse(*row) for row in rows]
+
+
+@dataclass
+class Watch:
+    """What one observer has seen of the counters, and when by its own clock."""
+
+    _seen: dict[str, tuple[int | None, float]] = field(default_factory=dict)
+
+    def silent(self, name: str, counter: int | None) -> float:
+        """For how many seconds this counter has not moved, as far as this observer knows."""
+        now = time.monotonic()
+        before = self._seen.get(name)
+        if before is None or before[0] != counter:
+            self._seen[name] = counter, now
+            return 0.0
+        return now - before[1]
+
+    def only(self, names: set[str]) -> None:
+        """Forget everybody else."""
+        self._seen = {name: seen for name, seen in self._seen.items() if name in names}
