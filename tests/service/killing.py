@@ -28,7 +28,7 @@ from sqlalchemy import Engine, text
 from tests.service import postgres
 
 from crowdfield.service import operations
-from crowdfield.service.auth import Keys, Role
+from crowdfield.service.auth import EVERYTHING, Keys, Role
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.store import Store
 
@@ -160,7 +160,7 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
     rng = np.random.default_rng(seed)
     engine = open_database(database)
     keys = Keys(engine)
-    reporter, admin = keys.create("reporters", Role.reporter), keys.create("admin", Role.admin)
+    reporter, admin = keys.create("reporters", Role.reporter, EVERYTHING, origin=""), keys.create("admin", Role.admin)
     engine.dispose()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 import crowdfield
-from crowdfield.service.auth import Keys, Role
+from crowdfield.service.auth import EVERYTHING, Keys, Role
 from crowdfield.service.database import open_database
 
 # The same code that the tests import, wherever the environment's own installation points.
@@ -49,7 +49,8 @@ def serving(
     no worker unless `environment` or `arguments` ask for one."""
     database = database or str(folder / "workspace.db")
     engine = open_database(database)
-    keys = {role.name: Keys(engine).create(f"a {role.name}", role) for role in Role if role}
+    # As keys of older workspaces are: they may name any source, and share their report ids.
+    keys = {role.name: Keys(engine).create(f"a {role.name}", role, EVERYTHING, origin="") for role in Role if role}
     engine.dispose()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CROWDFIELD_")}
     given = {"CROWDFIELD_DATABASE": database, "CROWDFIELD_WORKER": "false", "PYTHONPATH": SOURCE, **(environment or {})}

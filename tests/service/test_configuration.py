@@ -22,6 +22,7 @@ SPECIAL: dict[str, list[Any]] = {
     "host": ["127.0.0.2", "::1", "0.0.0.0"],
     "log_level": ["debug", "warning", "error"],
     "dask_scheduler": ["tcp://one:1", "tcp://two:2", "tcp://three:3"],
+    "fit_memory": [2**28, 2**29, 2**30],
     "trusted_proxies": [["10.0.0.1"], ["10.0.0.2"], ["10.0.0.3", "192.168.0.0/16"]],
 }
 

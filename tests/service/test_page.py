@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.browser import CHROMIUM, QUIET, needs_chromium
 from tests.service.workspace import FLOOD
 
-from crowdfield.service.auth import Keys, Role
+from crowdfield.service.auth import EVERYTHING, Keys, Role
 from crowdfield.service.database import open_database
 
 pytestmark = needs_chromium
@@ -49,7 +49,7 @@ def live(tmp_path_factory, browser):
     """`crowdfield serve` with its worker, and a map of 60 reports."""
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
-    keys = {role.name: Keys(engine).create(f"the {role.name}", role) for role in Role if role}
+    keys = {role.name: Keys(engine).create(f"the {role.name}", role, EVERYTHING) for role in Role if role}
     engine.dispose()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

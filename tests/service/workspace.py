@@ -3,7 +3,7 @@
 from starlette.testclient import TestClient
 
 from crowdfield.service.app import create_app
-from crowdfield.service.auth import Role
+from crowdfield.service.auth import EVERYTHING, Role
 from crowdfield.service.fit_pool import FitProcess
 from crowdfield.service.fitter import Fitter, Job, Outcome
 from crowdfield.service.settings import Settings
@@ -49,7 +49,12 @@ class Workspace:
         self.app = create_app(settings)
         self.service = self.app.state.service
         self._worker: Worker | None = None
-        self.keys = {role.name: self.service.keys.create(f"a {role.name}", role) for role in Role if role}
+        self.keys = {
+            # As keys of older workspaces are: they may name any source, and share their report ids.
+            role.name: self.service.keys.create(f"a {role.name}", role, EVERYTHING, origin="")
+            for role in Role
+            if role
+        }
 
     def client(self, role: str | None = None, **options: object) -> TestClient:
         headers = {"Authorization": f"Bearer {self.keys[role]}"} if role else {}

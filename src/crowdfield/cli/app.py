@@ -34,7 +34,7 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, demo, fuse, make, serve  # noqa: E402
+from crowdfield.cli import ask, demo, fuse, keys, make, serve  # noqa: E402
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
@@ -51,6 +51,6 @@ for _name, _function, _short in (
     ("restore", serve.restore, "Put a backup into an empty database."),
     ("check", serve.check, "Is a workspace whole?"),
     ("retention", serve.retention, "Delete old reports for good."),
-    ("keys", serve.keys, "Say who may use the live map."),
+    ("keys", keys.keys, "Say who may use the live map."),
 ):
     app.command(_name, short_help=_short)(_function)

@@ -66,7 +66,7 @@ def serve(
 
     What is given here wins over the environment (CROWDFIELD_…), that over the settings file, that over the defaults.
     """
-    serving = _need()
+    serving = need()
     from crowdfield.service.configuration import load
 
     given = {
@@ -91,11 +91,11 @@ def backup(
     quiet: opt.Quiet = False,
 ) -> None:
     """Save a whole workspace in one file while the service runs on. It can be restored into either kind of database."""
-    _need()
+    need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import backup as save
 
-    counts = save(_database(database, config), target)
+    counts = save(database_of(database, config), target)
     Talk(quiet=quiet, as_json=json).result(
         {"backup": str(target), "rows": counts}, [f"wrote {target}: {_told(counts)}"]
     )
@@ -109,11 +109,11 @@ def restore(
     quiet: opt.Quiet = False,
 ) -> None:
     """Put a backup into an empty database."""
-    _need()
+    need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import restore as put
 
-    counts = put(source, _database(database, config))
+    counts = put(source, database_of(database, config))
     Talk(quiet=quiet, as_json=json).result({"rows": counts}, [f"restored {_told(counts)}"])
 
 
@@ -125,11 +125,11 @@ def check(
     quiet: opt.Quiet = False,
 ) -> None:
     """Is the workspace whole, and does every log replay to its map? Exit code 1 if not."""
-    _need()
+    need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import check as look
 
-    found = look(_database(database, config), replay=replay)
+    found = look(database_of(database, config), replay=replay)
     lines = [f"{name}: {fact}" for name, fact in found.facts.items()] + [f"PROBLEM {p}" for p in found.problems]
     verdict = "all is well" if not found.problems else f"{len(found.problems)} problems"
     data = {"facts": found.facts, "problems": found.problems}
@@ -150,58 +150,17 @@ def retention(
     quiet: opt.Quiet = False,
 ) -> None:
     """Delete reports for good: rows, saved models and free pages are overwritten, and maps are fitted without them."""
-    _need()
+    need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import purge
 
-    age = None if older_than is None else _seconds(older_than)
-    counts = purge(_database(database, config), older_than=age, source=source, situation=situation)
+    age = None if older_than is None else seconds(older_than)
+    counts = purge(database_of(database, config), older_than=age, source=source, situation=situation)
     lines = [f"{name}: {count:,} deleted" for name, count in counts.items()] or ["nothing to delete"]
     Talk(quiet=quiet, as_json=json).result({"deleted": counts}, lines)
 
 
-def keys(
-    action: Annotated[str, typer.Argument(metavar="list|create|revoke")] = "list",
-    key: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of revoke: the id of the key.")] = None,
-    database: Database = None,
-    config: Config = None,
-    name: Annotated[str, typer.Option(help="Of create: whose key it is.")] = "",
-    role: Annotated[str, typer.Option(help="Of create: reader, reporter, trusted or admin.")] = "reporter",
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
-    """Say who may use the live map. A key is shown once, when it is made; only its hash is stored."""
-    _need()
-    from crowdfield.cli.console import Talk
-    from crowdfield.errors import InputError
-    from crowdfield.service.auth import Keys, Role
-    from crowdfield.service.database import open_database
-
-    talk = Talk(quiet=quiet, as_json=json)
-    engine = open_database(_database(database, config), pool_size=1)
-    held = Keys(engine)
-    try:
-        if action == "create":
-            if role not in Role.__members__ or role == "nobody" or not name:
-                raise InputError("a key needs --name, and --role reader, reporter, trusted or admin")
-            made = held.create(name, Role[role])
-            talk.result({"key": made}, [made])
-        elif action == "revoke" and key:
-            held.revoke(key)
-            talk.result({"revoked": key}, [f"revoked {key}"])
-        elif action == "list":
-            known = [vars(one) for one in held.all()]
-            talk.result(
-                {"keys": known},
-                [f"{k['id']}  {k['role']:<8}  {'revoked' if k['revoked'] else 'valid':<7}  {k['name']}" for k in known],
-            )
-        else:
-            raise InputError("use: crowdfield keys list, crowdfield keys create --name … or crowdfield keys revoke ID")
-    finally:
-        engine.dispose()
-
-
-def _database(given: str | None, config: Path | None) -> str:
+def database_of(given: str | None, config: Path | None) -> str:
     """The database that `crowdfield serve` would use with the same option, environment and file."""
     from crowdfield.service.configuration import load
 
@@ -215,7 +174,7 @@ def _assignment(pair: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value
 
 
-def _need() -> Any:
+def need() -> Any:
     """The service's own modules, or an error that says how to install what they need."""
     from crowdfield.errors import MissingDependencyError
 
@@ -228,7 +187,7 @@ def _need() -> Any:
     return serving
 
 
-def _seconds(age: str) -> float:
+def seconds(age: str) -> float:
     import re
 
     from crowdfield.errors import InputError

@@ -28,7 +28,7 @@ class Access:
     def check(self, principal: Principal) -> None:
         """Raises what the route itself would answer to somebody who may not do this."""
         for need in self.needs:
-            need.check(principal)
+            need.check(principal, self.parameters.get("situation"))
 
     @property
     def imports(self) -> bool:

@@ -11,8 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from crowdfield.service import places, tiles
-from crowdfield.service.auth import Principal, Role
-from crowdfield.service.intake import TRUSTED
+from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources

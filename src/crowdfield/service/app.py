@@ -19,7 +19,7 @@ from crowdfield.data import Region
 from crowdfield.service import problems
 from crowdfield.service.access import RouteAccess
 from crowdfield.service.assets import assets
-from crowdfield.service.auth import Keys, Names
+from crowdfield.service.auth import Keys, Names, Role
 from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
@@ -58,16 +58,16 @@ class Service:
         self.files = Made()
         self.store = Store(self.engine)
         self.intake_store = Store(self.intake_engine)
-        self.keys = Keys(self.intake_engine)
+        self.keys = Keys(self.intake_engine, Role.reader if settings.anonymous_reading else Role.nobody)
         self.names = Names(self.engine)
         self.journal = Journal(self.intake_engine)
         self.metrics = Metrics()
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(4096)
-        self.broadcast = Broadcast(self.store, self.metrics, self.pools.events, settings.poll_seconds)
+        self.broadcast = Broadcast(self.store, self.keys, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
-        self._situations: dict[str | None, tuple[float, Situation]] = {}
+        self._situations: dict[str | frozenset[str] | None, tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
 
@@ -108,14 +108,17 @@ class Service:
         """The outcomes of the entries, once they are durable."""
         return await asyncio.wrap_future(self.journal.submit(situation, entries))
 
-    async def situation(self, name: str | None, *, reporting: bool = False) -> Situation:
-        """A situation by its id, the newest for None; asked of the database once a second at most."""
-        at, held = self._situations.get(name, (0.0, None))
+    async def situation(
+        self, name: str | None, *, among: frozenset[str] | None = None, reporting: bool = False
+    ) -> Situation:
+        """A situation by its id, for None the newest (of some); asked of the database once a second at most."""
+        asked = name if among is None else among
+        at, held = self._situations.get(asked, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
             return held
         pool, store = (self.pools.intake, self.intake_store) if reporting else (self.pools.reading, self.store)
-        found = await pool.run(store.latest if name is None else lambda: store.situation(name))
-        self._situations[name] = (time.monotonic(), found)
+        found = await pool.run(lambda: store.latest(among) if name is None else store.situation(name))
+        self._situations[asked] = (time.monotonic(), found)
         return found
 
     async def trust(self, name: str) -> dict[str, Any]:

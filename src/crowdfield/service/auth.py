@@ -7,14 +7,20 @@ import hashlib
 import hmac
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from typing import Any
 
 from sqlalchemy import Engine, func, insert, select, update
 
+from crowdfield.errors import InputError
 from crowdfield.service.database import writing
 from crowdfield.service.store import Unknown
-from crowdfield.service.tables import api_key, secret
+from crowdfield.service.tables import api_key, secret, situation
+
+# Sources of this form are the word of a trusted key; nobody else may write under such a name.
+TRUSTED = "trusted: "
 
 
 class Role(IntEnum):
@@ -33,11 +39,38 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who is asking."""
+    """Who is asking, and what the key allows."""
 
     role: Role
     id: str | None = None
     name: str = "anonymous"
+    maps: frozenset[str] | None = None
+    """The maps that the key is for; None means all of them."""
+    elsewhere: Role = Role.nobody
+    """What the key may do beyond its maps: what anybody without a key may."""
+    any_source: bool = False
+    """Whether it may report in the name of others; otherwise each of its reports is its own word."""
+    origin: str = ""
+    """Report ids of this key are its own: they are stored under this prefix, so that nobody else can use them up."""
+    expires: float | None = None
+
+    def on(self, situation: str | None) -> "Principal":
+        """As this key counts on a map; None stands for what concerns all maps."""
+        if self.maps is None or situation in self.maps:
+            return self
+        return replace(self, role=min(self.role, self.elsewhere))
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a key may do beside its role."""
+
+    maps: tuple[str, ...] | None = None
+    any_source: bool = False
+    expires: float | None = None
+
+
+NOTHING_MORE, EVERYTHING = Rights(), Rights(any_source=True)
 
 
 @dataclass(frozen=True)
@@ -47,22 +80,37 @@ class KeyInfo:
     role: str
     created: float
     revoked: bool
+    expires: float | None
+    maps: list[str] | None
+    any_source: bool
+
+    @property
+    def state(self) -> str:
+        return "revoked" if self.revoked else "expired" if _past(self.expires) else "valid"
 
 
 class Keys:
-    def __init__(self, engine: Engine):
-        self._engine = engine
+    def __init__(self, engine: Engine, elsewhere: Role = Role.nobody):
+        self._engine, self._elsewhere = engine, elsewhere
         # A changed key counts on every server within this time; until then the database is not asked again.
         self._fresh = 2.0
         self._seen: dict[str, tuple[float, Principal | None]] = {}
 
-    def create(self, name: str, role: Role) -> str:
-        """A new key. It is shown once and stored only as a hash."""
-        identity, value = secrets.token_hex(6), secrets.token_urlsafe(32)
-        row = {"id": identity, "digest": _digest(value), "name": name, "role": role.name, "created": time.time()}
+    def create(self, name: str, role: Role, rights: Rights = NOTHING_MORE, *, origin: str | None = None) -> str:
+        """A new key. It is shown once and stored only as a hash. Its report ids are its own unless `origin` says whose
+        it shares."""
+        if name.startswith(TRUSTED.strip()):
+            raise InputError(f"the name of a key must not begin with '{TRUSTED.strip()}': it marks trusted reports")
+        if _past(rights.expires):
+            raise InputError("the key would have expired already")
+        key, row = _made(name, role, rights, origin)
         with writing(self._engine) as connection:
-            connection.execute(insert(api_key).values(row | {"revoked": False}))
-        return f"cf_{identity}_{value}"
+            known = set(connection.execute(select(situation.c.id)).scalars())
+            unknown = [one for one in rights.maps or () if one not in known]
+            if unknown:
+                raise Unknown(f"there is no situation '{unknown[0]}' that a key could be for")
+            connection.execute(insert(api_key).values(row))
+        return key
 
     def first(self) -> str | None:
         """An admin key for a workspace that has no keys at all, else None; two servers make only one."""
@@ -71,14 +119,25 @@ class Keys:
                 connection.exec_driver_sql("LOCK TABLE api_key IN EXCLUSIVE MODE")
             if connection.execute(select(func.count()).select_from(api_key)).scalar():
                 return None
-            identity, value = secrets.token_hex(6), secrets.token_urlsafe(32)
-            connection.execute(
-                insert(api_key).values(
-                    id=identity, digest=_digest(value), name="first admin", role="admin", created=time.time(),
-                    revoked=False,
-                )
-            )  # fmt: skip
-        return f"cf_{identity}_{value}"
+            key, row = _made("first admin", Role.admin, EVERYTHING, None)
+            connection.execute(insert(api_key).values(row))
+        return key
+
+    def rotate(self, identity: str, *, expires: float | None = None) -> str:
+        """A new key with the name, rights and report ids of an old one, which is revoked."""
+        with writing(self._engine) as connection:
+            old = connection.execute(select(api_key).where(api_key.c.id == identity)).first()
+            if old is None or old.revoked:
+                raise Unknown(f"there is no key '{identity}' that could be replaced")
+            maps = None if old.maps is None else tuple(old.maps)
+            rights = Rights(maps, old.any_source, expires if expires is not None else old.expires)
+            if _past(rights.expires):
+                raise InputError("the old key has expired; say until when the new one is valid")
+            key, row = _made(old.name, Role[old.role], rights, old.origin)
+            connection.execute(insert(api_key).values(row))
+            connection.execute(update(api_key).where(api_key.c.id == identity).values(revoked=True))
+        self._seen.clear()
+        return key
 
     def revoke(self, identity: str) -> None:
         with writing(self._engine) as connection:
@@ -87,18 +146,36 @@ class Keys:
                 raise Unknown(f"there is no key '{identity}'")
         self._seen.clear()
 
+    def forget_map(self, name: str) -> None:
+        """A map is gone; keys that were for it alone are for none now."""
+        with writing(self._engine) as connection:
+            for row in connection.execute(select(api_key.c.id, api_key.c.maps)).all():
+                if row.maps is not None and name in row.maps:
+                    left = [one for one in row.maps if one != name]
+                    connection.execute(update(api_key).where(api_key.c.id == row.id).values(maps=left))
+        self._seen.clear()
+
     def all(self) -> list[KeyInfo]:
-        columns = (api_key.c.id, api_key.c.name, api_key.c.role, api_key.c.created, api_key.c.revoked)
+        columns = [api_key.c[field.name] for field in fields(KeyInfo)]
         with self._engine.connect() as connection:
             return [KeyInfo(*row) for row in connection.execute(select(*columns).order_by(api_key.c.created))]
+
+    def valid(self, identities: Collection[str]) -> set[str]:
+        """Those of these keys that are neither revoked nor expired."""
+        c, now = api_key.c, time.time()
+        query = select(c.id).where(c.id.in_(identities), ~c.revoked, (c.expires.is_(None)) | (c.expires > now))
+        with self._engine.connect() as connection:
+            return set(connection.execute(query).scalars())
 
     def known(self, key: str) -> tuple[bool, Principal | None]:
         """Whether the answer for this key is at hand without the database, and the answer."""
         at, principal = self._seen.get(_digest(key), (0.0, None))
+        if principal is not None and _past(principal.expires):
+            principal = None
         return time.monotonic() - at < self._fresh and at > 0, principal
 
     def check(self, key: str) -> Principal | None:
-        """The owner of a key, or None for a key that is malformed, forged or revoked."""
+        """The owner of a key, or None for a key that is malformed, forged, revoked or expired."""
         at_hand, principal = self.known(key)
         if at_hand:
             return principal
@@ -116,9 +193,29 @@ class Keys:
             row = connection.execute(select(api_key).where(api_key.c.id == parts[1])).first()
         # The same work for a known and an unknown id, so that time tells nothing.
         matches = hmac.compare_digest(_digest(parts[2]), row.digest if row else _digest(""))
-        if row is None or not matches or row.revoked:
+        if row is None or not matches or row.revoked or _past(row.expires):
             return None
-        return Principal(Role[row.role], row.id, row.name)
+        role = Role[row.role]
+        return Principal(
+            role, row.id, row.name, None if row.maps is None else frozenset(row.maps), self._elsewhere,
+            row.any_source or role is Role.admin, row.origin, row.expires,
+        )  # fmt: skip
+
+
+def _made(name: str, role: Role, rights: Rights, origin: str | None) -> tuple[str, dict[str, Any]]:
+    """A key and the row that stands for it."""
+    identity, value = secrets.token_hex(6), secrets.token_urlsafe(32)
+    row = {
+        "id": identity, "digest": _digest(value), "name": name, "role": role.name, "created": time.time(),
+        "revoked": False, "expires": rights.expires, "any_source": rights.any_source,
+        "maps": None if rights.maps is None else list(rights.maps),
+        "origin": identity if origin is None else origin,
+    }  # fmt: skip
+    return f"cf_{identity}_{value}", row
+
+
+def _past(expires: float | None) -> bool:
+    return expires is not None and expires <= time.time()
 
 
 class Names:

@@ -1,5 +1,6 @@
 """One engine for both databases: SQLite with write-ahead log and full sync, or PostgreSQL. Both migrate on opening."""
 
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from sqlalchemy.exc import ArgumentError, DatabaseError
 from crowdfield.errors import InputError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+# Files with names, places or keys in them are for their owner alone.
+PRIVATE = 0o600
 # Any number does, so long as every server and every worker asks for the same one.
 APPEND_LOCK = 7_316_001
 MIGRATE_LOCK = 7_316_002
@@ -136,16 +139,38 @@ def revision(engine: Engine) -> str | None:
 def open_database(database: str, *, pool_size: int = 8) -> Engine:
     """The database of a workspace with its tables up to date; a new file is made where there is none."""
     engine = connect(database, pool_size=pool_size)
-    if is_sqlite(engine) and engine.url.database and not Path(engine.url.database).exists():
-        # Names and places of people: nobody else on this machine needs to read them.
-        try:
-            Path(engine.url.database).touch(mode=0o600)
-        except OSError as error:
-            raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
+    make_private(engine)
     with usable(engine):
         migrate(engine)
         index_points(engine)
     return engine
+
+
+def make_private(engine: Engine) -> None:
+    """Create the file of a new workspace so that only its owner can read it. SQLite gives its side files the same mode,
+    but would create the file itself as the umask says: for everybody, on most machines."""
+    if not is_sqlite(engine) or not engine.url.database or Path(engine.url.database).exists():
+        return
+    try:
+        # Names and places of people: nobody else on this machine needs to read them.
+        Path(engine.url.database).touch(mode=PRIVATE)
+    except OSError as error:
+        raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
+
+
+def exposed(database: str) -> list[str]:
+    """What others on this machine could do to the file of a workspace, and how to prevent it."""
+    url = make_url(address(database))
+    if url.get_backend_name() != "sqlite" or not url.database or not Path(url.database).is_file():
+        return []
+    path = Path(url.database)
+    file, folder = path.stat().st_mode, path.absolute().parent.stat().st_mode
+    found = []
+    if file & (stat.S_IRWXG | stat.S_IRWXO):
+        found.append(f"others on this machine can read {path}, which holds names and places: chmod 600 {path}")
+    if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
+        found.append(f"everybody on this machine can replace {path}: chmod o-w {path.absolute().parent}")
+    return found
 
 
 def existing(database: str, *, pool_size: int = 2) -> Engine:

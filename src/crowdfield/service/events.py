@@ -3,10 +3,12 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from crowdfield.service.auth import Keys
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.pools import Pool
 from crowdfield.service.store import Event, Store
@@ -14,14 +16,17 @@ from crowdfield.service.store import Event, Store
 log = logging.getLogger("crowdfield.service")
 # Proxies close a silent connection after a minute or so.
 HEARTBEAT_SECONDS = 15.0
+# How often the keys of open streams are looked at again: a stream outlives its key by no more than this.
+KEYS_SECONDS = 1.0
 
 
 class Broadcast:
     """Tells every connected stream of new map versions and failures."""
 
-    def __init__(self, store: Store, metrics: Metrics, pool: Pool, poll_seconds: float):
-        self._store, self._metrics, self._pool, self._poll = store, metrics, pool, poll_seconds
-        self._listeners: set[asyncio.Queue[Event | None]] = set()
+    def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
+        self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
+        # Each listener with the id of its key, None for a stream without one.
+        self._listeners: dict[asyncio.Queue[Event | None], str | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
@@ -42,10 +47,13 @@ class Broadcast:
         return len(self._listeners)
 
     async def _watch(self) -> None:
-        trouble = False
+        trouble, looked = False, 0.0
         while True:
             try:
                 events = await self._pool.run(self._store.events, self._after)
+                if time.monotonic() - looked >= KEYS_SECONDS:
+                    await self._end_invalid()
+                    looked = time.monotonic()
                 trouble = False
             except SQLAlchemyError as error:
                 if not trouble:
@@ -57,10 +65,20 @@ class Broadcast:
                     listener.put_nowait(event)
             await asyncio.sleep(1.0 if trouble else self._poll)
 
-    async def stream(self, situation: str, last: int | None) -> AsyncIterator[str]:
-        """What happened after event `last`, then what happens from now on."""
+    async def _end_invalid(self) -> None:
+        """End the streams of keys that were revoked, here or elsewhere, or that have expired."""
+        used = {key for key in self._listeners.values() if key is not None}
+        if not used:
+            return
+        invalid = used - await self._pool.run(self._keys.valid, used)
+        for listener, key in self._listeners.items():
+            if key in invalid:
+                listener.put_nowait(None)
+
+    async def stream(self, situation: str, last: int | None, key: str | None = None) -> AsyncIterator[str]:
+        """What happened after event `last`, then what happens from now on, as long as the key is valid."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._listeners.add(listener)
+        self._listeners[listener] = key
         self._metrics.streams.set(self.streams)
         try:
             # Listening began before the past is read, so nothing falls between the two.
@@ -82,7 +100,7 @@ class Broadcast:
                     seen = event.id
                     yield _frame(event)
         finally:
-            self._listeners.discard(listener)
+            self._listeners.pop(listener, None)
             self._metrics.streams.set(self.streams)
 
 

@@ -19,8 +19,8 @@ from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
 from crowdfield.pipeline.fusing import make_map
 from crowdfield.pipeline.settings import trusted
 from crowdfield.service import places
+from crowdfield.service.auth import TRUSTED
 from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
-from crowdfield.service.intake import TRUSTED
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite

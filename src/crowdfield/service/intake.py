@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,14 +11,17 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from crowdfield.service import places
-from crowdfield.service.auth import Principal, Role
+from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import Entry
 from crowdfield.service.problems import Problem, faults
 from crowdfield.service.schemas import Rejected, ReportIn
 from crowdfield.service.store import Situation
 
-# Sources of this form are the word of a trusted key; nobody else may write under such a name.
-TRUSTED = "trusted: "
+# Ids of this form are for the service itself to give: those that it makes up, those of the webhook, and those of keys
+# that have a prefix of their own.
+RESERVED = re.compile(r"[ckrh][0-9a-f]{32}|ushahidi-.*|[0-9a-f]{12}:.*", re.DOTALL)
+# Together with the prefix of its key an id must fit into its column.
+LONGEST_ID = 180
 TRUSTED_LEVELS = frozenset({"certain", "high"})
 _REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 
@@ -67,7 +71,7 @@ def flatten(feature: Any) -> Any:
     return row
 
 
-def ushahidi(body: bytes, label: str) -> list[Any]:
+def ushahidi(body: bytes, label: str, principal: Principal) -> list[Any]:
     """A post as Ushahidi's webhooks send it. The contact, the author and all other fields stay behind."""
     rows, _ = parse_json(body, 1)
     post = rows[0] if rows else None
@@ -81,9 +85,10 @@ def ushahidi(body: bytes, label: str) -> list[Any]:
     identity = post.get("id")
     if isinstance(identity, str | int):
         row["id"] = f"ushahidi-{identity}"
-    form = post.get("source") or post.get("type")
-    # Who wrote it is personal; through which channel it came (SMS, web, e-mail) is what tells reliability.
-    row["source"] = f"ushahidi {form}" if isinstance(form, str) and form else "ushahidi"
+    if principal.any_source:
+        form = post.get("source") or post.get("type")
+        # Who wrote it is personal; through which channel it came (SMS, web, e-mail) is what tells reliability.
+        row["source"] = f"ushahidi {form}" if isinstance(form, str) and form else "ushahidi"
     for name in ("post_date", "created"):
         if isinstance(post.get(name), str) and post[name]:
             row["time"] = post[name]
@@ -123,6 +128,7 @@ def admit(
     key: str | None = None,
     single: bool = False,
     by_content: bool = False,
+    from_webhook: bool = False,
 ) -> Intake:
     """Check every row against the schema, the situation and the sender's role. A single bad report is an error; among
     many it is set aside with its reason."""
@@ -137,7 +143,7 @@ def admit(
             reason = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
             intake.rejects.append(Rejected(row=number, reason=reason))
             continue
-        reason = unusable(report, situation)
+        reason = unusable(report, situation) or (None if from_webhook else reserved(report, principal))
         if reason is not None:
             if single:
                 raise Problem(422, reason)
@@ -172,13 +178,28 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
     return None
 
 
+def reserved(report: ReportIn, principal: Principal) -> str | None:
+    """Why a key without a prefix of its own may not use this id: it could use it up before its owner does."""
+    if principal.origin or report.id is None or not RESERVED.fullmatch(report.id):
+        return None
+    return "ids of this form are given by the service; choose another id, or use a key that has its own ids"
+
+
 def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -> str:
-    """Who says so. A name that carries trust can be used only by those who have it."""
+    """Who says so: the key itself, or somebody else where it has that right. A name that carries trust can be used only
+    by those who have it."""
     if report.trusted:
         if principal.role < Role.trusted:
             raise Forbidden("only keys of the roles trusted and admin may send trusted reports")
         return f"{TRUSTED}{principal.name}"
     source = report.source or principal.name
+    if not principal.any_source:
+        if source != principal.name:
+            raise Forbidden(
+                f"this key reports as '{principal.name}' only; leave the source out, or ask an admin for a key that "
+                "may report as others"
+            )
+        return source
     if principal.role < Role.trusted and (source.startswith(TRUSTED.strip()) or carries_trust(trust.get(source))):
         raise Forbidden("this source is trusted; a key of the role reporter may not speak in its name")
     return source
@@ -196,12 +217,19 @@ def identify(
     Rows of files are told apart by what they say even without a time: a file may be imported again.
     """
     if report.id is not None:
-        return report.id
+        return own_id(report.id, principal)
     if key is not None:
-        return "k" + _short(principal.id, key, number)
+        return "k" + _short(principal.origin or principal.id, key, number)
     if report.time is not None or by_content:
         return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text)
     return "r" + uuid4().hex
+
+
+def own_id(identity: str, principal: Principal) -> str:
+    """The id under which a report of this key is stored."""
+    if not principal.origin:
+        return identity
+    return f"{principal.origin}:{identity if len(identity) <= LONGEST_ID else 'h' + _short(identity)}"
 
 
 def _short(*parts: Any) -> str:

@@ -20,9 +20,11 @@ from crowdfield.errors import CrowdfieldError, InputError
 from crowdfield.io.atomic import replacing
 from crowdfield.service import tables
 from crowdfield.service.database import (
+    PRIVATE,
     connect,
     existing,
     is_sqlite,
+    make_private,
     migrate,
     open_database,
     revision,
@@ -68,7 +70,7 @@ def backup(database: str, target: Path) -> dict[str, int]:
             engine.connect().execution_options(**options) as connection,
             connection.begin(),
             replacing(target) as temporary,
-            zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
+            zipfile.ZipFile(_private(temporary), "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
         ):
             known = _ours(connection)
             for table in known.sorted_tables:
@@ -95,8 +97,13 @@ def backup(database: str, target: Path) -> dict[str, int]:
             archive.writestr("backup.json", json.dumps(about, indent=1))
     finally:
         engine.dispose()
-    target.chmod(0o600)  # it holds names, places and the hashes of keys
     return counts
+
+
+def _private(path: Path) -> Path:
+    """Before anything is in it: names, places and the hashes of keys are for the owner of a backup alone."""
+    path.touch(mode=PRIVATE)
+    return path
 
 
 def restore(source: Path, database: str) -> dict[str, int]:
@@ -105,10 +112,13 @@ def restore(source: Path, database: str) -> dict[str, int]:
         raise InputError(f"there is no backup {source}")
     engine = connect(database, pool_size=1)
     try:
+        make_private(engine)
         with usable(engine):
             at = revision(engine)
         if at is not None:
             raise InputError("this database holds a workspace already; restore into an empty one")
+        if is_sqlite(engine) and engine.url.database:
+            Path(engine.url.database).chmod(PRIVATE)  # an empty file may have been there before
         with zipfile.ZipFile(source) as archive:
             about = json.loads(archive.read("backup.json"))
             if about.get("format") != FORMAT:

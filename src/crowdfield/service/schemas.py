@@ -222,6 +222,13 @@ class Trust(Strict):
 class NewKey(Strict):
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
     role: Literal["reader", "reporter", "trusted", "admin"]
+    expires: Time | None = Field(None, description="when it stops being valid; never by default")
+    maps: list[Slug] | None = Field(None, max_length=1000, description="the situations that it is for; all by default")
+    any_source: bool = Field(False, description="whether it may report in the name of others; admins always may")
+
+
+class Rotation(Strict):
+    expires: Time | None = Field(None, description="when the new key stops being valid; as the old one by default")
 
 
 class KeyOut(BaseModel):
@@ -230,6 +237,10 @@ class KeyOut(BaseModel):
     role: str
     created: float
     revoked: bool
+    expires: float | None
+    maps: list[str] | None
+    any_source: bool
+    state: Literal["valid", "expired", "revoked"]
 
 
 class KeyMade(BaseModel):
@@ -239,6 +250,9 @@ class KeyMade(BaseModel):
 class Whoami(BaseModel):
     role: str
     name: str
+    maps: list[str] | None = Field(None, description="the situations that your key is for; null means all")
+    any_source: bool = Field(False, description="whether you may report in the name of others")
+    expires: float | None = None
     anonymous_reading: bool
     version: str
 

@@ -9,6 +9,7 @@ from crowdfield.errors import InputError
 from crowdfield.service import logs
 from crowdfield.service.app import create_app
 from crowdfield.service.configuration import Configuration
+from crowdfield.service.database import exposed
 
 # Requests under way get this long to finish after Ctrl+C or SIGTERM; event streams are ended at once.
 GRACE_SECONDS = 10
@@ -21,7 +22,8 @@ def run(configuration: Configuration) -> None:
     listening = _listen(host, settings.port)
     app = create_app(settings)
     logs.configure(settings.log_level.upper())
-    print("\n".join(configuration.lines()), file=sys.stderr)
+    lines = [*configuration.lines(), *(f"note: {warning}" for warning in exposed(settings.database))]
+    print("\n".join(lines), file=sys.stderr)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     first = app.state.service.keys.first()
     if first is None:

@@ -114,11 +114,11 @@ class Store:
             raise Unknown(f"there is no situation '{name}'; GET /situations lists those there are")
         return _situation(row)
 
-    def latest(self) -> Situation:
-        """The situation that was created last: what `/tiles/…` without a situation means."""
+    def latest(self, among: frozenset[str] | None = None) -> Situation:
+        """The situation (of some) that was created last: what `/tiles/…` without a situation means."""
+        query = select(situation).order_by(situation.c.created.desc(), situation.c.id).limit(1)
         with self.engine.connect() as connection:
-            order = situation.c.created.desc(), situation.c.id
-            row = connection.execute(select(situation).order_by(*order).limit(1)).first()
+            row = connection.execute(query if among is None else query.where(situation.c.id.in_(among))).first()
         if row is None:
             raise Unknown("there is no situation yet; POST /situations or drop a file on the page to start one")
         return _situation(row)

@@ -132,6 +132,10 @@ api_key = Table(
     Column("role", String(16), nullable=False),
     Column("created", Float(53), nullable=False),
     Column("revoked", Boolean, nullable=False, default=False),
+    Column("expires", Float(53)),
+    Column("maps", JSON(none_as_null=True)),  # the situations that it is for; all where nothing is said
+    Column("any_source", Boolean, nullable=False, default=False),  # whether it may report in the name of others
+    Column("origin", String(32), nullable=False, default=""),  # the prefix of its report ids
 )
 
 secret = Table(

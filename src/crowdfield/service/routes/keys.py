@@ -5,12 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from crowdfield import __version__
-from crowdfield.service.auth import Role
-from crowdfield.service.deps import Admin, principal_of, service_of
+from crowdfield.service.auth import Rights, Role
+from crowdfield.service.deps import AdminOfAll, principal_of, service_of
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import KeyMade, KeyOut, NewKey, Whoami
+from crowdfield.service.schemas import KeyMade, KeyOut, NewKey, Rotation, Whoami
 
 router = APIRouter(tags=["keys"])
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]
 
 
 @router.get("/me")
@@ -20,28 +21,44 @@ async def whoami(request: Request) -> Whoami:
     return Whoami(
         role=principal.role.name,
         name=principal.name,
+        maps=None if principal.maps is None else sorted(principal.maps),
+        any_source=principal.any_source,
+        expires=principal.expires,
         anonymous_reading=service_of(request).settings.anonymous_reading,
         version=__version__,
     )
 
 
 @router.get("/keys")
-async def list_keys(request: Request, _: Admin) -> list[KeyOut]:
+async def list_keys(request: Request, _: AdminOfAll) -> list[KeyOut]:
     service = service_of(request)
     keys = await service.pools.operations.run(service.keys.all)
-    return [KeyOut(**vars(key)) for key in keys]
+    return [KeyOut(**vars(key), state=key.state) for key in keys]
 
 
 @router.post("/keys", status_code=201)
-async def make_key(request: Request, new: NewKey, _: Admin) -> KeyMade:
+async def make_key(request: Request, new: NewKey, _: AdminOfAll) -> KeyMade:
+    """A key for a role, and where you say so, only for some maps and until some time. It reports as its own name unless
+    `any_source` allows it to speak for others."""
     service = service_of(request)
-    return KeyMade(key=await service.pools.operations.run(service.keys.create, new.name, Role[new.role]))
+    rights = Rights(None if new.maps is None else tuple(new.maps), new.any_source, new.expires)
+    return KeyMade(key=await service.pools.operations.run(service.keys.create, new.name, Role[new.role], rights))
+
+
+@router.post("/keys/{key}/rotate", status_code=201)
+async def rotate_key(request: Request, key: KeyId, principal: AdminOfAll, terms: Rotation | None = None) -> KeyMade:
+    """A new key in the place of an old one, which is revoked: same name, rights and report ids."""
+    if key == principal.id:
+        raise Problem(409, "a key cannot replace itself; use another admin key")
+    service = service_of(request)
+    expires = terms.expires if terms is not None else None
+    made = await service.pools.operations.run(lambda: service.keys.rotate(key, expires=expires))
+    return KeyMade(key=made)
 
 
 @router.delete("/keys/{key}", status_code=204)
-async def revoke_key(
-    request: Request, key: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")], principal: Admin
-) -> Response:
+async def revoke_key(request: Request, key: KeyId, principal: AdminOfAll) -> Response:
+    """The key is worth nothing from now on; its event streams end."""
     if key == principal.id:
         raise Problem(409, "a key cannot revoke itself; use another admin key")
     service = service_of(request)

@@ -177,7 +177,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     async def events(
         request: Request,
         situation: Situated,
-        _: Reader,
+        principal: Reader,
         last_event_id: Annotated[str | None, Header(max_length=30)] = None,
     ) -> Response:
         """Server-sent events: `version` when a new map is there, `failure` when it could not be renewed."""
@@ -186,7 +186,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
         last = min(last, 2**62) if last is not None else None
         return EventStream(
-            service.broadcast.stream(situation.id, last),
+            service.broadcast.stream(situation.id, last, principal.id),
             release,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )

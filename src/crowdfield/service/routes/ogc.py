@@ -9,9 +9,10 @@ from fastapi.responses import JSONResponse
 from crowdfield.data import Region
 from crowdfield.service import answers
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Reader, service_of, situation_of
+from crowdfield.service.deps import Reader, ReaderOfAny, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
 from crowdfield.service.problems import Problem
+from crowdfield.service.routes.situations import readable
 from crowdfield.service.schemas import parse_time
 from crowdfield.service.store import Situation
 
@@ -27,7 +28,7 @@ def link(request: Request, path: str, rel: str, kind: str = "application/json", 
 
 
 @router.get("/")
-async def landing(request: Request, _: Reader) -> dict[str, Any]:
+async def landing(request: Request, _: ReaderOfAny) -> dict[str, Any]:
     return {
         "title": "crowdfield reports",
         "description": "The reports behind the maps. Readers see cells with enough reports; trusted keys see all.",
@@ -41,18 +42,18 @@ async def landing(request: Request, _: Reader) -> dict[str, Any]:
 
 
 @router.get("/conformance")
-async def conformance(_: Reader) -> dict[str, list[str]]:
+async def conformance(_: ReaderOfAny) -> dict[str, list[str]]:
     # Not oas30: the description that is served is OpenAPI 3.1.
     return {"conformsTo": [f"{CORE}/core", f"{CORE}/geojson"]}
 
 
 @router.get("/collections")
-async def collections(request: Request, _: Reader) -> dict[str, Any]:
+async def collections(request: Request, principal: ReaderOfAny) -> dict[str, Any]:
     service = service_of(request)
     situations = await service.pools.reading.run(service.store.situations)
     return {
         "links": [link(request, "ogc/collections", "self")],
-        "collections": [describe(request, situation) for situation in situations],
+        "collections": [describe(request, situation) for situation in readable(situations, principal)],
     }
 
 

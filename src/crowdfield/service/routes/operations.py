@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from crowdfield import __version__
-from crowdfield.service.deps import Reader, service_of
+from crowdfield.service.deps import ReaderOfAll, service_of
 
 router = APIRouter(tags=["operations"])
 
@@ -34,7 +34,7 @@ async def health(request: Request) -> JSONResponse:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(request: Request, _: Reader) -> Response:
+async def metrics(request: Request, _: ReaderOfAll) -> Response:
     """Prometheus metrics."""
     service = service_of(request)
 

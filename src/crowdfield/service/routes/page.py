@@ -54,7 +54,7 @@ def install(app: FastAPI) -> None:
             return send(request.headers, found, cache=ASK_AGAIN)
         if situation is None:
             return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)
-        Need(Role.reader).check(principal_of(request))
+        Need(Role.reader).check(principal_of(request), situation)
         asked = await service.situation(situation)
         found = await service.ground(asked.region)
         # The page names the files that it was made from, and when the situation was started.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
 
 from crowdfield.service import intake, uploads
-from crowdfield.service.deps import Admin, Reporter, TrustedOne, service_of, situation_of
+from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
 from crowdfield.service.problems import Problem
 from crowdfield.service.routes.situations import build, shown
 from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, SituationOut
@@ -103,10 +103,12 @@ async def retract_report(
 ) -> dict[str, bool]:
     """Take a report back. The log keeps it and the fact that it was retracted; the next map goes without it."""
     service = service_of(request)
-    if await service.pools.intake.run(service.intake_store.entry, situation.id, report) is None:
-        raise Problem(404, "there is no such report, or it was retracted already")
-    await service.append(situation.id, [intake.retraction(report, principal)])
-    return {"retracted": True}
+    # By the id of the receipt, or by the one that the key itself gave.
+    for name in dict.fromkeys((report, intake.own_id(report, principal))):
+        if await service.pools.intake.run(service.intake_store.entry, situation.id, name) is not None:
+            await service.append(situation.id, [intake.retraction(name, principal)])
+            return {"retracted": True}
+    raise Problem(404, "there is no such report, or it was retracted already")
 
 
 @router.post("/situations/{situation}/webhook/ushahidi", status_code=201)
@@ -126,8 +128,9 @@ async def ushahidi_webhook(
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise Problem(415, "the webhook takes application/json")
-    rows = intake.ushahidi(await request.body(), label or situation.labels[-1])
-    taken = intake.admit(rows, situation, principal, await service.trust(situation.id), single=True)
+    rows = intake.ushahidi(await request.body(), label or situation.labels[-1], principal)
+    trust = await service.trust(situation.id)
+    taken = intake.admit(rows, situation, principal, trust, single=True, from_webhook=True)
     receipt = await store(request, situation, taken)
     if not receipt.stored:
         response.status_code = 200
@@ -159,7 +162,7 @@ async def import_file(
 @router.post("/import", status_code=201)
 async def start_from_file(
     request: Request,
-    principal: Admin,
+    principal: AdminOfAll,
     file: Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")],
     id: Annotated[str | None, Form(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = None,
     title: Annotated[str | None, Form(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = None,

@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from crowdfield.service import intake
-from crowdfield.service.deps import Admin, Reader, service_of, situation_of
+from crowdfield.service.auth import Principal, Role
+from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, service_of, situation_of
 from crowdfield.service.problems import Problem
 from crowdfield.service.regions import plan
 from crowdfield.service.schemas import NewSituation, SituationOut, Trust
@@ -25,19 +26,23 @@ def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3) ->
     )
 
 
+def readable(situations: list[Situation], principal: Principal) -> list[Situation]:
+    return [one for one in situations if principal.on(one.id).role >= Role.reader]
+
+
 @router.get("/situations")
-async def list_situations(request: Request, _: Reader) -> list[SituationOut]:
-    """All situations, the newest first."""
+async def list_situations(request: Request, principal: ReaderOfAny) -> list[SituationOut]:
+    """All situations that you may read, the newest first."""
     service = service_of(request)
 
     def read() -> list[SituationOut]:
-        return [shown(s, service.store.version(s.id)) for s in service.store.situations()]
+        return [shown(s, service.store.version(s.id)) for s in readable(service.store.situations(), principal)]
 
     return await service.pools.reading.run(read)
 
 
 @router.post("/situations", status_code=201)
-async def start_situation(request: Request, new: NewSituation, principal: Admin) -> SituationOut:
+async def start_situation(request: Request, new: NewSituation, principal: AdminOfAll) -> SituationOut:
     """Start a map of its own states, region and grid."""
     service = service_of(request)
     situation = await service.pools.operations.run(build, new)
@@ -83,6 +88,8 @@ async def remove_situation(
     """Remove a map with its whole log. There is no way back but a backup."""
     service = service_of(request)
     await service.pools.operations.run(service.store.remove, situation.id)
+    # A later map of the same name is another one: keys for this one must not open it.
+    await service.pools.operations.run(service.keys.forget_map, situation.id)
     service.forget()
     return Response(status_code=204)
 
