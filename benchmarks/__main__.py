@@ -1,4 +1,7 @@
-"""Run every measurement, each in its own process; keep the results as JSON and draw them."""
+"""Run every measurement, each in its own process; keep the results as JSON and draw them.
+
+`python -m benchmarks service` measures the live map instead.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,10 @@ def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["service"]:
+        from benchmarks import service  # the live map, which needs more than inference does
+
+        return service.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: about a minute")
     parser.add_argument("--upto", type=float, default=1e6, help="largest N of the growth curves (default 1e6)")

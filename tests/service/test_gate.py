@@ -128,12 +128,14 @@ def test_addresses_are_read_as_proxies_write_them():
     assert parse_address("1.2.3.4:80:90") is None and parse_address("") is None
 
 
-def test_dear_requests_cost_more_than_cheap_ones():
-    limit = RateLimit(per_second=10, burst=20)
-    limit.charge("a", 0.1, now=0.0)  # a tenth of a second: ten requests
-    assert [limit.wait("a", now=0.0) for _ in range(11)].count(0.0) == 10
-    limit.charge("a", 1e6, now=0.0)
-    assert limit.wait("a", now=0.0) == pytest.approx(2.1)  # a full bucket is the most that anybody owes
+def test_work_is_owed_until_it_is_paid_for_and_never_more_than_a_bucket():
+    limit = RateLimit(per_second=0.5, burst=30)
+    assert limit.owed("a", 0.0, now=0.0) == 0.0
+    limit.charge("a", 40.0, now=0.0)
+    assert limit.owed("a", 0.0, now=0.0) == pytest.approx(20.0) and limit.owed("b", 0.0, now=0.0) == 0.0
+    assert limit.owed("a", 0.0, now=20.0) == 0.0
+    limit.charge("a", 1e6, now=20.0)
+    assert limit.owed("a", 0.0, now=20.0) == pytest.approx(60.0)
 
 
 # Refused before the body is read

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from crowdfield.service.helpers import Made
 from crowdfield.service.pools import Caller, Pool, asking
 from crowdfield.service.problems import Problem
 
@@ -81,3 +82,71 @@ def test_work_is_charged_to_whoever_asked_even_when_it_fails(pool):
 
     asyncio.run(scene())
     assert len(bill) == 1 and bill[0] > 0
+
+
+def test_work_for_a_client_that_left_is_taken_out_of_the_queue(pool, monkeypatch):
+    monkeypatch.setattr("crowdfield.service.pools.PATIENCE_SECONDS", 0.01)
+    gate = threading.Event()
+    done = []
+
+    async def scene():
+        held = asyncio.ensure_future(pool.run(gate.wait))
+        left = asyncio.Event()
+
+        async def impatient():
+            asking.set(Caller("c", True, gone=left.wait))
+            await pool.run(lambda: done.append("for nobody"))
+
+        waiting = asyncio.ensure_future(impatient())
+        await asyncio.sleep(0.05)
+        assert pool.inside == 2
+        left.set()
+        with pytest.raises(Problem):
+            await waiting
+        assert pool.inside == 1
+        gate.set()
+        assert await held
+
+    asyncio.run(scene())
+    assert done == []
+
+
+def test_the_same_thing_is_made_once_for_all_who_wait_and_not_for_nobody(pool):
+    made = Made()
+    gate, calls = threading.Event(), []
+
+    async def scene():
+        first = asyncio.ensure_future(pool.run(gate.wait))
+
+        def make():
+            calls.append(1)
+            return len(calls)
+
+        both = [asyncio.ensure_future(made.get("key", pool, make)) for _ in range(2)]
+        nobody = asyncio.ensure_future(made.get("other", pool, make))
+        await asyncio.sleep(0.05)
+        both[0].cancel()
+        nobody.cancel()
+        await asyncio.gather(both[0], nobody, return_exceptions=True)
+        gate.set()
+        assert await both[1] == 1 and await first
+        assert await made.get("key", pool, make) == 1 and calls == [1]
+
+    asyncio.run(scene())
+    made.close()
+
+
+def test_whoever_owes_work_waits_before_causing_more_where_work_has_a_price():
+    dear = Pool("dear", threads=1, waiting=2, per_client=2, seconds=5, priced=True)
+    cheap = Pool("cheap", threads=1, waiting=2, per_client=2, seconds=5)
+
+    async def scene():
+        asking.set(Caller("c", True, owed=lambda: 7.2))
+        with pytest.raises(Problem) as refused:
+            await dear.run(lambda: 1)
+        assert refused.value.status_code == 429 and refused.value.headers["Retry-After"] == "8"
+        assert await cheap.run(lambda: 1) == 1
+
+    asyncio.run(scene())
+    dear.close()
+    cheap.close()

@@ -9,13 +9,12 @@ import time
 import numpy as np
 import pytest
 from tests.service.served import serving
-from tests.service.workspace import REGION
+from tests.service.workspace import REGION, fit_all, worker_here
 
 from crowdfield.service import places
 from crowdfield.service.publishing import Minimum, Share, Told, grouped_reasons, publish_cells
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
-from crowdfield.service.worker import Worker
 
 DAY = 86400.0
 NOON = 1_790_000_000.0 // DAY * DAY + DAY / 2
@@ -51,7 +50,7 @@ class World:
     def __init__(self, served):
         self.served = served
         self.settings = Settings(database=served.database, worker=False, coalesce_seconds=0)
-        self.worker = Worker(self.settings)
+        self.worker = worker_here(self.settings)
         self.store = Store(self.worker.engine)
         self.sent = {}
         with served.client("admin") as admin:
@@ -62,12 +61,11 @@ class World:
         self.fit()
 
     def fit(self):
-        while self.worker.look():
-            pass
+        fit_all(self.worker)
         time.sleep(1.1)  # longer than the server remembers a situation
 
     def close(self):
-        self.worker.engine.dispose()
+        self.worker.close()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import numpy as np
 
 from crowdfield.service import places, tiles
 from crowdfield.service.auth import TRUSTED, Principal, Role
-from crowdfield.service.maps import MapArrays
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
 from crowdfield.service.store import Situation
@@ -24,15 +23,14 @@ POINTS_SHOWN = 20_000
 NO_SUCH_REPORT = "there is no such report, it was retracted, or you may not see it"
 
 
-def tilejson(base: str, now: MapArrays, layer: str, state: int) -> dict[str, Any]:
-    situation = now.situation
+def tilejson(base: str, situation: Situation, version: int, layer: str, state: int) -> dict[str, Any]:
     west, south, east, north = situation.region
     address = f"{base}situations/{situation.id}/tiles/{layer}/{{z}}/{{x}}/{{y}}.png"
     return {
         "tilejson": "3.0.0",
         "name": f"{situation.title}: {layer} of {situation.states[state]}",
-        "version": f"{now.info.number}.0.0",
-        "tiles": [f"{address}?state={quote(situation.states[state])}&version={now.info.number}"],
+        "version": f"{version}.0.0",
+        "tiles": [f"{address}?state={quote(situation.states[state])}&version={version}"],
         "bounds": [west, south, east, north],
         "minzoom": 0,
         "maxzoom": 22,

@@ -1,6 +1,7 @@
 """The application: one `Service` that owns what lives as long as the server, and the routes over it."""
 
 import asyncio
+import base64
 import json
 import logging
 import os
@@ -23,9 +24,16 @@ from crowdfield.service.auth import Keys, Names, Role
 from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
-from crowdfield.service.helpers import HelperPool, Made
+from crowdfield.service.helpers import (
+    CLEAR_SECONDS,
+    EXACT_SECONDS,
+    FOREVER_SECONDS,
+    KEPT_SECONDS,
+    HelperPool,
+    Made,
+)
 from crowdfield.service.journal import Entry, Journal, Outcome
-from crowdfield.service.limits import Slots
+from crowdfield.service.limits import Lag, Slots
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
@@ -39,6 +47,7 @@ from crowdfield.service.store import Situation, Store
 log = logging.getLogger("crowdfield.service")
 # How long a server may go on with what it knew of a situation or of its trusted sources.
 FRESH_SECONDS = 1.0
+TILE_BYTES = 64 * 2**20
 
 
 class Service:
@@ -63,7 +72,8 @@ class Service:
         self.journal = Journal(self.intake_engine)
         self.metrics = Metrics()
         self.maps = Maps(self.store)
-        self.tiles: Recent[bytes] = Recent(4096)
+        self.tiles: Recent[bytes] = Recent(TILE_BYTES, len)
+        self.lag = Lag()
         self.broadcast = Broadcast(self.store, self.keys, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
@@ -75,10 +85,20 @@ class Service:
         await self.broadcast.start()
         # Read ahead, so that the first page has its files at once.
         self._reading = asyncio.create_task(self.pools.operations.run(assets().prepare), name="assets")
+        self._watching = asyncio.create_task(self.lag.watch(), name="lag")
+        self._clearing = asyncio.create_task(self._clear(), name="clearing")
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
+    async def _clear(self) -> None:
+        """Files that were made for somebody do not outstay their time."""
+        while True:
+            await asyncio.sleep(CLEAR_SECONDS)
+            self.files.clear()
+
     async def stop(self) -> None:
+        self._clearing.cancel()
+        self._watching.cancel()
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
@@ -133,24 +153,41 @@ class Service:
         """What a helper process makes of a question; the same question of a version is answered once."""
         # The time of creation tells a situation from one of the same name that was removed before.
         key = (situation.created, json.dumps(question, sort_keys=True))
-        return await self.files.get(key, pool, self._asking(pool, question))
+        return await self.files.get(key, pool, self._asking(pool, question), seconds=_kept(question))
+
+    async def image(self, question: dict[str, Any], situation: Situation | None = None) -> bytes:
+        """A tile or a legend, drawn by a helper process unless it was drawn lately."""
+        key = (situation.created if situation else None, *question.values())
+        held = self.tiles.held(key)
+        if held is None:
+            ask = self._asking(self.pools.tiles, question)
+            drawn = await self.pools.tiles.run(lambda: base64.b64decode(ask()["image"]))
+            held = self.tiles.get(key, lambda: drawn)
+        return held
 
     async def made_file(self, pool: HelperPool, question: dict[str, Any], situation: Situation | None = None) -> Packed:
         """The same for an answer that is a file."""
         key = (situation.created if situation else None, json.dumps(question, sort_keys=True))
         ask = self._asking(pool, question | {"target": str(self.files.new_file())})
-        return await self.files.get(key, pool, lambda: Packed.told(ask()))
+        return await self.files.get(key, pool, lambda: Packed.told(ask()), seconds=_kept(question))
 
     async def ground(self, region: Region) -> Packed:
         """The outlines around a region, made once."""
         question = {"task": "basemap", "region": region, "target": str(self.files.new_file())}
         ask = self._asking(self.pools.exports, question)
-        return await self.files.get(("ground", region), self.pools.exports, lambda: Packed.told(ask()), forever=True)
+        make = self.files.get(
+            ("ground", region), self.pools.exports, lambda: Packed.told(ask()), seconds=FOREVER_SECONDS
+        )
+        return await make
 
-    def own_ground(self) -> Packed:
-        """The operator's own file."""
+    async def own_ground(self) -> Packed:
+        """The operator's own file, as it was when it was first asked for."""
         assert self.settings.basemap is not None
-        return pack(self.settings.basemap.read_bytes(), "application/geo+json", level=BEST)
+        path = self.settings.basemap
+        return await self.files.get(
+            "ground", self.pools.exports, lambda: pack(path.read_bytes(), "application/geo+json", level=BEST),
+            seconds=FOREVER_SECONDS,
+        )  # fmt: skip
 
     def _asking(self, pool: HelperPool, question: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         caller = asking.get()
@@ -199,9 +236,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description="Maps you can trust, from reports you can't: reports in, numbered map versions out.",
         lifespan=life,
-        # The interactive pages load scripts from elsewhere; the document itself is at /openapi.json.
+        # The framework's own pages load scripts from elsewhere; ours are in routes/page.py.
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         generate_unique_id_function=_operation,
         responses={
             "4XX": {
@@ -219,6 +257,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(maps.short(), include_in_schema=False)
     page.install(app)
     return app
+
+
+def _kept(question: dict[str, Any]) -> float:
+    return EXACT_SECONDS if question.get("exact") else KEPT_SECONDS
 
 
 def _operation(route: APIRoute) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from crowdfield.service.auth import Keys
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.pools import Pool
+from crowdfield.service.problems import Problem
 from crowdfield.service.store import Event, Store
 
 log = logging.getLogger("crowdfield.service")
@@ -18,6 +19,8 @@ log = logging.getLogger("crowdfield.service")
 HEARTBEAT_SECONDS = 15.0
 # How often the keys of open streams are looked at again: a stream outlives its key by no more than this.
 KEYS_SECONDS = 1.0
+# Events that may wait for a slow client.
+UNREAD = 500
 
 
 class Broadcast:
@@ -40,7 +43,7 @@ class Broadcast:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for listener in self._listeners:
-            listener.put_nowait(None)
+            _tell(listener, None)
 
     @property
     def streams(self) -> int:
@@ -55,14 +58,14 @@ class Broadcast:
                     await self._end_invalid()
                     looked = time.monotonic()
                 trouble = False
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, Problem) as error:
                 if not trouble:
                     log.error("events cannot be read", extra={"error": type(error).__name__})
                 trouble, events = True, []
             for event in events:
                 self._after = event.id
                 for listener in self._listeners:
-                    listener.put_nowait(event)
+                    _tell(listener, event)
             await asyncio.sleep(1.0 if trouble else self._poll)
 
     async def _end_invalid(self) -> None:
@@ -73,11 +76,14 @@ class Broadcast:
         invalid = used - await self._pool.run(self._keys.valid, used)
         for listener, key in self._listeners.items():
             if key in invalid:
-                listener.put_nowait(None)
+                _tell(listener, None)
 
-    async def stream(self, situation: str, last: int | None, key: str | None = None) -> AsyncIterator[str]:
-        """What happened after event `last`, then what happens from now on, as long as the key is valid."""
-        listener: asyncio.Queue[Event | None] = asyncio.Queue()
+    async def stream(
+        self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True
+    ) -> AsyncIterator[str]:
+        """What happened after event `last`, then what happens from now on, as long as the key is valid. Why a fit
+        failed, which may quote reports, is told only where `exact` is."""
+        listener: asyncio.Queue[Event | None] = asyncio.Queue(UNREAD)
         self._listeners[listener] = key
         self._metrics.streams.set(self.streams)
         try:
@@ -87,7 +93,7 @@ class Broadcast:
             if last is not None:
                 for event in await self._pool.run(self._store.events, last, name=situation):
                     seen = event.id
-                    yield _frame(event)
+                    yield _frame(event, exact)
             while True:
                 try:
                     event = await asyncio.wait_for(listener.get(), HEARTBEAT_SECONDS)
@@ -98,12 +104,23 @@ class Broadcast:
                     return
                 if event.situation == situation and event.id > seen:
                     seen = event.id
-                    yield _frame(event)
+                    yield _frame(event, exact)
         finally:
             self._listeners.pop(listener, None)
             self._metrics.streams.set(self.streams)
 
 
-def _frame(event: Event) -> str:
-    data = json.dumps(event.data | {"situation": event.situation})
+def _tell(listener: "asyncio.Queue[Event | None]", event: Event | None) -> None:
+    """Pass an event on. A client that reads too slowly loses its stream, and goes on from there when it comes back."""
+    if listener.full() or event is None:
+        while not listener.empty():
+            listener.get_nowait()
+        listener.put_nowait(None)
+    else:
+        listener.put_nowait(event)
+
+
+def _frame(event: Event, exact: bool) -> str:
+    told = event.data if exact else {name: value for name, value in event.data.items() if name != "message"}
+    data = json.dumps(told | {"situation": event.situation})
     return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"

@@ -24,8 +24,6 @@ from crowdfield.service import logs
 from crowdfield.service.problems import Problem, status_of
 
 log = logging.getLogger("crowdfield.helper")
-# Lower than the server and its intake: what must wait is the export.
-NICENESS = 10
 # Without questions for so long it ends; the next question starts another.
 IDLE_SECONDS = 600.0
 MEMORY_BYTES = 6 * 2**30
@@ -63,8 +61,6 @@ def main() -> None:
     outgoing = os.dup(1)
     os.dup2(2, 1)
     logs.configure("WARNING")
-    with contextlib.suppress(OSError):
-        os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     lines = Lines(0, outgoing)
     questions = lines.questions()
@@ -72,6 +68,8 @@ def main() -> None:
         hello = next(questions)
     except StopIteration:
         return
+    with contextlib.suppress(OSError):
+        os.nice(hello["niceness"])
     # Late: the models and writers take seconds to load, and the server is told first that somebody is there.
     from crowdfield.service.making import Maker
 

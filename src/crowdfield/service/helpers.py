@@ -28,6 +28,9 @@ log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
 # What was made is kept for so long, and so much of it.
 KEPT_SECONDS, KEPT_BYTES, KEPT_COUNT = 900.0, 512 * 2**20, 4096
+# Places and names as they are must be gone soon after a purge; what is the same for everybody stays for good.
+EXACT_SECONDS, FOREVER_SECONDS = 30.0, math.inf
+CLEAR_SECONDS = 30.0
 # A file that was just asked for may be about to be opened.
 IN_USE_SECONDS = 10.0
 # What an answer counts for that is no file.
@@ -116,7 +119,7 @@ class HelperPool(Pool):
     def __init__(
         self, name: str, hello: dict[str, Any], *, processes: int, waiting: int, per_client: int, seconds: float
     ):
-        super().__init__(name, threads=processes, waiting=waiting, per_client=per_client, seconds=seconds)
+        super().__init__(name, threads=processes, waiting=waiting, per_client=per_client, seconds=seconds, priced=True)
         self._helpers = [Helper(hello) for _ in range(processes)]
         self._free: LifoQueue[Helper] = LifoQueue()
         for helper in self._helpers:
@@ -154,13 +157,19 @@ class _Kept:
     used: float
 
 
+@dataclass
+class _UnderWay:
+    future: "Future[Any]"
+    waiting: int = 0
+
+
 class Made:
     """What was made lately, by key; the same thing asked for twice at once is made once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._under_way: dict[Hashable, Future[Any]] = {}
+        self._under_way: dict[Hashable, _UnderWay] = {}
         self._bytes = 0
         self._folder: Path | None = None
         self._number = 0
@@ -182,34 +191,48 @@ class Made:
             self._kept.move_to_end(key)
             return kept.value
 
-    async def get(self, key: Hashable, pool: Pool, make: Callable[[], T], *, forever: bool = False) -> T:
-        """What `make` gives, made in `pool` unless it is there or under way; `forever`: it never goes out of date."""
+    async def get(self, key: Hashable, pool: Pool, make: Callable[[], T], *, seconds: float = KEPT_SECONDS) -> T:
+        """What `make` gives, made in `pool` unless it is there or under way; it is kept for so many seconds."""
         found = self.held(key)
         if found is not None:
             return found  # type: ignore[no-any-return]
         with self._lock:
-            future = self._under_way.get(key)
-        if future is None:
-            future = pool.submit(lambda: self._keep(key, make(), forever))
+            work = self._under_way.get(key)
+        if work is None:
+            work = _UnderWay(pool.submit(lambda: self._keep(key, make(), seconds)))
             with self._lock:
-                self._under_way[key] = future
-            future.add_done_callback(lambda _: self._under_way.pop(key, None))
-        return await pool.wait(future, shared=True)  # type: ignore[no-any-return]
+                self._under_way[key] = work
+            work.future.add_done_callback(lambda _: self._under_way.pop(key, None))
+        work.waiting += 1
+        try:
+            return await pool.wait(work.future, shared=True)  # type: ignore[no-any-return]
+        finally:
+            work.waiting -= 1
+            if not work.waiting:
+                work.future.cancel()  # nobody wants it any more; once begun, it is finished and kept
 
-    def _keep(self, key: Hashable, value: T, forever: bool) -> T:
+    def _keep(self, key: Hashable, value: T, seconds: float) -> T:
         now = time.monotonic()
         size = value.size if isinstance(value, Packed) else SMALL_BYTES
         with self._lock:
             if key in self._kept:
                 self._drop(key)
-            for old in list(self._kept):
-                crowded = self._bytes + size > KEPT_BYTES or len(self._kept) >= KEPT_COUNT
-                kept = self._kept[old]
-                if (crowded or now > kept.until) and now - kept.used > IN_USE_SECONDS:
-                    self._drop(old)
-            self._kept[key] = _Kept(value, size, math.inf if forever else now + KEPT_SECONDS, now)
+            self._clear(size)
+            self._kept[key] = _Kept(value, size, now + seconds, now)
             self._bytes += size
         return value
+
+    def clear(self) -> None:
+        """Delete what has been kept long enough."""
+        with self._lock:
+            self._clear(0)
+
+    def _clear(self, needed: int) -> None:
+        now = time.monotonic()
+        for key, kept in list(self._kept.items()):
+            crowded = self._bytes + needed > KEPT_BYTES or len(self._kept) >= KEPT_COUNT
+            if (crowded or now > kept.until) and now - kept.used > IN_USE_SECONDS:
+                self._drop(key)
 
     def _drop(self, key: Hashable) -> None:
         kept = self._kept.pop(key)

@@ -15,10 +15,16 @@ from crowdfield.service.problems import Problem
 
 # Methods that change nothing and whose bodies are never read.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# One request of a rate limit is worth this much work; whoever causes more pays for more requests.
-SECONDS_PER_REQUEST = 0.01
+# Seconds of work that a client may cause per second, and at once: without a key, and with one.
+WORK_ANONYMOUS, WORK_ANONYMOUS_BURST = 0.5, 30.0
+WORK_OF_KEY, WORK_OF_KEY_BURST = 2.0, 120.0
 # A body that comes slower than this is not meant to come at all.
 BODY_IDLE_SECONDS, BODY_SECONDS = 30.0, 900.0
+# How often the server looks how late it is, from which delay on readers without a key wait, how many times that delay,
+# and how long at most.
+LAG_CHECK_SECONDS, LAG_NOTICED_SECONDS, LAG_TIMES, LAG_LONGEST_PAUSE = 0.02, 0.01, 20.0, 2.0
+# Sending this much is worth one request.
+BYTES_PER_REQUEST = 64 * 1024
 
 
 class BodyRefused(Problem):
@@ -39,7 +45,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """A token bucket for each caller: short bursts pass, a steady flood waits; dear requests take more tokens."""
+    """A token bucket for each caller, of requests or of seconds of work: short bursts pass, a steady flood waits."""
 
     def __init__(self, per_second: float, burst: float):
         self.per_second, self.burst = per_second, burst
@@ -55,16 +61,16 @@ class RateLimit:
                 return 0.0
             return (cost - bucket.tokens) / self.per_second
 
-    def spent(self, caller: str, now: float | None = None) -> bool:
-        """Whether the next request would have to wait."""
+    def owed(self, caller: str, cost: float = 1.0, now: float | None = None) -> float:
+        """Seconds until so much could be taken; nothing is taken."""
         with self._lock:
-            return self._bucket(caller, now).tokens < 1.0
+            return max(0.0, cost - self._bucket(caller, now).tokens) / self.per_second
 
-    def charge(self, caller: str, seconds: float, now: float | None = None) -> None:
-        """Take what the work of a request was worth, afterwards. Nobody owes more than one full bucket."""
+    def charge(self, caller: str, cost: float, now: float | None = None) -> None:
+        """Take what something cost, afterwards. Nobody owes more than one full bucket."""
         with self._lock:
             bucket = self._bucket(caller, now)
-            bucket.tokens = max(bucket.tokens - seconds / SECONDS_PER_REQUEST, -self.burst)
+            bucket.tokens = max(bucket.tokens - cost, -self.burst)
 
     def _bucket(self, caller: str, now: float | None) -> _Bucket:
         now = time.monotonic() if now is None else now
@@ -75,6 +81,30 @@ class RateLimit:
         bucket.tokens = min(self.burst, bucket.tokens + (now - bucket.at) * self.per_second)
         bucket.at = now
         return bucket
+
+
+class Lag:
+    """How late the server is in what it does, and how long those without a key are asked to wait because of it.
+
+    All requests pass through one thread. When it falls behind, whoever reads without a key waits a little before being
+    served, so that reports, which need little, go first."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(LAG_CHECK_SECONDS)
+            late = max(0.0, time.perf_counter() - began - LAG_CHECK_SECONDS)
+            # Rises at once, and falls over some ten checks.
+            self.seconds = max(late, 0.9 * self.seconds)
+
+    @property
+    def pause(self) -> float:
+        if self.seconds < LAG_NOTICED_SECONDS:
+            return 0.0
+        return min(LAG_TIMES * self.seconds, LAG_LONGEST_PAUSE)
 
 
 class Slots:

@@ -1,12 +1,13 @@
 """What a helper process makes: exports, lists of reports, reasons, the ground under a map."""
 
+import base64
 import logging
 from pathlib import Path
 from typing import Any
 
 from crowdfield.data import Region
 from crowdfield.errors import InputError
-from crowdfield.service import answers, basemap, cells, exports
+from crowdfield.service import answers, basemap, cells, exports, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.maps import Maps, Recent
@@ -18,7 +19,7 @@ from crowdfield.service.store import Situation, Store, VersionInfo
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
 MODELS_KEPT = 2
-MAPS_KEPT = 2
+MAP_BYTES = 256 * 2**20
 GEOJSON = "application/geo+json"
 
 
@@ -28,7 +29,7 @@ class Maker:
     def __init__(self, hello: dict[str, Any]):
         self._store = Store(connect(hello["database"], pool_size=1))
         self._minimum = Minimum(hello["minimum_count"], hello["minimum_sources"])
-        self._maps = Maps(self._store, size=MAPS_KEPT)
+        self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
         self._models: Recent[Any] = Recent(MODELS_KEPT)
 
@@ -39,6 +40,8 @@ class Maker:
             "items": self.items,
             "item": self.item,
             "reasons": self.reasons,
+            "tile": self.tile,
+            "legend": self.legend,
             "basemap": self.basemap,
         }
         return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
@@ -102,6 +105,20 @@ class Maker:
             why = why if exact else grouped(why, shares, self._minimum)
         return {"why": why, "count": count}
 
+    def tile(
+        self, situation: str, version: int, layer: tiles.Layer, z: int, x: int, y: int, state: int, base: int | None
+    ) -> dict[str, Any]:
+        """A tile of a version; of a difference, to the version `base` or to the one before."""
+        found = self._store.situation(situation)
+        now, before = self._maps.load(found, version), None
+        if layer == "difference":
+            earlier = base if base is not None else version - 1
+            before = self._maps.load(found, earlier) if earlier >= 1 else None
+        return _image(tiles.render(layer, z, x, y, now, state, before))
+
+    def legend(self, layer: tiles.Layer) -> dict[str, Any]:
+        return _image(tiles.legend(layer))
+
     def basemap(self, region: list[float], target: str) -> dict[str, Any]:
         """The outlines around a region, no finer than a page that shows the region can draw."""
         shown = Region(*region)
@@ -154,6 +171,10 @@ def _written(packed: Packed, target: Path) -> dict[str, Any]:
     if isinstance(packed.packed, bytes):
         beside.write_bytes(packed.packed)
     return _told(Packed(packed.media, packed.tag, target, beside if packed.packed else None))
+
+
+def _image(image: bytes) -> dict[str, Any]:
+    return {"image": base64.b64encode(image).decode()}
 
 
 def _told(packed: Packed) -> dict[str, Any]:

@@ -14,13 +14,19 @@ from crowdfield.data import Grid, Heatmap
 from crowdfield.service.store import Situation, Store, Unknown, VersionInfo
 
 V = TypeVar("V")
+# Bytes of map versions in memory: some dozens of ordinary ones, or five of 1,024² cells and twelve states.
+KEPT_BYTES = 512 * 2**20
 
 
 class Recent(Generic[V]):
-    """The last few results of something costly; safe for threads, which may at worst compute twice."""
+    """The last few results of something costly; safe for threads, which may at worst compute twice.
 
-    def __init__(self, size: int):
-        self._size, self._held, self._lock = size, OrderedDict[Hashable, V](), threading.Lock()
+    `size` is how many are kept, or, with a `weight`, how much they may weigh together."""
+
+    def __init__(self, size: float, weight: Callable[[V], float] = lambda value: 1.0):
+        self._size, self._weight = size, weight
+        self._held, self._lock = OrderedDict[Hashable, V](), threading.Lock()
+        self._total = 0.0
 
     def held(self, key: Hashable) -> V | None:
         with self._lock:
@@ -34,9 +40,11 @@ class Recent(Generic[V]):
         if value is None:
             value = make()
             with self._lock:
+                if key not in self._held:
+                    self._total += self._weight(value)
                 self._held[key] = value
-                while len(self._held) > self._size:
-                    self._held.popitem(last=False)
+                while self._total > self._size and len(self._held) > 1:
+                    self._total -= self._weight(self._held.popitem(last=False)[1])
         return value
 
 
@@ -53,6 +61,11 @@ class MapArrays:
     @property
     def grid(self) -> Grid:
         return self.situation.grid
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self.probability.nbytes + self.sd.nbytes + self.reports.nbytes
 
     def heatmap(self, **metadata: Any) -> Heatmap:
         about = {
@@ -97,9 +110,9 @@ def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray
 
 
 class Maps:
-    def __init__(self, store: Store, size: int = 12):
+    def __init__(self, store: Store, size: int = KEPT_BYTES):
         self._store = store
-        self._recent: Recent[MapArrays] = Recent(size)
+        self._recent: Recent[MapArrays] = Recent(size, lambda arrays: arrays.size)
 
     def info(self, situation: Situation, number: int | None = None) -> VersionInfo:
         """What is known of a version, the newest by default."""

@@ -1,5 +1,6 @@
 """What happens to every request before a route sees it: host, body limits, who is asking, how often; headers after."""
 
+import asyncio
 import base64
 import binascii
 import logging
@@ -14,7 +15,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crowdfield.service.access import RouteAccess
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.clients import Clients
-from crowdfield.service.limits import READING, BodyRefused, LimitedBody, RateLimit, Slots, too_large
+from crowdfield.service.limits import (
+    BYTES_PER_REQUEST,
+    READING,
+    WORK_ANONYMOUS,
+    WORK_ANONYMOUS_BURST,
+    WORK_OF_KEY,
+    WORK_OF_KEY_BURST,
+    BodyRefused,
+    LimitedBody,
+    RateLimit,
+    Slots,
+    too_large,
+)
 from crowdfield.service.pools import Caller, asking
 from crowdfield.service.problems import Problem, respond
 from crowdfield.service.settings import EVERY_HOST
@@ -59,9 +72,12 @@ class Gate:
         self._clients = Clients(s.trusted_proxies)
         self._reads = RateLimit(s.reads_per_second, 5 * s.reads_per_second)
         self._writes = RateLimit(s.writes_per_second, 2 * s.writes_per_second)
-        self._anonymous = RateLimit(s.anonymous_per_second, 10 * s.anonymous_per_second)
+        self._anonymous = RateLimit(s.anonymous_per_second, 5 * s.anonymous_per_second)
+        self._anonymous_work = RateLimit(WORK_ANONYMOUS, WORK_ANONYMOUS_BURST)
+        self._work = RateLimit(WORK_OF_KEY, WORK_OF_KEY_BURST)
         self._failures = RateLimit(s.failures_per_minute / 60, s.failures_per_minute)
         self._bodies = Slots("bytes of bodies", BODY_BYTES, BODY_BYTES_PER_CLIENT)
+        self._waiting = Slots("requests", REQUESTS, REQUESTS_PER_CLIENT)
         self._uploads = Slots("uploads", UPLOADS, UPLOADS_PER_CLIENT)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,13 +128,36 @@ class Gate:
         scope.setdefault("state", {}).update(principal=principal, caller=caller)
         asking.set(caller)
         if scope["method"] in READING:
-            await self._app(scope, receive, send)
+            caller.gone = lambda: _gone(receive)
+            await self._read(scope, receive, send, caller)
             return
         body, release = self._body(scope, receive, headers, principal, caller)
         try:
             await self._app(scope, body, send)
         finally:
             release()
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        """A request without a body. Without a key one gives way when the server is late, and pays for what is sent."""
+        release = None
+        if caller.anonymous:
+            release = self._waiting.take(caller)
+            pause = self._service.lag.pause
+            if pause and scope["path"] not in PROBES:
+                await asyncio.sleep(pause)
+        sent = 0
+
+        async def count(message: Message) -> None:
+            nonlocal sent
+            sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, count)
+        finally:
+            if release is not None:
+                release()
+                self._anonymous.charge(caller.id, sent / BYTES_PER_REQUEST)
 
     def _check_host(self, headers: Headers) -> None:
         given = headers.get("host", "")
@@ -138,7 +177,7 @@ class Gate:
         if not at_hand:
             # Where somebody guesses, keys are still looked up, because others may share the address; but no faster
             # than anybody without a key is served.
-            wait = self._anonymous.wait(client) if self._failures.spent(client) else 0.0
+            wait = self._anonymous.wait(client) if self._failures.owed(client) else 0.0
             if wait:
                 raise _slow_down(wait)
             asking.set(Caller(client, anonymous=True))
@@ -152,7 +191,7 @@ class Gate:
         return owner
 
     def _admit(self, method: str, principal: Principal, client: str) -> Caller:
-        """Count the request; its caller pays for the work that it causes, too."""
+        """Count the request; the work that it causes is charged to its caller apart from that."""
         if principal.id is None:
             limit, name = self._anonymous, client
         else:
@@ -160,7 +199,10 @@ class Gate:
         wait = limit.wait(name)
         if wait:
             raise _slow_down(wait)
-        return Caller(name, principal.id is None, lambda seconds: limit.charge(name, seconds))
+        work = self._anonymous_work if principal.id is None else self._work
+        return Caller(
+            name, principal.id is None, lambda seconds: work.charge(name, seconds), lambda: work.owed(name, 0.0)
+        )
 
     def _body(
         self, scope: Scope, receive: Receive, headers: Headers, principal: Principal, caller: Caller
@@ -207,7 +249,8 @@ class Gate:
         metrics.requests.labels(scope["method"] if scope["method"].isalpha() else "other", pattern, status).inc()
         metrics.seconds.labels(pattern).observe(seconds)
         principal: Principal | None = scope.get("state", {}).get("principal")
-        level = logging.WARNING if status >= 500 else logging.DEBUG if pattern in QUIET else logging.INFO
+        # That a queue is full or a deadline has passed is for the metrics: a flood must not fill the log.
+        level = logging.WARNING if status == 500 else logging.DEBUG if pattern in QUIET else logging.INFO
         log.log(
             level,
             "request",
@@ -228,6 +271,10 @@ CLOSE = {"Connection": "close"}
 # Bodies are held in memory while they are read; files to be imported go to the disk.
 BODY_BYTES, BODY_BYTES_PER_CLIENT = 512 * 2**20, 128 * 2**20
 UPLOADS, UPLOADS_PER_CLIENT = 8, 3
+# Requests without a key at once; event streams among them.
+REQUESTS, REQUESTS_PER_CLIENT = 2000, 200
+# Whoever watches over the service is told at once.
+PROBES = frozenset({"/health", "/ready"})
 QUIET = frozenset({"/health", "/metrics", "other"})
 
 
@@ -245,6 +292,11 @@ def _key(headers: Headers) -> str | None:
     if scheme:
         return ""
     return headers.get("x-api-key")
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 def _slow_down(wait: float) -> Problem:

@@ -6,10 +6,11 @@ is added to its caller's bill, which the rate limits read.
 """
 
 import asyncio
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ T = TypeVar("T")
 ANONYMOUS_SHARE = 0.75
 # What a client is told to wait before it tries a full queue again.
 RETRY_SECONDS = 2
+# Most work is done within this time; only for longer work is it worth looking whether the client is still there.
+PATIENCE_SECONDS = 0.5
 
 
 @dataclass
@@ -33,6 +36,10 @@ class Caller:
     id: str
     anonymous: bool
     charge: Callable[[float], None] = field(default=lambda seconds: None)
+    owed: Callable[[], float] = field(default=lambda: 0.0)
+    """Seconds to wait until the work that was done for this caller is paid for."""
+    gone: Callable[[], Awaitable[None]] | None = None
+    """Ends when the client has closed its connection."""
 
 
 # Set for every request before a route runs; None for the service's own work, which no limit holds up.
@@ -50,6 +57,7 @@ class Pool:
     seconds : the deadline of a piece of work, its time in the queue included
     clock : what the work is charged by: processor time of its thread, or `time.perf_counter` where a thread waits for
         another process
+    priced : whether callers who caused much work wait before they cause more
     """
 
     def __init__(
@@ -61,9 +69,10 @@ class Pool:
         per_client: int,
         seconds: float,
         clock: Callable[[], float] = time.thread_time,
+        priced: bool = False,
     ):
         self.name, self.threads, self.waiting, self.seconds = name, threads, waiting, seconds
-        self._per_client, self._clock = per_client, clock
+        self._per_client, self._clock, self._priced = per_client, clock, priced
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._inside = 0
@@ -88,16 +97,21 @@ class Pool:
         return future
 
     async def wait(self, future: "Future[T]", *, shared: bool = False) -> T:
-        """The result, within the deadline. Work that others wait for as well goes on without us."""
-        waiting = asyncio.wrap_future(future)
+        """The result, within the deadline and as long as the client is there. Work that others wait for as well is left
+        to them."""
+        waiting: asyncio.Future[T] = asyncio.wrap_future(future)
+        if shared:
+            waiting = asyncio.shield(waiting)
         try:
-            done, _ = await asyncio.wait([asyncio.shield(waiting) if shared else waiting], timeout=self.seconds)
-        except asyncio.CancelledError:
+            done, _ = await asyncio.wait([waiting], timeout=min(PATIENCE_SECONDS, self.seconds))
+            if not done and self.seconds > PATIENCE_SECONDS:
+                done = await self._while_client_is_there(waiting)
+        except BaseException:
             if not shared:
                 future.cancel()
             raise
         if done:
-            return done.pop().result()
+            return waiting.result()
         if not shared:
             future.cancel()
         raise Problem(
@@ -105,6 +119,20 @@ class Pool:
             f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",
             headers={"Retry-After": str(RETRY_SECONDS)},
         )
+
+    async def _while_client_is_there(self, waiting: "asyncio.Future[T]") -> "set[asyncio.Future[T]]":
+        caller = asking.get()
+        left = self.seconds - PATIENCE_SECONDS
+        if caller is None or caller.gone is None:
+            return (await asyncio.wait([waiting], timeout=left))[0]
+        gone = asyncio.ensure_future(caller.gone())
+        try:
+            done, _ = await asyncio.wait({waiting, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if gone in done and waiting not in done:
+            raise Problem(503, "the client did not wait for the answer")
+        return {waiting} & done
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -118,6 +146,11 @@ class Pool:
                 caller.charge(self._clock() - began)
 
     def _enter(self, caller: Caller | None) -> None:
+        owed = caller.owed() if caller is not None and self._priced else 0.0
+        if owed:
+            seconds = str(math.ceil(owed))
+            detail = f"you have asked for much work of this kind ({self.name}); wait {seconds} s"
+            raise Problem(429, detail, headers={"Retry-After": seconds})
         with self._lock:
             if caller is not None:
                 room = self.waiting * (ANONYMOUS_SHARE if caller.anonymous else 1.0)

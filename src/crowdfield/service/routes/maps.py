@@ -4,7 +4,7 @@ Every address exists twice: under its situation, and short (``/tiles/…``) for 
 """
 
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_asked, situation_of
-from crowdfield.service.packing import PRIVATE, send
+from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
 from crowdfield.service.store import Situation
 
+P = ParamSpec("P")
 StateQuery = Annotated[str | None, Query(max_length=200, description="a state; the last one by default")]
 # A tile of a numbered version never changes; one of "the newest" may change with the next report.
 FOREVER, BRIEFLY = "public, max-age=31536000, immutable", "no-cache"
@@ -63,21 +64,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         if x >= 2**z or y >= 2**z:
             raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
         j = state_index(situation, state)
-        key = (situation.id, situation.created, layer, z, x, y, j, version, base if layer == "difference" else None)
-        image = service.tiles.held(key) if version is not None else None
-        if image is None:
-
-            def draw() -> bytes:
-                now = service.maps.load(situation, version)
-                before = None
-                if layer == "difference":
-                    earlier = base if base is not None else now.info.number - 1
-                    before = service.maps.load(situation, earlier) if earlier >= 1 else None
-                number = now.info.number
-                full = (*key[:7], number, before.info.number if before else None)
-                return service.tiles.get(full, lambda: tiles.render(layer, z, x, y, now, j, before))
-
-            image = await service.pools.reading.run(draw)
+        question = {
+            "task": "tile", "situation": situation.id, "version": version, "layer": layer, "z": z, "x": x, "y": y,
+            "state": j, "base": base if layer == "difference" else None,
+        }  # fmt: skip
+        if version is None:
+            question["version"] = (await service.pools.reading.run(service.maps.info, situation)).number
+        image = await service.image(question, situation)
         control = (FOREVER if version is not None else BRIEFLY) if service.settings.anonymous_reading else "private"
         return Response(image, media_type="image/png", headers={"Cache-Control": control})
 
@@ -92,8 +85,9 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     ) -> JSONResponse:
         """How to put a layer into another map (TileJSON 3.0)."""
         service = service_of(request)
-        now = await service.pools.reading.run(service.maps.load, situation, version)
-        return JSONResponse(answers.tilejson(str(request.base_url), now, layer, state_index(situation, state)))
+        now = await service.pools.reading.run(service.maps.info, situation, version)
+        j = state_index(situation, state)
+        return JSONResponse(answers.tilejson(str(request.base_url), situation, now.number, layer, j))
 
     @router.get("/point/{longitude},{latitude}")
     async def point(
@@ -111,21 +105,19 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         at = await service.pools.reading.run(answers.place, service, situation, longitude, latitude, j, version)
         return JSONResponse(finite(await answers.point(service, situation, principal, at, j)))
 
-    @router.get("/next")
-    async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> JSONResponse:
+    @router.get("/next", response_class=JSONResponse)
+    async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> Response:
         """Where to look next, as GeoJSON areas with scores: the form that tasking tools import."""
         service = service_of(request)
-        answer = await service.pools.reading.run(answers.suggestions, service, situation, version)
-        return JSONResponse(finite(answer))
+        return await told(request, answers.suggestions, service, situation, version)
 
-    @router.get("/sources")
+    @router.get("/sources", response_class=JSONResponse)
     async def sources(
         request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
-    ) -> JSONResponse:
+    ) -> Response:
         """How reliable each source turned out to be, with intervals and confusion matrices. Readers see no names."""
         service = service_of(request)
-        answer = await service.pools.reading.run(answers.sources, service, situation, principal, version)
-        return JSONResponse(finite(answer))
+        return await told(request, answers.sources, service, situation, principal, version)
 
     @router.get("/points", response_class=JSONResponse)
     async def points(
@@ -143,14 +135,18 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         found = await service.made_file(service.pools.answers, question, situation)
         return send(request.headers, found, cache=PRIVATE)
 
-    @router.get("/versions")
+    @router.get("/versions", response_model=list[VersionOut])
     async def versions(
         request: Request, situation: Situated, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
-    ) -> list[VersionOut]:
+    ) -> Response:
         """The map versions that are kept, the newest first."""
         service = service_of(request)
-        found = await service.pools.reading.run(service.store.versions, situation.id, limit=limit)
-        return [VersionOut(**{n: getattr(v, n) for n in VersionOut.model_fields}) for v in found]
+
+        def read() -> list[dict[str, Any]]:
+            found = service.store.versions(situation.id, limit=limit)
+            return [{name: getattr(version, name) for name in VersionOut.model_fields} for version in found]
+
+        return await told(request, read)
 
     @router.get(
         "/export/{form}", response_class=Response, responses={200: {"content": {"application/octet-stream": {}}}}
@@ -186,12 +182,21 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
         last = min(last, 2**62) if last is not None else None
         return EventStream(
-            service.broadcast.stream(situation.id, last, principal.id),
+            service.broadcast.stream(situation.id, last, principal.id, exact=principal.role >= Role.trusted),
             release,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
     return router
+
+
+async def told(request: Request, answer: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Response:
+    """An answer as JSON, found and compressed by a thread for reading."""
+
+    def make() -> Packed:
+        return pack_json(finite(answer(*args, **named)))
+
+    return send(request.headers, await service_of(request).pools.reading.run(make), cache=PRIVATE)
 
 
 class EventStream(StreamingResponse):

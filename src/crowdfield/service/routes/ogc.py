@@ -35,6 +35,7 @@ async def landing(request: Request, _: ReaderOfAny) -> dict[str, Any]:
         "links": [
             link(request, "ogc/", "self"),
             link(request, "openapi.json", "service-desc", "application/vnd.oai.openapi+json;version=3.1"),
+            link(request, "docs", "service-doc", "text/html"),
             link(request, "ogc/conformance", "conformance"),
             link(request, "ogc/collections", "data"),
         ],

@@ -1,16 +1,17 @@
 """The page: our own files, MapLibre GL JS from the Python package that carries it, and the ground under the map."""
 
+from functools import lru_cache
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from crowdfield.data import Region
-from crowdfield.service import tiles
+from crowdfield.service import apidocs, tiles
 from crowdfield.service.assets import assets
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Need, principal_of, service_of
-from crowdfield.service.packing import ASK_AGAIN, FOREVER, Packed, pack, send
+from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
 
 WORLD = Region(-180.0, -90.0, 180.0, 90.0)
@@ -33,15 +34,28 @@ def install(app: FastAPI) -> None:
         missing = "MapLibre GL JS is not installed; pip install 'crowdfield[serve]' brings it"
         return _send(request, assets().library(name), digest, missing)
 
+    @lru_cache(maxsize=1)
+    def description() -> Packed:
+        return pack_json(app.openapi(), level=BEST)
+
+    @lru_cache(maxsize=1)
+    def description_page() -> Packed:
+        style = f"/static/{assets().digest}/docs.css"
+        return pack(apidocs.render(app.openapi(), style).encode(), "text/html; charset=utf-8", level=BEST)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        return send(request.headers, description(), cache=ASK_AGAIN)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        """The API for people, without anything from elsewhere."""
+        return send(request.headers, description_page(), cache=ASK_AGAIN)
+
     @app.get("/legend/{layer}.png", include_in_schema=False)
     async def legend(request: Request, layer: tiles.Layer) -> Response:
-        service = service_of(request)
-
-        def draw() -> Packed:
-            return pack(tiles.legend(layer), "image/png")
-
-        image = await service.files.get(("legend", layer), service.pools.reading, draw, forever=True)
-        return send(request.headers, image, cache="max-age=3600")
+        image = await service_of(request).image({"task": "legend", "layer": layer})
+        return send(request.headers, pack(image, "image/png"), cache="max-age=3600")
 
     @app.get("/basemap.json", include_in_schema=False)
     async def ground(
@@ -50,8 +64,7 @@ def install(app: FastAPI) -> None:
         """What lies under the map: the operator's own GeoJSON, else the outlines around a situation or of the world."""
         service = service_of(request)
         if service.settings.basemap is not None:
-            found = await service.files.get("ground", service.pools.reading, service.own_ground, forever=True)
-            return send(request.headers, found, cache=ASK_AGAIN)
+            return send(request.headers, await service.own_ground(), cache=ASK_AGAIN)
         if situation is None:
             return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)
         Need(Role.reader).check(principal_of(request), situation)

@@ -14,11 +14,16 @@ from crowdfield.service.schemas import NewSituation, SituationOut, Trust
 from crowdfield.service.store import Situation, VersionInfo
 
 router = APIRouter(tags=["situations"])
+NOT_RENEWED = "the operators of this service can see why"
 
 
-def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3) -> SituationOut:
+def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3, *, exact: bool = True) -> SituationOut:
+    """A situation as it is told; why a fit failed, which may quote reports, only to those who may see them."""
+    told = {name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)}
+    if situation.failure is not None and not exact:
+        told["failure"] = NOT_RENEWED
     return SituationOut(
-        **{name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)},
+        **told,
         version=newest.number if newest else None,
         reports=newest.reports if newest else 0,
         waiting=situation.head > (newest.head if newest else 0),
@@ -36,7 +41,10 @@ async def list_situations(request: Request, principal: ReaderOfAny) -> list[Situ
     service = service_of(request)
 
     def read() -> list[SituationOut]:
-        return [shown(s, service.store.version(s.id)) for s in readable(service.store.situations(), principal)]
+        return [
+            shown(one, service.store.version(one.id), exact=principal.on(one.id).role >= Role.trusted)
+            for one in readable(service.store.situations(), principal)
+        ]
 
     return await service.pools.reading.run(read)
 
@@ -70,13 +78,14 @@ def build(new: NewSituation) -> Situation:
 
 @router.get("/situations/{situation}")
 async def one_situation(
-    request: Request, situation: Annotated[Situation, Depends(situation_of)], _: Reader
+    request: Request, situation: Annotated[Situation, Depends(situation_of)], principal: Reader
 ) -> SituationOut:
     service = service_of(request)
 
     def read() -> SituationOut:
         newest = service.store.version(situation.id)
-        return shown(service.store.situation(situation.id), newest, service.settings.minimum_count)
+        exact = principal.role >= Role.trusted
+        return shown(service.store.situation(situation.id), newest, service.settings.minimum_count, exact=exact)
 
     return await service.pools.reading.run(read)
 

@@ -1,0 +1,60 @@
+"""The API described on one page, made from its OpenAPI document: no script, nothing from elsewhere."""
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+METHODS = ("get", "post", "put", "delete")
+
+
+def render(document: dict[str, Any], style: str) -> str:
+    """A page with every operation, by tag.   `style`: the address of its style sheet"""
+    about = document["info"]
+    by_tag: dict[str, list[str]] = {}
+    for path, operations in document["paths"].items():
+        for method in METHODS:
+            if method in operations:
+                found = operations[method]
+                by_tag.setdefault((found.get("tags") or ["other"])[0], []).append(_operation(method, path, found))
+    sections = [f"<section><h2>{escape(tag)}</h2>{''.join(parts)}</section>" for tag, parts in by_tag.items()]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{escape(about["title"])} API</title><link rel="stylesheet" href="{escape(style)}"></head><body>'
+        f"<h1>{escape(about['title'])} {escape(about['version'])}: the API</h1>"
+        f"<p>{escape(about['description'])}</p>"
+        '<p>For programs: <a href="/openapi.json">/openapi.json</a>. '
+        "Keys are sent as <code>Authorization: Bearer …</code>.</p>"
+        f"<main>{''.join(sections)}</main></body></html>"
+    )
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    words = operation.get("description") or operation.get("summary") or ""
+    rows = "".join(_parameter(p) for p in operation.get("parameters", ()))
+    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+    media = ", ".join(operation.get("requestBody", {}).get("content", {}))
+    body = f"<p>Body: <code>{escape(media)}</code></p>" if media else ""
+    return (
+        f"<article><h3><b>{method.upper()}</b> <code>{escape(path)}</code></h3>"
+        f"<p>{escape(words)}</p>{table}{body}</article>"
+    )
+
+
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = parameter.get("schema", {})
+    kinds = " or ".join(sorted(set(_kinds(schema)))) or "text"
+    words = parameter.get("description") or schema.get("description") or ""
+    needed = "" if parameter.get("required") else ", optional"
+    return (
+        f"<tr><th scope='row'><code>{escape(parameter['name'])}</code></th>"
+        f"<td>{escape(parameter['in'])}, {escape(kinds)}{needed}</td><td>{escape(words)}</td></tr>"
+    )
+
+
+def _kinds(schema: dict[str, Any]) -> Iterator[str]:
+    for part in schema.get("anyOf", (schema,)):
+        if "enum" in part:
+            yield ", ".join(str(value) for value in part["enum"])
+        elif part.get("type", "null") != "null":
+            yield str(part["type"])

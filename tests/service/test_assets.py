@@ -1,0 +1,135 @@
+"""The page's files, the ground under the map and the API's description: compressed, tagged, kept, never made twice."""
+
+import gzip
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from tests.service.served import serving
+from tests.service.workspace import FLOOD
+
+from crowdfield.data import Region
+from crowdfield.service import basemap
+from crowdfield.service.packing import pack, takes_gzip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("assets"), "--no-worker") as served:
+        with served.client("admin") as admin:
+            admin.post("/situations", json=FLOOD).raise_for_status()
+        yield served
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as client:
+        yield client
+
+
+def plain(client, path):
+    """As a client that takes no compression gets it."""
+    return client.get(path, headers={"Accept-Encoding": "identity"})
+
+
+FILES = [
+    "/",
+    "/static/app.js",
+    "/static/style.css",
+    "/vendor/maplibre-gl.js",
+    "/openapi.json",
+    "/docs",
+    "/basemap.json",
+]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_files_are_compressed_and_have_strong_tags(client, path):
+    packed, whole = client.get(path), plain(client, path)
+    assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in whole.headers
+    assert packed.content == whole.content and "Accept-Encoding" in packed.headers["vary"]
+    assert int(packed.headers["content-length"]) < 0.6 * int(whole.headers["content-length"])
+    for reply in (packed, whole):
+        tag = reply.headers["etag"]
+        assert tag.startswith('"')
+        ask = {"If-None-Match": tag, "Accept-Encoding": reply.request.headers["accept-encoding"]}
+        again = client.get(path, headers=ask)
+        assert again.status_code == 304 and not again.content and again.headers["etag"] == tag
+
+
+def test_the_page_asks_for_files_that_never_change_under_their_address(client):
+    text = client.get("/").text
+    digest = text.split('name="crowdfield-assets" content="')[1].split('"')[0]
+    assert '"/static/' in text and text.count(f'"/static/{digest}/') == text.count('"/static/')
+    for path in (f"/static/{digest}/app.js", f"/static/{digest}/api.js", f"/vendor/{digest}/maplibre-gl.js"):
+        reply = client.get(path)
+        assert reply.status_code == 200 and "immutable" in reply.headers["cache-control"]
+    for path in ("/", "/static/app.js", "/static/0123456789abcdef/app.js"):
+        assert client.get(path).headers["cache-control"] == "no-cache"
+    made = client.get("/situations/flood").json()["created"]
+    ground = client.get("/basemap.json", params={"situation": "flood", "at": f"{digest}-{made:.0f}"})
+    assert "immutable" in ground.headers["cache-control"]
+
+
+def test_the_ground_is_small_and_made_once_however_many_ask(server, client):
+    def ask(_):
+        with httpx.Client(base_url=server.url, timeout=60) as other:
+            return other.get("/basemap.json", params={"situation": "flood"})
+
+    with ThreadPoolExecutor(12) as crowd:
+        replies = list(crowd.map(ask, range(12)))
+    assert {reply.status_code for reply in replies} == {200} and len({reply.headers["etag"] for reply in replies}) == 1
+    assert int(replies[0].headers["content-length"]) < 100_000
+    features = replies[0].json()["features"]
+    assert features and {f["geometry"]["type"] for f in features} <= {"Polygon", "MultiPolygon"}
+    # The world was made at set-up, and is asked for with any box: nothing is computed.
+    world = client.get("/basemap.json", params={"west": -180, "east": 180, "south": -90, "north": 90})
+    assert int(world.headers["content-length"]) < 250_000 and len(world.json()["features"]) > 200
+    began = time.perf_counter()
+    for _ in range(20):
+        client.get("/basemap.json")
+    assert time.perf_counter() - began < 10
+
+
+def test_the_api_is_described_for_people_without_anything_from_elsewhere(client):
+    page = client.get("/docs")
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    assert "/situations/{situation}/reports" in page.text and "<script" not in page.text
+    assert "http://" not in page.text and "https://" not in page.text
+    style = page.text.split('rel="stylesheet" href="')[1].split('"')[0]
+    assert client.get(style).status_code == 200
+
+
+def test_ogc_claims_only_what_is_served(client):
+    described = client.get("/openapi.json").json()["openapi"]
+    claims = client.get("/ogc/conformance").json()["conformsTo"]
+    assert described.startswith("3.1") and not any("oas30" in claim for claim in claims)
+    links = {link["rel"]: link["href"] for link in client.get("/ogc/").json()["links"]}
+    assert client.get(links["service-doc"]).status_code == 200 and client.get(links["service-desc"]).status_code == 200
+
+
+def test_short_and_packed_answers_are_left_as_they_are():
+    assert pack(b"x" * 100, "text/plain").packed is None and pack(b"x" * 5000, "image/png").packed is None
+    packed = pack(b"x" * 5000, "text/plain").packed
+    assert packed is not None and gzip.decompress(packed) == b"x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("accepts", "gzipped"),
+    [("gzip, br", True), ("br;q=1, gzip;q=0", False), ("", False), ("*", True), ("deflate", False)],
+)
+def test_encodings_are_negotiated(accepts, gzipped):
+    assert takes_gzip(httpx.Headers({"accept-encoding": accepts})) is gzipped
+
+
+def test_outlines_are_clipped_and_coarser_for_larger_regions():
+    if not basemap.OUTLINES.is_file():
+        pytest.skip("the outlines were not fetched; make setup does it")
+    haiti = basemap.ground_box(Region(-72.6, 18.2, -72.0, 18.8))
+    assert haiti == (-75.6, 15.2, -69.0, 21.8)
+    fine, coarse = (len(json.dumps(basemap.around(haiti, detail))) for detail in (0.0, 0.1))
+    assert coarse < fine / 4
+    assert basemap.ground_box(Region(170.0, -20.0, -170.0, -10.0)).west == 130.0
+    assert basemap.ground_box(Region(-150.0, 0.0, 0.0, 10.0)) == (-180.0, -20.0, 180.0, 30.0)
