@@ -417,8 +417,10 @@ def test_the_first_key_is_made_once(make_workspace):
 
 def test_health_and_metrics(mapped):
     client = mapped.client()
-    health = client.get("/health").json()
-    assert health["status"] == "ok" and health["database"] and health["worker"] is None
+    assert client.get("/health").json() == {"status": "ok"}
+    told = mapped.client("reader").get("/health").json()
+    assert told["checks"] == dict.fromkeys(("database", "journal", "disk", "maps", "fits"), "ok") | {"worker": "none"}
+    assert client.get("/ready").json() == {"ready": True}
     text = client.get("/metrics").text
     assert 'crowdfield_map_version{situation="flood"} 1.0' in text
     assert 'crowdfield_reports_total{outcome="stored"} 24.0' in text

@@ -90,7 +90,8 @@ def test_the_settings_of_the_systemd_unit_are_honoured(tmp_path):
         assert stranger.get("/situations").status_code == 401
         assert stranger.get("/health", headers={"Host": "map.example.org"}).status_code == 200
         assert stranger.get("/health", headers={"Host": "evil.example"}).status_code == 421
-        assert stranger.get("/health").json()["worker"] is None
+        with served.client("admin") as admin:
+            assert admin.get("/health").json()["checks"]["worker"] == "none"
 
 
 def test_the_settings_of_the_compose_file_are_honoured(tmp_path):

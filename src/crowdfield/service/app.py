@@ -24,6 +24,7 @@ from crowdfield.service.auth import Keys, Names, Role
 from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.events import Broadcast
+from crowdfield.service.health import Monitor
 from crowdfield.service.helpers import (
     CLEAR_SECONDS,
     EXACT_SECONDS,
@@ -71,6 +72,8 @@ class Service:
         self.names = Names(self.engine)
         self.journal = Journal(self.intake_engine)
         self.metrics = Metrics()
+        self.monitor = Monitor(settings, self.journal, self.metrics)
+        self.stopping = False
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(TILE_BYTES, len)
         self.lag = Lag()
@@ -83,6 +86,7 @@ class Service:
 
     async def start(self) -> None:
         await self.broadcast.start()
+        await asyncio.to_thread(self.monitor.start)
         # Read ahead, so that the first page has its files at once.
         self._reading = asyncio.create_task(self.pools.operations.run(assets().prepare), name="assets")
         self._watching = asyncio.create_task(self.lag.watch(), name="lag")
@@ -97,6 +101,7 @@ class Service:
             self.files.clear()
 
     async def stop(self) -> None:
+        self.stopping = True
         self._clearing.cancel()
         self._watching.cancel()
         if self._supervisor is not None:
@@ -119,6 +124,7 @@ class Service:
     def close(self) -> None:
         """Store what was accepted and let go of threads and connections."""
         self.journal.close()
+        self.monitor.stop()
         self.pools.close()
         self.files.close()
         self.engine.dispose()
@@ -211,10 +217,8 @@ class Service:
         while True:
             began = time.monotonic()
             self.worker = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
-            self.metrics.worker.set(1)
             while self.worker.poll() is None:
                 await asyncio.sleep(0.2)
-            self.metrics.worker.set(0)
             log.error("the worker stopped and is started again", extra={"code": self.worker.returncode})
             if self.worker.stdin is not None:
                 self.worker.stdin.close()

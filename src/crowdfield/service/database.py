@@ -13,6 +13,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy.pool import NullPool
 
 from crowdfield.errors import InputError
 
@@ -22,6 +23,8 @@ PRIVATE = 0o600
 # Any number does, so long as every server and every worker asks for the same one.
 APPEND_LOCK = 7_316_001
 MIGRATE_LOCK = 7_316_002
+# How long a writer waits for another one to end.
+LOCK_SECONDS = 30.0
 
 
 def address(database: str) -> str:
@@ -39,11 +42,24 @@ def address(database: str) -> str:
     raise InputError(f"crowdfield stores in SQLite or PostgreSQL, not in {url.get_backend_name()}")
 
 
-def connect(database: str, *, pool_size: int = 8) -> Engine:
+def connect(database: str, *, pool_size: int = 8, patience: float | None = None) -> Engine:
+    """An engine for either database.
+
+    With `patience`, a question that takes more seconds than that is given up, and every question opens the database
+    anew: what a connection remembers could hide that the database is gone.
+    """
     url = address(database)
+    pool: dict[str, Any] = {"pool_size": pool_size} if patience is None else {"poolclass": NullPool}
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True)
-    engine = create_engine(url, pool_size=pool_size, connect_args={"timeout": 30.0, "check_same_thread": False})
+        limits: dict[str, Any] = {}
+        if patience is not None:
+            options = f"-c statement_timeout={int(patience * 1e3)} -c lock_timeout={int(patience * 1e3)}"
+            limits = {"connect_timeout": max(2, int(patience)), "options": options}
+        if patience is None:
+            pool |= {"max_overflow": pool_size, "pool_pre_ping": True}
+        return create_engine(url, connect_args=limits, **pool)
+    waits = {"timeout": LOCK_SECONDS if patience is None else patience, "check_same_thread": False}
+    engine = create_engine(url, connect_args=waits, **pool)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from crowdfield.errors import CrowdfieldError, InputError
+from crowdfield.errors import InputError, MissingDependencyError, NumericalError
 from crowdfield.service import logs
 from crowdfield.service.database import connect
 from crowdfield.service.effort import Effort
@@ -219,12 +219,13 @@ class Fitter:
 
 
 def failure(error: Exception) -> Outcome:
-    """What to tell of an error. Words of other libraries may hold names and places, so only ours reach the page."""
+    """What to tell of an error. Everybody may read it, so the error's own words are told only where they can hold
+    neither the name of a source nor a place."""
     if isinstance(error, MemoryError):
         return Outcome("failed", cause="memory", message="The fit needed more memory than one fit may use.")
     if isinstance(error, SQLAlchemyError):
         return Outcome("failed", cause="storage", message="The database did not answer when the map was made.")
-    if isinstance(error, CrowdfieldError):
+    if isinstance(error, NumericalError | MissingDependencyError):
         return Outcome("failed", cause="error", message=str(error)[:500])
     kind = type(error).__name__
     return Outcome("failed", cause="error", message=f"The fit ended with an error ({kind}); the server's log has more.")

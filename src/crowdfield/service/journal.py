@@ -4,21 +4,24 @@ Every accepted statement is an entry: a report, a retraction, a change of trust,
 map is a function of the entries in their order, so replaying them gives the map again.
 """
 
+import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, func, select, text, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, SQLAlchemyError
 
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
+log = logging.getLogger("crowdfield.service")
 Kind = Literal["report", "retract", "trust", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
@@ -57,6 +60,7 @@ class _Waiting:
     situation: str
     entries: Sequence[Entry]
     done: "Future[list[Outcome]]" = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
 
 
 class Journal:
@@ -68,6 +72,9 @@ class Journal:
         self._closed = False
         self.commits = 0
         self.entries = 0
+        self._failed: float | None = None
+        self._accepted: deque[_Waiting] = deque()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -76,8 +83,39 @@ class Journal:
         if self._closed:
             raise JournalClosed("the service is stopping; send the report again in a moment")
         waiting = _Waiting(situation_id, entries)
+        # It is stored from here on whether or not the sender still listens: one who left must not stop this thread.
+        waiting.done.set_running_or_notify_cancel()
+        with self._lock:
+            self._accepted.append(waiting)
+            self._forget_stored()
         self._queue.put(waiting)
         return waiting.done
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose reports are not stored yet."""
+        with self._lock:
+            self._forget_stored()
+            return len(self._accepted)
+
+    def failing(self) -> float | None:
+        """How many seconds ago the storage failed last, where nothing has been stored since."""
+        failed = self._failed
+        return None if failed is None else time.monotonic() - failed
+
+    def lag(self) -> float:
+        """For how many seconds the oldest request that is not stored yet has waited."""
+        with self._lock:
+            self._forget_stored()
+            return time.monotonic() - self._accepted[0].since if self._accepted else 0.0
+
+    def _forget_stored(self) -> None:
+        while self._accepted and self._accepted[0].done.done():
+            self._accepted.popleft()
 
     def append(self, situation_id: str, entries: Sequence[Entry]) -> list[Outcome]:
         return self.submit(situation_id, entries).result()
@@ -117,14 +155,19 @@ class Journal:
         try:
             with writing(self._engine) as connection:
                 outcomes = write(connection, [(w.situation, w.entries) for w in batch])
-        except (SQLAlchemyError, CrowdfieldError) as error:
+        except Exception as error:
+            if isinstance(error, DatabaseError) and not isinstance(error, DataError | IntegrityError):
+                self._failed = time.monotonic()
             if len(batch) == 1:
+                if not isinstance(error, SQLAlchemyError | CrowdfieldError):
+                    log.exception("a report could not be stored")
                 batch[0].done.set_exception(error)
                 return
             # One bad request must not take the others with it.
             for waiting in batch:
                 self._commit([waiting])
             return
+        self._failed = None
         self.commits += 1
         self.entries += sum(len(waiting.entries) for waiting in batch)
         for waiting, outcome in zip(batch, outcomes, strict=True):

@@ -1,6 +1,14 @@
 """Prometheus metrics of one server; each app has its own registry, so that tests and servers do not mix."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+if TYPE_CHECKING:
+    from crowdfield.service.health import Health, MapFacts
 
 
 class Metrics:
@@ -24,4 +32,56 @@ class Metrics:
         self.behind = of(Gauge, "map_behind_entries", "Log entries that the newest map has not seen", "situation")
         self.failures = of(Gauge, "map_fit_failures", "Fits of this map that have failed so far", "situation")
         self.failed = of(Gauge, "map_fit_failed", "1 while the last fit failed", "situation")
-        self.worker = of(Gauge, "worker_up", "1 while the worker beside this server runs")
+        self.worker = of(Gauge, "worker_up", "1 while a worker of this database is alive, by its heartbeat")
+        self.fits = of(Gauge, "worker_fits", "Fits that run now")
+        self.up = of(Gauge, "intake_up", "1 while reports are stored")
+        self.status = of(Gauge, "health", "1 while this is well; see the runbook", "check")
+        self.looked = of(Gauge, "health_looked_timestamp_seconds", "When health was looked at last")
+        self.look_seconds = of(Gauge, "health_look_seconds", "How long that took")
+        self.write_seconds = of(Gauge, "database_write_seconds", "Time to write a heartbeat durably")
+        self.free = of(Gauge, "disk_free_bytes", "Room on the disks that the service writes to", "folder")
+        self.lag = of(Gauge, "journal_lag_seconds", "How long the oldest report has waited to be stored")
+        self.waiting = of(Gauge, "journal_waiting", "Requests whose reports are not stored yet")
+        self.unfitted = of(
+            Gauge, "map_oldest_unfitted_seconds", "How long the oldest entry that no map has seen waits", "situation"
+        )
+        self.last_failure = of(Gauge, "map_last_failure_timestamp_seconds", "When a fit failed last", "situation")
+        self._by_map = (
+            self.version, self.fit_seconds, self.behind, self.failures, self.failed, self.unfitted, self.last_failure
+        )  # fmt: skip
+        self._lock = threading.Lock()
+
+    def health(self, found: "Health", seconds: float) -> None:
+        """Put down what a look found."""
+        detail = {name: check.detail for name, check in found.checks.items()}
+        self.up.set(found.intake)
+        self.looked.set(time.time())
+        self.look_seconds.set(seconds)
+        for name, check in found.checks.items():
+            self.status.labels(name).set(check.ok)
+        self.write_seconds.set(detail["database"].get("write_seconds", float("nan")))
+        self.lag.set(detail["journal"]["lag_seconds"])
+        self.waiting.set(detail["journal"]["waiting"])
+        for folder, free in detail["disk"]["free_bytes"].items():
+            self.free.labels(folder).set(free)
+        self.worker.set(detail["worker"].get("alive", 0) > 0)
+        self.fits.set(len(detail["worker"].get("fits", [])))
+
+    def maps(self, rows: "Iterable[MapFacts]") -> None:
+        """Put down what is known of every map; those that were removed go."""
+        with self._lock:
+            for gauge in self._by_map:
+                gauge.clear()
+            for row in rows:
+                self.version.labels(row.name).set(row.number)
+                self.fit_seconds.labels(row.name).set(row.seconds)
+                self.behind.labels(row.name).set(row.behind)
+                self.failures.labels(row.name).set(row.failures)
+                self.failed.labels(row.name).set(row.failed is not None)
+                self.unfitted.labels(row.name).set(row.oldest_unfitted)
+                if row.failed is not None:
+                    self.last_failure.labels(row.name).set(row.failed)
+
+    def text(self) -> bytes:
+        with self._lock:
+            return generate_latest(self.registry)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -123,7 +124,7 @@ class Gate:
             return
         scope["scheme"] = self._clients.scheme(scope)
         client = self._clients.client(scope)
-        principal = await self._principal(client, headers)
+        principal = await self._principal(client, headers, scope["path"])
         caller = self._admit(scope["method"], principal, client)
         scope.setdefault("state", {}).update(principal=principal, caller=caller)
         asking.set(caller)
@@ -167,11 +168,12 @@ class Gate:
                 421, "this name is not served; whoever runs the service can add it to CROWDFIELD_ALLOWED_HOSTS"
             )
 
-    async def _principal(self, client: str, headers: Headers) -> Principal:
+    async def _principal(self, client: str, headers: Headers, path: str) -> Principal:
         """Who is asking; wrong keys are refused, and soon only after a wait."""
         key = _key(headers)
+        anybody = Principal(Role.reader if self._service.settings.anonymous_reading else Role.nobody)
         if key is None:
-            return Principal(Role.reader if self._service.settings.anonymous_reading else Role.nobody)
+            return anybody
         keys = self._service.keys
         at_hand, owner = keys.known(key)
         if not at_hand:
@@ -181,7 +183,18 @@ class Gate:
             if wait:
                 raise _slow_down(wait)
             asking.set(Caller(client, anonymous=True))
-            owner = await self._service.pools.intake.run(keys.check, key)
+            monitor = self._service.monitor
+            if path in PROBES and monitor.running and not monitor.latest().intake:
+                return anybody  # whoever asks whether the database is well must not have to wait for it
+            try:
+                owner = await self._service.pools.intake.run(keys.check, key)
+            except SQLAlchemyError as error:
+                log.error("keys cannot be read", extra={"error": type(error).__name__})
+                if path in PROBES:
+                    return anybody
+                raise Problem(
+                    503, "the database did not answer; send the request again", headers={"Retry-After": "2"}
+                ) from error
         if owner is None:
             wait = self._failures.wait(client)
             if wait:
@@ -273,9 +286,9 @@ BODY_BYTES, BODY_BYTES_PER_CLIENT = 512 * 2**20, 128 * 2**20
 UPLOADS, UPLOADS_PER_CLIENT = 8, 3
 # Requests without a key at once; event streams among them.
 REQUESTS, REQUESTS_PER_CLIENT = 2000, 200
-# Whoever watches over the service is told at once.
+# Whoever watches over the service is told at once, whatever has become of the keys.
 PROBES = frozenset({"/health", "/ready"})
-QUIET = frozenset({"/health", "/metrics", "other"})
+QUIET = frozenset({"/health", "/ready", "/metrics", "other"})
 
 
 def _key(headers: Headers) -> str | None:

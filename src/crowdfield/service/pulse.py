@@ -55,16 +55,24 @@ class Watch:
     """What one observer has seen of the counters, and when by its own clock."""
 
     _seen: dict[str, tuple[int | None, float]] = field(default_factory=dict)
+    _moved: set[str] = field(default_factory=set)
 
     def silent(self, name: str, counter: int | None) -> float:
         """For how many seconds this counter has not moved, as far as this observer knows."""
         now = time.monotonic()
         before = self._seen.get(name)
-        if before is None or before[0] != counter:
-            self._seen[name] = counter, now
-            return 0.0
-        return now - before[1]
+        if before is not None and before[0] == counter:
+            return now - before[1]
+        self._seen[name] = counter, now
+        if before is not None:
+            self._moved.add(name)
+        return 0.0
+
+    def moved(self, name: str) -> bool:
+        """Whether this observer has ever seen the counter move: one that was left behind by a dead process has not."""
+        return name in self._moved
 
     def only(self, names: set[str]) -> None:
         """Forget everybody else."""
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+        self._moved &= names

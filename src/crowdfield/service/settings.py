@@ -112,6 +112,12 @@ class Settings(BaseSettings):
     """The deadline of one fit; a map that takes longer is fitted with fewer of its reports, and says so."""
     fit_memory: int | None = Field(None, ge=2**28)
     """Bytes that one fit may use; by default a quarter of the machine's memory, and no less than 1 GiB."""
+    health_seconds: float = Field(5.0, gt=0)
+    """How often the server looks at its own health; `/health` and `/ready` tell what the last look found."""
+    late_seconds: float = Field(300.0, gt=0)
+    """A report that has waited longer than this for its map makes the service degraded."""
+    disk_reserve: int = Field(512 * 2**20, ge=0)
+    """With fewer bytes free where the database or imported files are kept, the service is degraded."""
     keep_versions: int = Field(200, ge=2)
     """Versions of each map that are kept."""
     distribute_above: int = Field(2_000_000, gt=0)

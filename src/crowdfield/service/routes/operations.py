@@ -1,54 +1,55 @@
-"""For those who run the service: health and metrics."""
+"""For those who run the service: health, readiness and metrics. None of them asks the database: see `health`."""
 
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from crowdfield import __version__
-from crowdfield.service.deps import ReaderOfAll, service_of
+from crowdfield.service.auth import Role
+from crowdfield.service.deps import ReaderOfAll, principal_of, service_of
+from crowdfield.service.health import Health
 
 router = APIRouter(tags=["operations"])
+DOWN: dict[int | str, dict[str, Any]] = {503: {"description": "reports cannot be stored now"}}
 
 
-@router.get("/health", responses={503: {"description": "not able to take reports"}})
-async def health(request: Request) -> JSONResponse:
-    """Whether reports are taken and maps renewed. Says nothing about the situations themselves."""
+async def _found(request: Request) -> Health:
     service = service_of(request)
+    if service.monitor.running:
+        return service.monitor.latest()
+    return await service.pools.operations.run(service.monitor.latest)
 
-    def look() -> tuple[bool, int]:
-        situations = service.store.situations()
-        return True, sum(s.failure is not None for s in situations)
 
-    storage, failing = await service.pools.operations.run(look)
-    worker = service.worker.poll() is None if service.worker is not None else None
-    body: dict[str, Any] = {
-        "status": "ok" if storage and worker is not False and not failing else "degraded",
-        "database": storage,
-        "worker": worker,
-        "failing": failing,
-        "version": __version__,
-    }
-    return JSONResponse(body)
+@router.get("/health", responses=DOWN)
+async def health(request: Request) -> JSONResponse:
+    """Whether all is well: `ok`, `degraded` (reports are stored, something else is wrong) or `down` (503).
+
+    Without a key that is all. A key sees a word for each thing that was looked at, an admin key the details."""
+    found = await _found(request)
+    principal = principal_of(request)
+    body: dict[str, Any] = {"status": found.status}
+    if principal.id is not None:
+        body |= {"version": __version__, "checks": {name: check.word for name, check in found.checks.items()}}
+    if principal.on(None).role >= Role.admin:
+        body["details"] = {name: check.detail for name, check in found.checks.items()}
+    return JSONResponse(body, 200 if found.intake else 503)
+
+
+@router.get("/ready", responses=DOWN)
+async def ready(request: Request) -> JSONResponse:
+    """Whether to send reports here: 200 while they are stored, 503 while they cannot be."""
+    service = service_of(request)
+    intake = (await _found(request)).intake and not service.stopping
+    return JSONResponse({"ready": intake}, 200 if intake else 503)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request, _: ReaderOfAll) -> Response:
     """Prometheus metrics."""
     service = service_of(request)
-
-    def collect() -> bytes:
-        m = service.metrics
-        m.commits.set(service.journal.commits)
-        m.committed.set(service.journal.entries)
-        for situation in service.store.situations():
-            newest = service.store.version(situation.id)
-            m.version.labels(situation.id).set(newest.number if newest else 0)
-            m.fit_seconds.labels(situation.id).set(newest.seconds if newest else 0)
-            m.behind.labels(situation.id).set(situation.head - newest.head if newest else situation.head)
-            m.failures.labels(situation.id).set(situation.failures)
-            m.failed.labels(situation.id).set(situation.failure is not None)
-        return generate_latest(m.registry)
-
-    return Response(await service.pools.operations.run(collect), media_type=CONTENT_TYPE_LATEST)
+    await _found(request)
+    service.metrics.commits.set(service.journal.commits)
+    service.metrics.committed.set(service.journal.entries)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
