@@ -1,10 +1,12 @@
-"""`kill -9` under load: the server or its worker dies at random moments while reports pour in.
+"""`kill -9` under load: the server, its worker or a fitting process dies at random moments while reports pour in.
 
 What must hold afterwards: every acknowledged report is in the log as it was sent, none twice, and the log replays to
-the same map. From the root of the repository:
+the same map. With `--disk-full` the database is on a small disk that is filled to the last byte at random moments, for
+moments, while processes die as well (this mounts a disk in memory, and needs root). From the root of the repository:
 
     PYTHONPATH=src:. python tests/service/killing.py --kills 200                  # SQLite, in a temporary folder
     PYTHONPATH=src:. python tests/service/killing.py --kills 200 --postgresql     # a PostgreSQL of its own
+    PYTHONPATH=src:. python tests/service/killing.py --kills 200 --disk-full [--postgresql]
     PYTHONPATH=src:. python tests/service/killing.py --kills 200 --database postgresql://…
 """
 
@@ -19,12 +21,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
 from tests.service import postgres
 
 from crowdfield.service import operations
@@ -45,6 +50,10 @@ FLOOD = {
 AGAIN = 0.85
 # Of the deaths, at least this share comes while maps are being made, the others at any moment, the very start included.
 AT_WORK = 0.4
+# Of the deaths on a small disk, so many come while it is full.
+FULL = 0.5
+# Megabytes: enough for all that is stored, little enough to be filled in a moment.
+DISK = {"sqlite": 192, "postgresql": 512}
 
 
 class Server:
@@ -54,7 +63,7 @@ class Server:
         self.port = port
         self.environment = os.environ | {
             "CROWDFIELD_DATABASE": database, "CROWDFIELD_LEASE_SECONDS": "1", "CROWDFIELD_COALESCE_SECONDS": "0.02",
-            "CROWDFIELD_REST_SECONDS": "1",
+            "CROWDFIELD_REST_SECONDS": "1", "CROWDFIELD_HEALTH_SECONDS": "0.5",
         }  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -63,29 +72,42 @@ class Server:
         command = [sys.executable, "-c", code, "serve", "--port", str(self.port), "--log-level", "error"]
         self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
 
-    def worker(self) -> int | None:
-        """The worker beside the server, if it runs."""
-        assert self.process is not None
-        try:
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-            # One that was killed a moment ago stays listed until the server notices; it cannot die again.
-            alive = [child for child in children if _state(child) != "Z"]
-        except OSError:
-            return None
-        return int(alive[0]) if alive else None
-
-    def kill(self, which: str) -> bool:
-        """SIGKILL to the server or its worker; whether there was one."""
+    def victims(self, which: str) -> list[int]:
+        """The processes of one kind that run: the server itself, its worker, or those that fit maps."""
         assert self.process is not None
         if which == "server":
-            self.process.kill()
-            self.process.wait()
-            return True
-        worker = self.worker()
-        if worker is None:
+            return [self.process.pid]
+        workers = [child for child in _children(self.process.pid) if "service.worker" in _command(child)]
+        if which == "worker":
+            return workers
+        # Below the worker is the server that its fitting processes are forked from.
+        forks = [fork for worker in workers for fork in _children(worker)]
+        return [fit for fork in forks for fit in _children(fork)]
+
+    def kill(self, which: str, rng: np.random.Generator) -> bool:
+        """SIGKILL to a process of this kind; whether there was one."""
+        assert self.process is not None
+        victims = self.victims(which)
+        if not victims:
             return False
-        os.kill(worker, signal.SIGKILL)
+        try:
+            os.kill(int(rng.choice(victims)), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        if which == "server":
+            self.process.wait()
         return True
+
+    def keep_up(self, seconds: float = 120.0) -> None:
+        """Start it, and again if it does not come up: on a full disk it may have to wait for room."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process is None or self.process.poll() is not None:
+                self.start()
+            if _answers(self.port):
+                return
+            time.sleep(0.1)
+        raise AssertionError("the server did not come up")
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -93,8 +115,54 @@ class Server:
             self.process.wait(30)
 
 
+def _children(process: int) -> list[int]:
+    """Those that live: one that was killed a moment ago stays listed until its parent notices, but cannot die again."""
+    try:
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return []
+    return [int(child) for child in listed if _state(child) not in ("Z", "")]
+
+
 def _state(process: str) -> str:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _command(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+class SmallDisk:
+    """A disk in memory that can be filled to the last byte."""
+
+    def __init__(self, folder: Path, megabytes: int):
+        self.folder = folder
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+        done = subprocess.run(mount, capture_output=True, text=True)
+        if done.returncode:
+            raise PermissionError(f"a small disk cannot be mounted, which only root can: {done.stderr.strip()}")
+
+    def fill(self) -> None:
+        with (self.folder / "filler").open("wb") as file:
+            block = 2**20
+            while block:
+                try:
+                    os.write(file.fileno(), bytes(block))
+                except OSError:
+                    block //= 2  # what is left is smaller
+
+    def free(self) -> None:
+        (self.folder / "filler").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
 
 
 def report(name: str) -> dict[str, object]:
@@ -155,8 +223,21 @@ class Reporters:
         assert not any(thread.is_alive() for thread in self._threads)
 
 
-def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: float = 0.7) -> dict[str, object]:
-    """Kill the server or its worker so often, then look at what is left. Raises AssertionError if anything is lost."""
+def torture(
+    database: str,
+    kills: int,
+    seed: int,
+    *,
+    threads: int = 4,
+    longest: float = 0.7,
+    disk: SmallDisk | None = None,
+    revive: Callable[[], object] = lambda: None,
+) -> dict[str, object]:
+    """Kill the server, its worker or a fitting process so often, then look at what is left.
+
+    With a `disk` it is full during half of the deaths; `revive` starts a database that did not survive that. Raises
+    AssertionError if anything is lost.
+    """
     rng = np.random.default_rng(seed)
     engine = open_database(database)
     keys = Keys(engine)
@@ -166,8 +247,7 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = Server(database, port)
-    server.start()
-    _answering(port)
+    server.keep_up()
     headers = {"Authorization": f"Bearer {admin}", "Content-Type": "application/json"}
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("POST", "/situations", json.dumps(FLOOD), headers)
@@ -175,21 +255,28 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
     watched = connect(database, pool_size=1)
     reporters = Reporters(port, reporter, threads)
     done: Counter[str] = Counter()
-    made = 0
+    full = made = 0
     try:
         while sum(done.values()) < kills:
             if rng.random() < AT_WORK:
                 _another_version(watched, made)
+            filled = disk is not None and rng.random() < FULL
+            if disk is not None and filled:
+                disk.fill()
+                full += 1
             time.sleep(float(rng.uniform(0.0, longest)))
             # A server waits ever longer before it replaces a worker that keeps dying; we do not.
-            which = "worker" if rng.integers(2) and server.kill("worker") else "server"
-            if which == "server":
-                server.kill("server")
+            which = str(rng.choice(["server", "worker", "fit"]))
+            which = which if server.kill(which, rng) else "server"
+            if which == "server" and server.process is not None and server.process.poll() is None:
+                server.kill("server", rng)
             done[which] += 1
-            made = _newest(watched)
-            if which == "server":
-                server.start()
-                _answering(port)
+            if disk is not None and filled:
+                time.sleep(float(rng.uniform(0.0, longest)))
+                disk.free()
+                revive()
+            made = _newest(watched) or made
+            server.keep_up()
             if sum(done.values()) % 20 == 0:
                 print(dict(done), "deaths,", made, "versions", file=sys.stderr, flush=True)
         reporters.stop()
@@ -198,7 +285,7 @@ def torture(database: str, kills: int, seed: int, *, threads: int = 4, longest: 
         reporters.stop()
         server.stop()
         watched.dispose()
-    return {"kills": dict(done)} | judge(database, reporters)
+    return {"kills": dict(done), "times the disk was full": full} | judge(database, reporters)
 
 
 def judge(database: str, reporters: Reporters) -> dict[str, object]:
@@ -220,7 +307,7 @@ def judge(database: str, reporters: Reporters) -> dict[str, object]:
     found = operations.check(database)
     assert not found.problems, found.problems
     assert reporters.acknowledged and "replayed" in found.facts["flood"]
-    unexpected = {code: n for code, n in reporters.statuses.items() if code not in (200, 201, 503)}
+    unexpected = {code: n for code, n in reporters.statuses.items() if code not in (200, 201, 503, 504)}
     assert not unexpected, unexpected
     return {
         "acknowledged": len(reporters.acknowledged),
@@ -234,8 +321,12 @@ def judge(database: str, reporters: Reporters) -> dict[str, object]:
 
 
 def _newest(engine: Engine) -> int:
-    with engine.connect() as connection:
-        return connection.execute(text("SELECT coalesce(max(number), 0) FROM version")).scalar_one()
+    """The number of the newest version; 0 where there is none, or where the database cannot say just now."""
+    try:
+        with engine.connect() as connection:
+            return connection.execute(text("SELECT coalesce(max(number), 0) FROM version")).scalar_one()
+    except DBAPIError:
+        return 0
 
 
 def _another_version(engine: Engine, than: int, seconds: float = 8.0) -> None:
@@ -257,17 +348,36 @@ def _caught_up(engine: Engine, seconds: float = 180.0) -> None:
     raise AssertionError("no map of the whole log was published")
 
 
-def _answering(port: int, seconds: float = 90.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
-                    return
-        except (OSError, HTTPException):
-            time.sleep(0.1)
-    raise AssertionError("the server did not come up")
+def _answers(port: int) -> bool:
+    """Whether it takes reports: until then what is sent is refused, which tests nothing."""
+    try:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+            connection.request("GET", "/ready")
+            return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+
+
+@contextmanager
+def somewhere(kind: str, *, small_disk: bool) -> Iterator[dict[str, Any]]:
+    """A database of its own for one run: the arguments of `torture` that name it."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        disk = None
+        if small_disk:
+            disk = SmallDisk(folder / "disk", DISK[kind])
+            stack.callback(disk.close)
+        place = disk.folder if disk else folder
+        if kind == "sqlite":
+            yield {"database": str(place / "workspace.db"), "disk": disk}
+            return
+        folder.chmod(0o755)  # the user that PostgreSQL runs as must get through
+        home = place / "postgres"
+        home.mkdir()
+        server = postgres.Postgres(home)
+        stack.callback(server.stop)
+        assert server.start(), "PostgreSQL did not start"
+        yield {"database": server.fresh(), "disk": disk, "revive": server.start}
 
 
 if __name__ == "__main__":
@@ -276,11 +386,13 @@ if __name__ == "__main__":
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--database", default=None)
     where.add_argument("--postgresql", action="store_true", help="start a PostgreSQL for this run")
+    parser.add_argument("--disk-full", action="store_true", help="fill the disk at random moments as well; needs root")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     began = time.monotonic()
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        own = stack.enter_context(postgres.running())() if given.postgresql else f"{folder}/workspace.db"
-        result = torture(given.database or own, given.kills, given.seed)
-        print(json.dumps(result | {"seconds": round(time.monotonic() - began, 1)}))
+    if given.database:
+        result = torture(given.database, given.kills, given.seed)
+    else:
+        with somewhere("postgresql" if given.postgresql else "sqlite", small_disk=given.disk_full) as there:
+            result = torture(kills=given.kills, seed=given.seed, **there)
+    print(json.dumps(result | {"seconds": round(time.monotonic() - began, 1)}))

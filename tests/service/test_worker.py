@@ -12,7 +12,7 @@ import pytest
 from tests.service.workspace import FLOOD, HERE, fit_all, worker_here
 
 from crowdfield.errors import NumericalError
-from crowdfield.service import fit, fitter, lease, pulse
+from crowdfield.service import effort, fit, fitter, lease, pulse
 from crowdfield.service.database import open_database, writing
 from crowdfield.service.fit import rested_map
 from crowdfield.service.journal import Ledger
@@ -116,6 +116,41 @@ def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
     assert [v.reports for v in workspace.service.store.versions("flood")] == [13, 8]
 
 
+def test_a_map_of_the_same_name_has_nothing_of_the_one_that_was_removed(workspace):
+    send(workspace, 6)
+    workspace.fit()
+    admin = workspace.client("admin")
+    assert admin.delete("/situations/flood").status_code == 204
+    assert admin.post("/situations", json=FLOOD).status_code == 201
+    send(workspace, 2, label="dry")
+    workspace.fit()
+    newest = workspace.service.store.version("flood")
+    assert (newest.number, newest.reports) == (1, 2)
+    assert arrays(workspace, 1)["reports"].sum() == 2
+
+
+def test_a_model_of_some_of_the_reports_is_not_gone_on_from(workspace, monkeypatch):
+    monkeypatch.setattr(effort, "FEWEST_REPORTS", 10)
+    send(workspace, 40)
+    state = workspace.worker.schedule
+    state.update(workspace.service.store)
+    state._maps["flood"].level = 1
+    workspace.fit()
+    told = workspace.service.store.version("flood").info
+    assert told["coarser"]["reports"] == 10 and "10 of its 40 reports" in told["remarks"][0]
+    assert arrays(workspace, 1)["reports"].sum() == 40  # counts are of all
+    # Another worker, with a longer deadline: it tries all of them, from nothing.
+    workspace.worker.leases.release("flood")
+    workspace.settings.fit_seconds = 10 * workspace.settings.fit_seconds
+    send(workspace, 1, label="dry")
+    other = worker_here(workspace.settings)
+    fit_all(other)
+    other.close()
+    newest = workspace.service.store.version("flood")
+    assert newest.reports == 41 and "coarser" not in newest.info
+    assert sum(row["reports"] for row in workspace.service.store.blob("flood", newest.number, "sources")) == 41
+
+
 def test_trust_decides(workspace):
     send(workspace, 6, label="dry")
     workspace.fit()
@@ -208,7 +243,7 @@ def test_past_a_size_limit_the_fit_goes_to_dask(make_workspace, monkeypatch):
 def test_a_cluster_makes_the_map_that_one_process_makes(make_workspace):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None, silence_logs=50
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0", silence_logs=50
     ) as cluster:
         spaces = [make_workspace(), make_workspace(distribute_above=300, dask_scheduler=cluster.scheduler_address)]
         for space in spaces:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -83,8 +83,9 @@ class Outcome:
 
 @dataclass
 class _Kept:
-    """What stays in memory of a map between two fits."""
+    """What stays in memory of a map between two fits; `created` tells it from another map of the same name."""
 
+    created: float
     ledger: Ledger
     previous: "Previous | None" = None
 
@@ -157,23 +158,26 @@ class Fitter:
         """The log up to its end and the model to go on from; none where something was taken away that a warm start
         would remember."""
         kept = self._kept.pop(situation.id, None)
-        stored = self._store.model(situation.id) if kept is None else None
-        if kept is None:
-            kept = _Kept(Ledger(situation.id))
+        if kept is None or kept.created != situation.created:
+            kept = _Kept(situation.created, Ledger(situation.id))
+            stored = self._store.model(situation.id)
             if stored is not None:
                 # What was retracted before the stored model was made is not in it: only what came after matters.
                 kept.ledger.follow(self._engine, upto=stored[1])
                 kept.ledger.settle()
-                kept.previous = self._stored(situation, stored[1], stored[2])
+                kept.previous = self._stored(situation, *stored)
         self._kept[situation.id] = kept
         kept.ledger.follow(self._engine)
         if kept.ledger.shrunk:
             kept.previous = None
         return kept
 
-    def _stored(self, situation: Situation, head: int, data: bytes) -> "Previous | None":
+    def _stored(self, situation: Situation, number: int, head: int, data: bytes) -> "Previous | None":
         from crowdfield.service import fit
 
+        newest = self._store.version(situation.id, number)
+        if newest is None or thinned(newest.info, newest.reports):
+            return None
         try:
             return fit.Previous(head, fit.load_model(data))
         except InputError:
@@ -183,9 +187,7 @@ class Fitter:
 
     def _keep(self, kept: _Kept, previous: "Previous", published: Published) -> None:
         kept.ledger.settle()
-        # A model of some of the reports is nothing to add the others to.
-        thinned = published.info.get("coarser", {}).get("reports", published.reports) < published.reports
-        kept.previous = None if thinned else previous
+        kept.previous = None if thinned(published.info, published.reports) else previous
         while len(self._kept) > 1 and sum(len(k.ledger.reports) for k in self._kept.values()) > REPORTS_KEPT:
             self._kept.popitem(last=False)
 
@@ -216,6 +218,11 @@ class Fitter:
             return True
         before = unpack(self._store.blob(situation.id, newest.number, "arrays"))["probability"]
         return bool(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before)) > VISIBLE)
+
+
+def thinned(info: dict[str, Any], reports: int) -> bool:
+    """Whether a map was learned from some of its reports only: such a model is nothing to add others to."""
+    return int(info.get("coarser", {}).get("reports", reports)) < reports
 
 
 def failure(error: Exception) -> Outcome:

@@ -22,6 +22,8 @@ FIRST_WAIT, LONGEST_WAIT, LONGEST_WITH_NEWS = 2.0, 300.0, 15.0
 LEVELS_AFTER_DEADLINE = 2
 # How long a coarser map rests before one that is finer is tried.
 FINER_AFTER = 900.0
+# A map that still moves after so many rounds goes to and fro by less than anybody could say is right.
+MOST_SETTLING = 50
 # News first, then what makes a map better without anything new.
 URGENCY: dict[Task, int] = {"news": 0, "settle": 1, "rest": 2, "finer": 3}
 
@@ -37,6 +39,7 @@ class MapState:
     served: float = -math.inf
     slow: bool = False
     settled: bool = True
+    settling: int = 0
     level: int = 0
     failures: int = 0
     failed_head: int = 0
@@ -164,7 +167,8 @@ class Schedule:
         if outcome.result == "overtaken":
             return
         known.failures = 0
-        known.settled = outcome.settled or job.patient
+        known.settling = known.settling + 1 if job.task == "settle" else 0
+        known.settled = outcome.settled or job.patient or known.settling >= MOST_SETTLING
         if not job.patient:
             known.slow = outcome.seconds > QUICK_SECONDS
         else:

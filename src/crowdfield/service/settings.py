@@ -32,11 +32,15 @@ Items = Annotated[list[str], NoDecode, BeforeValidator(_items)]
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine; 8 GiB where the system does not say."""
+    """Bytes of memory of this machine, or of this container; 8 GiB where the system does not say."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return 8 * 2**30
+        machine = 8 * 2**30
+    try:
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit ("max")
+        return machine
 
 
 class Settings(BaseSettings):
