@@ -1,6 +1,6 @@
 """Run every measurement, each in its own process; keep the results as JSON and draw them.
 
-`python -m benchmarks service` measures the live map instead, `python -m benchmarks fairness` its many maps beside a huge one.
+`python -m benchmarks service` measures the live map instead, `… fairness` its many maps beside a huge one.
 """
 
 from __future__ import annotations

@@ -188,8 +188,8 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
 
     monkeypatch.setattr(fit, "fit_map", broken)
     workspace.fit()
-    told = client.get("/situations/flood").json()
-    assert told["version"] == 1 and "was lost" in told["failure"] and told["waiting"]
+    told = workspace.client("admin").get("/situations/flood").json()
+    assert told["version"] == 1 and "was lost" in told["failure"] and told["waiting"] and told["failures"] == 1
     assert client.get("/tiles/probability/9/153/229.png").content == tile
     assert client.get("/health").json()["status"] == "degraded"
     assert "crowdfield_map_fit_failed" in client.get("/metrics").text
