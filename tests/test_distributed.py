@@ -13,7 +13,6 @@ import pytest
 import crowdfield as cf
 from crowdfield.data import Reports
 from crowdfield.errors import InputError, MissingDependencyError
-from crowdfield.inference import coupling
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 from crowdfield import distributed as over_dask  # noqa: E402
@@ -44,12 +43,6 @@ def differs_by(a, b) -> float:
     places = np.random.default_rng(0).random((300, 2)) * 10
     rates = np.abs(a.predict_rate(places)[0] - b.predict_rate(places)[0]).max()
     return max(rates, np.abs(a.confusion_ - b.confusion_).max(), np.abs(np.log(a.scale_ / b.scale_)).max())
-
-
-@pytest.fixture(autouse=True)
-def held(monkeypatch):
-    """Over Dask, sources are held while the field is looked at, as in one process with many reports."""
-    monkeypatch.setattr(coupling, "MOST_REPORTS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +176,3 @@ def test_without_dask_it_says_what_to_install(frame, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"crowdfield\[scale\]"):
         over_dask.fit(Reports.from_frame(frame))
-
-
-def test_few_reports_in_memory_are_fitted_here_with_sources_and_map_unsure_together(client, frame, monkeypatch):
-    monkeypatch.setattr(coupling, "MOST_REPORTS", len(frame))
-    fitted = over_dask.fit(Reports.from_frame(frame), client, model=cf.HeatmapBCC(**SETTINGS))
-    assert fitted._solved.fit.state.coupling is not None

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from tests import reference as ref
-from tests import reference_collapsed, reference_coupled
 
 import crowdfield as cf
-from crowdfield.inference import coupling
 
 LENGTHSCALE = 4.0
 
@@ -112,65 +110,3 @@ def test_variational_bayes_is_the_reference(case, linearisation):
     np.testing.assert_allclose(fast.predict_rate(X_new)[0], rate, **loose)
     np.testing.assert_allclose(fast.predict_rate(X_new)[1], sd, **loose)
     np.testing.assert_allclose(fast.predict_proba(X_new), ref.predict_state(slow, X_new, mu_new, order), **loose)
-
-
-COLLAPSED = {
-    "two states": dict(J=2, L=2, seed=1),
-    "two states, three labels, a prior mean": dict(J=2, L=3, seed=2, mean=[0.5]),
-    "a trusted source and known states": dict(J=2, L=2, seed=5, trusted=True, known={3: 1, 7: 0}),
-    "three states": dict(J=3, L=3, seed=7, N=12, R=40),
-}
-
-
-@pytest.fixture
-def uncoupled(monkeypatch):
-    """As it is with many reports: sources held while the field is looked at, each report left out of their counts."""
-    monkeypatch.setattr(coupling, "MOST_REPORTS", 0)
-
-
-@pytest.mark.parametrize("case", COLLAPSED)
-def test_collapsed_inference_ends_at_a_fixed_point_of_the_reference(case, uncoupled):
-    """With a firm prior on ς, so that the two grids of ς integrate alike.
-
-    The quadrature under q(f) is part of the scheme: the reference uses as many nodes as the package.
-    """
-    problem, fit = both(a0=12.0, b0=8.0, **COLLAPSED[case])
-    fast = fit(inference="collapsed")
-    mean, variance = fast.predict_latent(problem.X)
-    slow = reference_collapsed.collapsed_map(
-        problem, mean, variance, fast.posterior_, fast.scale_[0], order=20 if problem.J == 2 else 5
-    )
-    np.testing.assert_allclose(slow.r, fast.posterior_, atol=1e-6)
-    np.testing.assert_allclose(slow.alpha, fast.alpha_, atol=1e-6)
-    np.testing.assert_allclose(slow.f_hat, mean, atol=1e-5)  # the grids of ς differ
-    np.testing.assert_allclose(slow.variance, variance, atol=1e-5)
-    np.testing.assert_allclose(reference_collapsed.geometric_mean(slow.scale), fast.scale_, rtol=1e-5)
-
-
-def test_collapsed_inference_agrees_with_plain_damped_iteration(uncoupled):
-    problem, fit = both(a0=12.0, b0=8.0, **COLLAPSED["a trusted source and known states"])
-    slow = reference_collapsed.collapsed(problem, order=20)
-    fast = fit(inference="collapsed")
-    close = dict(rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(fast.posterior_, slow.r, **close)
-    np.testing.assert_allclose(fast.alpha_, slow.alpha, **close)
-    np.testing.assert_allclose(fast.scale_, reference_collapsed.geometric_mean(slow.scale), **close)
-    X_new = np.random.default_rng(0).random((5, 2)) * 10.0
-    mean, variance = reference_collapsed.predict_latent_collapsed(slow, X_new, np.zeros((5, 1)))
-    np.testing.assert_allclose(fast.predict_latent(X_new)[0], mean, **close)
-    np.testing.assert_allclose(fast.predict_latent(X_new)[1], variance, **close)
-
-
-@pytest.mark.parametrize("case", [c for c in COLLAPSED if COLLAPSED[c]["J"] == 2])
-def test_coupled_inference_agrees_with_plain_damped_iteration(case):
-    problem, fit = both(a0=12.0, b0=8.0, **COLLAPSED[case])
-    slow = reference_coupled.coupled(problem)
-    fast = fit(inference="collapsed")
-    assert fast._solved.fit.state.coupling is not None
-    close = dict(rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(fast.posterior_, slow.r, **close)
-    np.testing.assert_allclose(fast.alpha_, slow.alpha, **close)
-    np.testing.assert_allclose(np.log(fast.scale_[0]), slow.log_scale, **close)
-    mean, variance = fast.predict_latent(problem.X)
-    np.testing.assert_allclose(mean[:, 0], slow.f_hat, **close)
-    np.testing.assert_allclose(variance[:, 0], np.diag(slow.covariance), **close)

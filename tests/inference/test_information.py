@@ -82,7 +82,8 @@ CANDIDATES = np.stack(np.meshgrid(np.linspace(0.25, 9.75, 14), np.linspace(0.25,
 def test_a_batch_has_no_repeats_and_its_scores_do_not_rise(model, score):
     chosen, scores = model.suggest(CANDIDATES, 8, score=score)
     assert len(set(chosen.tolist())) == 8
-    assert (np.diff(scores) <= 1e-9).all() and np.isfinite(scores).all()
+    # "state" scores differ by what the nodes of a quadrature leave: 1e-5 bits.
+    assert (np.diff(scores) <= 1e-5).all() and np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize("score", ["information", "map", "variance"])

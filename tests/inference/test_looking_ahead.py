@@ -10,6 +10,7 @@ from crowdfield.inference.data import Block, Data, Prior, contrast
 from crowdfield.inference.fields.base import FeatureEngine, Statistics
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Matern32
+from crowdfield.inference.sites import Sites
 
 SOURCES = 6
 
@@ -98,33 +99,15 @@ def test_the_observed_share_is_how_the_slope_answers_the_mean():
         assert 0.0 < complete[0] <= 0.25
 
 
-def test_without_a_bound_that_rises_only_short_steps_look_ahead():
-    """Long steps of many sources with few reports each can end at a map of one state."""
+def test_only_a_scheme_that_has_a_bound_looks_ahead():
     rng = np.random.default_rng(4)
     X = rng.random((80, 2)) * 5.0
-    for scheme, looks in (("polya_gamma", True), ("ekf", False), ("collapsed", True)):
+    for scheme, looks in (("polya_gamma", True), ("ekf", False)):
         site, source = np.arange(80, dtype=np.int32), rng.integers(0, 5, 80).astype(np.int32)
         label, known = rng.integers(0, 2, 80).astype(np.int32), np.full(80, -1, np.int32)
         data = Data(X, site, source, label, n_sources=5, n_labels=2, n_states=2, known=known, repeats=None)
         prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (5, 1, 1)), 1.0, 1.0, np.zeros((80, 1)))
-        sites = vb.Sites(data, prior, FeatureEngine(InducingBasis(Matern32(2.0), X), X))
+        sites = Sites(data, prior, FeatureEngine(InducingBasis(Matern32(2.0), X), X))
         iteration = vb.Iteration.over(sites, vb.SCHEMES[scheme])
         first = iteration.evaluate(iteration.start())
         assert (first.ahead is not first.image) == looks
-        if scheme == "collapsed":
-            now, ahead, image = (confusion.expected_pi(prior.alpha0 + s.counts) for s in first[:1] + first[-1:-3:-1])
-            looked = np.abs(ahead - image).max((1, 2)) > 0
-            assert (np.abs(ahead - now).max((1, 2))[looked] <= vb.AHEAD).all()
-            np.testing.assert_array_equal(first.ahead.statistics[0].linear, first.image.statistics[0].linear)
-
-
-@pytest.mark.parametrize(("states", "labels"), [(2, 2), (3, 3)])
-def test_a_source_that_would_go_too_far_takes_the_plain_step(states, labels):
-    block, logits, alpha0 = crowd(states, labels)
-    counts = np.full_like(alpha0, 150.0 / (states * labels))
-    image, missing = update(block, logits, alpha0, counts)
-    free, short = (confusion.newton(counts, image, alpha0, missing, longest) for longest in (1.0, 0.02))
-    far = np.abs(confusion.expected_pi(alpha0 + free) - confusion.expected_pi(alpha0 + counts)).max((1, 2)) > 0.02
-    assert far.sum() > 0
-    np.testing.assert_array_equal(short[far], image[far])
-    np.testing.assert_array_equal(short[~far], free[~far])

@@ -57,7 +57,9 @@ def test_old_reports_fade_to_the_prior():
 def test_forgetting_what_is_no_longer_heard_leaves_the_map_of_now():
     X, y, s = front(4, reports=300)
     trusted = np.array([[90.0, 10.0], [10.0, 90.0]])  # so that only the field's memory is at stake
-    settings = dict(kernel=space_time("matern32", 3.0, "matern12", 1.0), confusion_prior=trusted)
+    # A prior mean that is given leaves no level to be learned: a level remembers all reports, however old.
+    even = dict(prior_mean=lambda places: np.zeros(len(places)))
+    settings = dict(kernel=space_time("matern32", 3.0, "matern12", 1.0), confusion_prior=trusted, **even)
     model = cf.HeatmapBCC(**settings).fit(X, y, s)
     before = model.predict_rate(at(10.0))[0]
     model.forget_before(10.0, influence=0.01)

@@ -111,7 +111,7 @@ def _header(**changes):
 def _pickled(members):
     buffer = io.BytesIO()
     np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    members["counts.npy"] = buffer.getvalue()
+    members["rows_logits.npy"] = buffer.getvalue()
 
 
 DAMAGE = {
@@ -119,7 +119,7 @@ DAMAGE = {
     "from the future": (_header(version=99), "newer"),
     "no header": (lambda m: m.pop("header.json"), "damaged"),
     "no places": (lambda m: m.pop("places.npy"), "damaged"),
-    "no counts": (lambda m: m.pop("counts.npy"), "damaged"),
+    "no sources": (lambda m: m.pop("rows_logits.npy"), "damaged"),
     "torn array": (lambda m: m.update({"places.npy": m["places.npy"][:40]}), "damaged"),
     "a pickle": (_pickled, "damaged"),
     "no JSON": (lambda m: m.update({"header.json": b"{"}), "damaged"),
@@ -142,3 +142,20 @@ def test_not_a_zip_at_all(tmp_path):
     (tmp_path / "m").write_text("hello")
     with pytest.raises(InputError, match="not a crowdfield model"):
         cf.HeatmapBCC.load(tmp_path / "m")
+
+
+def test_a_file_of_an_earlier_version_is_fitted_again(tmp_path):
+    """Before version 3 a file held the state of another method. Its reports are there: the map is made from them."""
+    X, y, s = crowd(reports=60)
+    path = tmp_path / "model.crowdfield"
+    model = cf.HeatmapBCC(lengthscale=3.0).fit(X, y, s)
+    model.save(path)
+
+    def earlier(members):
+        for name in [n for n in members if n.startswith("rows_")]:
+            members.pop(name)
+        _header(version=1)(members)
+
+    damaged(path, earlier)
+    read = cf.HeatmapBCC.load(path)
+    np.testing.assert_allclose(read.predict_proba(X), model.predict_proba(X), atol=1e-9)

@@ -24,9 +24,11 @@ from crowdfield.distributed import partitions as partitions_
 from crowdfield.distributed import reading
 from crowdfield.distributed.partitions import Partitions
 from crowdfield.errors import InputError, MissingDependencyError
-from crowdfield.inference import vb
-from crowdfield.inference.communities import Communities
-from crowdfield.models import learning, problem
+from crowdfield.inference import selection, solvers
+from crowdfield.inference.posed import Posed
+from crowdfield.inference.sites import Sites
+from crowdfield.inference.solvers import Solver
+from crowdfield.models import problem
 from crowdfield.models.base import as_classes, validated_reports
 from crowdfield.models.heatmap_bcc import HeatmapBCC, warn_about_one_label
 
@@ -139,9 +141,8 @@ def _fit_into(
     if isinstance(given, Reports):
         reports = replace(given, **_recoded(given, names))
         posed = problem.pose(model, reports, states, known)
-        engine = posed.engine()
-        if engine.name == "exact" or learning.couples(posed, engine):
-            model._learn(reports, states, known)  # so few that one process is quicker, and does more
+        if posed.engine().name == "exact":
+            model._learn(reports, states, known)  # so few that one process is quicker
             return
     wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
     coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
@@ -153,19 +154,21 @@ def _fit_into(
     sample = partitions_.sample(client, problem.pose(model, names, states, known), data, sizes)
     start = None
     if problem.learns_lengthscale(model.lengthscale):
-        learned = learning.lengthscale(sample, None)
+        learned = selection.lengthscale(sample, None)
         sample, start = learned.posed, learned.start
         model.lengthscale_log_sd_, model.lengthscale_tried_ = learned.log_sd, learned.tried
     engine = partitions_.region_engine(sample, corners)
     cluster = Partitions.laid_out(client, data, sizes, sample, engine)
 
-    def over(posed: problem.Posed, first: Communities | None) -> tuple[vb.Sites, vb.Iteration]:
-        here = vb.Sites(posed.data, posed.prior, partitions_.moved(engine, posed.data.X))
-        return here, replace(vb.Iteration.over(here, posed.scheme, first, posed.base), sweep=cluster.sweep)
+    def lay_out(posed: Posed) -> Solver:
+        here = Sites(posed.data, posed.prior, partitions_.moved(engine, posed.data.X))
+        return solvers.over(posed, here, cluster.total)
 
-    solved = learning.solve(sample, start, max_iter=model.max_iter, tol=model.tol, over=over, progress=progress)
+    solved = selection.solve(sample, start, max_iter=model.max_iter, tol=model.tol, lay_out=lay_out, progress=progress)
+    responsibilities, q = solved.solver.at_sites(solved.fit.q)
     if sites_to is not None:
-        cluster.write(fspath(sites_to), [str(c) for c in columns.places], [f"p_{state}" for state in states])
+        named = [str(c) for c in columns.places], [f"p_{state}" for state in states]
+        cluster.write(responsibilities, q, fspath(sites_to), *named)
     model.classes_ = as_classes(states)
     model.labels_seen_, model.sources_seen_ = as_classes(names.labels), as_classes(names.sources)
     model.inference_ = "collapsed" if model.inference == "auto" else model.inference
@@ -177,11 +180,9 @@ def _fit_into(
     warn_about_one_label(reports)
     model._posed = replace(problem.pose(model, reports, states, known), kernel=sample.kernel)
     model.places_ = model._posed.data.X
-    targets = cluster.targets()
-    here = vb.Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
-    here.r = [targets[block.sites] for block in here.blocks]
-    local = vb.Iteration.over(here, sample.scheme, solved.fit.state.communities, sample.base)
-    model._accept(learning.Solved(here, local, solved.fit), targets)
+    here = Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
+    local = solvers.over(model._posed, here).with_communities(solved.fit.state.communities)
+    model._accept(selection.Solved(local, solved.fit), cluster.targets(responsibilities, q))
 
 
 @contextmanager

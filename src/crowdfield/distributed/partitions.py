@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,59 +13,56 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.distributed.reading import hold
-from crowdfield.inference import vb
+from crowdfield.inference import selection
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Basis, Engine, FeatureEngine, FeatureField
 from crowdfield.inference.fields.iterative import IterativeEngine
-from crowdfield.models import learning, problem
+from crowdfield.inference.posed import LatentMean, Posed, at_sites
+from crowdfield.inference.sites import Sites
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
 
-@dataclass
+@dataclass(frozen=True)
 class Partitions:
-    """Sites on the workers, and q(t) of their last sweep."""
+    """Sites on the workers, and nothing that changes from sweep to sweep."""
 
     client: Client
-    sites: list[Future]  # of vb.Sites
-    scheme: vb.Scheme
-    r: list[Future] | list[None]  # of list[Array]; None before the first sweep
+    sites: list[Future]  # of Sites
 
     @classmethod
-    def laid_out(
-        cls, client: Client, data: list[Future], sizes: list[int], posed: problem.Posed, engine: Engine
-    ) -> Partitions:
+    def laid_out(cls, client: Client, data: list[Future], sizes: list[int], posed: Posed, engine: Engine) -> Partitions:
         bare = Prior(np.empty(0), posed.prior.shape, posed.prior.rate, np.empty(0))  # q brings the rest along
         layout = client.submit(hold, (type(engine), engine.basis, posed.mean_at, bare), pure=False)  # type: ignore[attr-defined]
         first = np.concatenate([[0], np.cumsum(sizes)])
         sites = [client.submit(_sites, d, layout, int(first[i]), int(first[-1])) for i, d in enumerate(data)]
-        return cls(client, sites, posed.scheme, [None] * len(sites))
+        return cls(client, sites)
 
-    def sweep(self, q: vb.Posterior, foreign: bool) -> vb.Summary:
-        light = q if foreign else q._replace(fields=tuple(map(_light, q.fields)))
-        sent = self.client.submit(hold, light, pure=False)
-        # Only where t is summed out does a sweep look at the r of the last one.
-        before = self.r if self.scheme.integrates_scale else [None] * len(self.sites)
-        swept = [
-            self.client.submit(_sweep, s, sent, self.scheme, foreign, r, pure=False)
-            for s, r in zip(self.sites, before, strict=True)
-        ]
-        self.r = [self.client.submit(itemgetter(1), s) for s in swept]
-        summaries: list[vb.Summary] = self.client.gather([self.client.submit(itemgetter(0), s) for s in swept])
-        total = summaries[0]
-        for summary in summaries[1:]:  # in the order of the partitions, so that equal inputs give equal sums
-            total = total + summary
-        return total
+    def total(self, one: Callable[[Sites, Any], Any], q: Any) -> Any:
+        """What a function of sites and q adds up to over all partitions."""
+        # In the order of the partitions, so that equal inputs give equal sums.
+        return reduce(add, self.client.gather(self._each(one, q)))
 
-    def targets(self) -> Array:
+    def _each(self, one: Callable[[Sites, Any], Any], q: Any) -> list[Future]:
+        sent = self.client.submit(hold, q._replace(fields=tuple(map(_light, q.fields))), pure=False)
+        return [self.client.submit(one, sites, sent, pure=False) for sites in self.sites]
+
+    def targets(self, responsibilities: Callable[[Sites, Any], Array], q: Any) -> Array:
         """q(t) at all sites, in the order of their places: [N, J]."""
-        return np.concatenate([np.concatenate(r) for r in self.client.gather(self.r)])
+        return np.concatenate(self.client.gather(self._each(responsibilities, q)))
 
-    def write(self, directory: str, places: list[str], states: list[str]) -> None:
+    def write(
+        self,
+        responsibilities: Callable[[Sites, Any], Array],
+        q: Any,
+        directory: str,
+        places: list[str],
+        states: list[str],
+    ) -> None:
         tasks = [
-            self.client.submit(_write, s, r, f"{directory}/part.{i:05d}.parquet", places, states, pure=False)
-            for i, (s, r) in enumerate(zip(self.sites, self.r, strict=True))
+            self.client.submit(_write, sites, r, f"{directory}/part.{i:05d}.parquet", places, states, pure=False)
+            for i, (sites, r) in enumerate(zip(self.sites, self._each(responsibilities, q), strict=True))
         ]
         self.client.gather(tasks)
 
@@ -76,10 +74,10 @@ class Folded(NamedTuple):
 
 
 def _light(field: Any) -> Any:
-    return Folded(field.folded) if isinstance(field, FeatureField) else field
+    return Folded(field.folded) if isinstance(field, FeatureField) else field  # others are asked for places themselves
 
 
-def region_engine(sample: problem.Posed, corners: Array) -> Engine:
+def region_engine(sample: Posed, corners: Array) -> Engine:
     """The engine of the whole region: Fourier features depend on the places through their bounding box alone."""
     name = sample.engine_name
     if name == "auto":
@@ -97,10 +95,10 @@ def _engine_of(kind: type, basis: Basis, X: Array) -> Engine:
     return IterativeEngine(basis, X) if kind is IterativeEngine else FeatureEngine(basis, X)  # type: ignore[arg-type]
 
 
-def sample(client: Client, posed: problem.Posed, data: list[Future], sizes: list[int]) -> problem.Posed:
+def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -> Posed:
     """The problem on the very sites on which one process would search for the length-scale."""
     total = sum(sizes)
-    most = learning.SEARCH_SITES
+    most = selection.SEARCH_SITES
     kept = np.arange(total)
     if total > most:
         kept = np.sort(posed.rng().choice(total, most, replace=False))
@@ -128,26 +126,17 @@ def n_sites(data: Data) -> int:
 
 
 def _chosen(data: Data, sites: NDArray[np.int64]) -> Data:
-    return learning.at_sites(data, sites)
+    return at_sites(data, sites)
 
 
-def _sites(data: Data, layout: tuple[type, Basis, problem.LatentMean, Prior], first: int, total: int) -> vb.Sites:
+def _sites(data: Data, layout: tuple[type, Basis, LatentMean, Prior], first: int, total: int) -> Sites:
     kind, basis, mean_at, prior = layout
-    return vb.Sites(data, prior._replace(mean=mean_at(data.X)), _engine_of(kind, basis, data.X), first, total)
+    return Sites(data, prior._replace(mean=mean_at(data.X)), _engine_of(kind, basis, data.X), first, total)
 
 
-def _sweep(
-    sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, foreign: bool, r: list[Array] | None
-) -> tuple[vb.Summary, list[Array]]:
-    mine = copy.copy(sites)  # a sweep notes r; what Dask holds must stay as it was
-    mine.r = [None] * len(sites.blocks) if r is None else list(r)
-    summary = vb.sweep(mine, q, scheme, foreign)
-    return summary, [r_ for r_ in mine.r if r_ is not None]
-
-
-def _write(sites: vb.Sites, r: list[Array], path: str, places: list[str], states: list[str]) -> None:
+def _write(sites: Sites, r: Array, path: str, places: list[str], states: list[str]) -> None:
     import fsspec
 
-    frame = pd.DataFrame(np.hstack([sites.data.X, np.concatenate(r)]), columns=[*places, *states])
+    frame = pd.DataFrame(np.hstack([sites.data.X, r]), columns=[*places, *states])
     with fsspec.open(path, "wb", auto_mkdir=True) as file:
         frame.to_parquet(file, index=False)

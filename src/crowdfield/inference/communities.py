@@ -89,6 +89,27 @@ def alpha0(c: Communities, counts: Array, own: Array) -> Array:
     return np.where(c.free[:, None, None], np.einsum("sk,kjl->sjl", memberships(c, counts), c.beta), own)
 
 
+def _log_densities(c: Communities, log_pi: Array) -> Array:
+    """log weight + E[log Dir(π | β_k)] of each source in each community, as a density of logits: [S, K]."""
+    normaliser = (gammaln(c.beta.sum(-1)) - gammaln(c.beta).sum(-1)).sum(-1)
+    return np.asarray(np.einsum("kjl,sjl->sk", c.beta, log_pi) + normaliser + np.log(c.weight))
+
+
+def expected_alpha0(c: Communities, log_pi: Array, own: Array) -> Array:
+    """Every source's prior given its membership by E[log π]; sources with a prior of their own keep it. [S, J, L]"""
+    joint = _log_densities(c, log_pi)
+    m = np.exp(joint - joint.max(1, keepdims=True))
+    m /= m.sum(1, keepdims=True)
+    return np.where(c.free[:, None, None], np.einsum("sk,kjl->sjl", m, c.beta), own)
+
+
+def log_prior(c: Communities, log_pi: Array) -> float:
+    """E[log p(π)] of the free sources, memberships summed out: their share of the objective."""
+    joint = _log_densities(c, log_pi)[c.free]
+    top = joint.max(1, initial=-np.inf)
+    return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
+
+
 def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) -> Communities:
     """EM on the sources' counts. `base` [J, L] counts as one more source in every community: without it a label that
     nobody has used yet would become impossible, and labels could swap their meaning."""

@@ -37,30 +37,27 @@ def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     return table.reshape(n_sources, n_labels, -1).transpose(0, 2, 1)
 
 
-def missing(block: Block, r: Array, n_sources: int, n_labels: int, doubt: Array | None = None) -> Array:
+def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     """How counts answer the log likelihood: ∂N_jl / ∂ log π_kl = Σ_i δ(l, c_i) (r_ij δ_jk − r_ij r_ik).  [S, L, J, J]
 
-    Large where q(t) is unsure: what EM calls the missing information, and why it creeps. `doubt` is E[r(1 − r)] [n]
-    where q(t) of two states is itself an average.
+    Large where q(t) is unsure: what EM calls the missing information, and why it creeps.
     """
     states, rows = r.shape[1], n_sources * n_labels
     table = np.zeros((rows, states, states))
     for j in range(states):
         for k in range(j):
-            each = r[:, j] * r[:, k] if doubt is None else doubt
-            both = np.bincount(block.key, weights=each[block.site], minlength=rows)
+            both = np.bincount(block.key, weights=(r[:, j] * r[:, k])[block.site], minlength=rows)
             table[:, j, k] = table[:, k, j] = -both
             table[:, j, j] += both
             table[:, k, k] += both
     return table.reshape(n_sources, n_labels, states, states)
 
 
-def newton(counts: Array, image: Array, alpha0: Array, missing: Array, longest: float = 1.0) -> Array:
+def newton(counts: Array, image: Array, alpha0: Array, missing: Array) -> Array:
     """Where repeated updates of the counts would lead, source by source, with all else as it is: [S, J, L].
 
     An update takes the counts N to their image N'. Around here it is linear, with a Jacobian A made of `missing` and of
-    ∂E[log π]/∂N, so its fixed point is N + (I − A)⁻¹(N' − N). A source for which that is no count keeps N', and so does
-    one whose matrix it would move by more than `longest`.
+    ∂E[log π]/∂N, so its fixed point is N + (I − A)⁻¹(N' − N). A source for which that is no count keeps N'.
     """
     S, J, L = counts.shape
     alpha = alpha0 + np.maximum(counts, 0.0)
@@ -70,9 +67,6 @@ def newton(counts: Array, image: Array, alpha0: Array, missing: Array, longest: 
     ahead = counts + step
     most = image.sum(axis=1, keepdims=True)
     sane = ((ahead >= 0.0) & (ahead <= most)).all(axis=(1, 2), keepdims=True)
-    if longest < 1.0:
-        moved = np.abs(expected_pi(alpha0 + np.maximum(ahead, 0.0)) - expected_pi(alpha))
-        sane &= moved.max(axis=(1, 2), keepdims=True) <= longest
     return np.asarray(np.where(sane, ahead, image))
 
 

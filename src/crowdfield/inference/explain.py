@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from crowdfield.inference import confusion, vb
+from crowdfield.inference import confusion
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.solvers import Solver
 
 
 class Shares(NamedTuple):
@@ -21,25 +22,24 @@ class Shares(NamedTuple):
     )
 
 
-def of_state(
-    sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, x: Array, site: int, state: int, probability: float, mu: Array
-) -> Shares:
+def of_state(solver: Solver, q: Any, x: Array, site: int, state: int, probability: float, mu: Array) -> Shares:
     """Shares in log p/(1 − p) of a state at x [1, D], which is the given site, or −1.
 
     E[f(x)] is linear in the sites' η, so the field's part is exact. A site's η is divided among its reports to first
     order: evenly, and more to those that speak more strongly for the state than their neighbours at the same site.
     """
-    data = sites.data
+    sites = solver.sites
+    data, weights = sites.data, confusion.by_report(solver.log_pi(q))
     j, sign = (0, 1.0 if state == 1 else -1.0) if data.n_states == 2 else (state, 1.0)
     field, own = np.zeros(len(data.site)), np.zeros(len(data.site))
     start = 0
     for b, block in enumerate(sites.blocks):
         rows = slice(start, start + len(block.key))
         start = rows.stop
-        said = _log_likelihood_ratios(sites, q, scheme, b, state)
+        said = _log_odds(weights[block.key], state)
         if block.sites.start <= site < block.sites.stop:
             own[rows] = np.where(block.site == site - block.sites.start, said, 0.0)
-        local = scheme.local(sites, q, b, vb.latent(sites, q, b))
+        local = solver.local(q, b)
         eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
         reach = sites.engine.influence(q.fields[j], x, block.sites)
         count = np.maximum(np.bincount(block.site, minlength=block.n), 1)
@@ -52,8 +52,6 @@ def of_state(
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
 
 
-def _log_likelihood_ratios(sites: vb.Sites, q: vb.Posterior, scheme: vb.Scheme, b: int, state: int) -> Array:
-    """How much each report of a block speaks for the state rather than the others, in log odds: [Rb]."""
-    weigh = np.log(confusion.expected_pi(q.alpha)) if scheme.integrates_scale else confusion.expected_log_pi(q.alpha)
-    said = confusion.by_report(weigh)[sites.blocks[b].key]
+def _log_odds(said: Array, state: int) -> Array:
+    """How much each report speaks for the state rather than the others.   [Rb, J] -> [Rb]"""
     return np.asarray(said[:, state] - np.delete(said, state, axis=1).mean(1))

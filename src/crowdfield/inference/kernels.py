@@ -21,6 +21,13 @@ Array = NDArray[np.float64]
 class Kernel(ABC):
     """A covariance function of places [n, D] with k(x, x) = 1."""
 
+    level = 0.0  # variance of a constant part, the same everywhere
+
+    @property
+    def smooth(self) -> Kernel:
+        """The kernel without its constant part."""
+        return self
+
     @abstractmethod
     def covariance(self, X: Array, Z: Array) -> Array:
         """k(X, Z): [n, m]."""
@@ -148,6 +155,34 @@ class Product(Kernel):
         for factor, columns in zip(self.factors, self.columns, strict=True):
             product *= factor.spectral_density(frequencies[:, columns])
         return product
+
+
+@dataclass(frozen=True)
+class WithLevel(Kernel):
+    """An intercept and a smooth part: k(x, x′) + v. Far from all reports the level is still what was learned of it."""
+
+    part: Kernel
+    level: float
+
+    @property
+    def smooth(self) -> Kernel:
+        return self.part
+
+    def lengthscales(self, dimension: int) -> Array:
+        return self.part.lengthscales(dimension)
+
+    def with_lengthscale(self, lengthscale: float | Array) -> WithLevel:
+        return WithLevel(self.part.with_lengthscale(lengthscale), self.level)
+
+    def covariance(self, X: Array, Z: Array) -> Array:
+        return self.part.covariance(X, Z) + self.level
+
+    def variance(self, X: Array) -> Array:
+        return self.part.variance(X) + self.level
+
+    def spectral_density(self, frequencies: Array) -> Array:
+        """Of the smooth part: a constant has all of its density at frequency zero."""
+        return self.part.spectral_density(frequencies)
 
 
 KERNELS: dict[str, type[Radial]] = {"matern12": Matern12, "matern32": Matern32, "matern52": Matern52, "rbf": RBF}

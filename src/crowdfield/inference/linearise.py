@@ -26,7 +26,7 @@ class Local(NamedTuple):
     eta: Array
     lam: Array
     bound: float  # Σ_i of the local terms, with r at its optimum
-    doubt: Array | None = None  # [n] E[r(1 − r)] where f is integrated and there are two states
+    missing: Array  # [n, F] E[r(1 − r)]: the information about f that not knowing the state takes away
 
 
 def responsibilities(mean: Array, log_likelihood: Array, C: Array) -> tuple[Array, Array]:
@@ -46,7 +46,7 @@ def polya_gamma(mean: Array, variance: Array, log_likelihood: Array, C: Array) -
     """
     r, log_sum = responsibilities(mean, log_likelihood, C)
     a, lam, log_normaliser = normaliser_bound(mean, variance)
-    return Local(r, r @ C - 0.5 + lam * a, lam, float((log_sum - log_normaliser).sum()))
+    return Local(r, r @ C - 0.5 + lam * a, lam, float((log_sum - log_normaliser).sum()), _unsure(r @ C))
 
 
 def normaliser_bound(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
@@ -132,7 +132,11 @@ def ekf(mean: Array, variance: Array, log_likelihood: Array, C: Array, nu0: tupl
     eta = G * (target - rho + G * mean) / Q
     f, w = latent_nodes(mean, variance)
     log_normaliser = logsumexp(f @ C.T) @ w
-    return Local(r, eta, lam, float((log_sum - log_normaliser).sum()))
+    return Local(r, eta, lam, float((log_sum - log_normaliser).sum()), _unsure(target))
+
+
+def _unsure(r: Array) -> Array:
+    return np.asarray(r * (1.0 - r))
 
 
 def beta_prior(rho: Array, sd: Array) -> tuple[Array, Array]:
@@ -141,52 +145,51 @@ def beta_prior(rho: Array, sd: Array) -> tuple[Array, Array]:
     return rho * strength, (1.0 - rho) * strength
 
 
-def collapsed(
-    mean: Array, variance: Array, log_likelihood: Array, C: Array, added_variance: Array | None = None
-) -> Local:
-    """t summed out given f: the likelihood of f is Σ_j ρ_j(f) e^{ℓ_j}, and r(f) = softmax(f Cᵀ + ℓ).
+def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array, added_variance: Array) -> Local:
+    """t summed out given f: the likelihood of f is Σ_j ρ_j(f) e^{ℓ_j}, and r(x) = softmax(x Cᵀ), x = f + ℓ.
 
     Its gradient is r − ρ and its curvature −(ρ(1−ρ) − r(1−r)): complete less missing information, so a report that says
-    nothing about the state says nothing about f. Expectations under q(f) make (η, λ) a natural-gradient step on
+    nothing about the state says nothing about f. Expectations under q(f, ℓ) make (η, λ) a natural-gradient step on
     E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
 
-    Where ℓ is unsure too, f + ℓ has the variance of f and `added_variance` [n] (two states; `coupling`).
+    ℓ is unsure too: x has the variance of f and `added_variance` [n, F].
     """
     if mean.shape[1] == 1:
         return _collapsed_binary(mean, variance, log_likelihood, added_variance)
     f, w = latent_nodes(mean, variance)
-    logits = f @ C.T
-    log_prior_sum = logsumexp(logits)
-    rho = np.exp(logits - log_prior_sum[..., None])
-    joint = logits + log_likelihood[:, None, :]
-    log_joint_sum = logsumexp(joint)
-    r_of_f = np.exp(joint - log_joint_sum[..., None])
-    r = np.einsum("nqj,q->nj", r_of_f, w)
-    rho_f, r_f = rho @ C, r_of_f @ C
-    lam = np.einsum("nqf,q->nf", rho_f * (1.0 - rho_f) - r_f * (1.0 - r_f), w)
+    x, _ = latent_nodes(mean, np.maximum(variance + added_variance, 0.0))
+    rho_f, log_prior_sum = _normalised(f @ C.T, w)
+    r_f, log_joint_sum = _normalised(x @ C.T + log_likelihood[:, None, :], w)
+    r, missing = np.einsum("nqj,q->nj", r_f, w), np.einsum("nqj,q->nj", r_f * (1.0 - r_f), w)
+    lam = np.einsum("nqj,q->nj", rho_f * (1.0 - rho_f), w) - missing
     lam = np.maximum(lam, SMALLEST_PRECISION)
-    eta = np.einsum("nqf,q->nf", r_f - rho_f, w) + lam * mean
-    return Local(r, eta, lam, float(((log_joint_sum - log_prior_sum) @ w).sum()))
+    eta = r - np.einsum("nqj,q->nj", rho_f, w) + lam * mean
+    return Local(r, eta, lam, float((log_joint_sum - log_prior_sum).sum()), missing)
 
 
-def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array | None) -> Local:
+def _normalised(logits: Array, w: Array) -> tuple[Array, Array]:
+    """softmax at the nodes [n, Q, J], and E[log Σ exp] [n]."""
+    total = logsumexp(logits)
+    return np.exp(logits - total[..., None]), np.asarray(total @ w)
+
+
+def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array) -> Local:
     """The same for two states, where everything follows from one log odds at each node: [n, Q] and no states' axis.
 
-    With ℓ the log likelihood ratio, r(f) = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
+    With ℓ the log likelihood ratio, r = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
     log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.
     """
-    out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0)
-    bound, sd, doubt = 0.0, np.sqrt(variance), np.empty(len(mean))
-    wider = sd if added_variance is None else np.sqrt(np.maximum(variance + added_variance[:, None], 0.0))
+    out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0, np.empty_like(mean))
+    bound, sd, wider = 0.0, np.sqrt(variance), np.sqrt(np.maximum(variance + added_variance, 0.0))
     for start in range(0, len(mean), ROWS):
         part = slice(start, start + ROWS)
         none, ratio = _likelihood_ratio(log_likelihood[part])
-        # Odds rather than two logistic functions: one exponential serves both. Beyond FARTHEST all is said and done.
+        # Odds rather than two logistic functions: one exponential serves both. Beyond FARTHEST nothing changes.
         near = np.clip(ratio, -FARTHEST, FARTHEST)
         odds, w = _odds(mean[part], sd[part])
         not_rho = 1.0 / (1.0 + odds)
         rho = odds * not_rho
-        odds, v = (odds, w) if added_variance is None else _odds(mean[part], wider[part])
+        odds, v = _odds(mean[part], wider[part])
         odds *= np.exp(near)
         not_r = 1.0 / (1.0 + odds)
         r = odds * not_r
@@ -197,11 +200,11 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added
         step = r @ v - rho @ w
         rho *= not_rho
         r *= not_r
-        doubt[part] = r @ v
-        lam = np.maximum(rho @ w - doubt[part], SMALLEST_PRECISION)
+        out.missing[part, 0] = r @ v
+        lam = np.maximum(rho @ w - out.missing[part, 0], SMALLEST_PRECISION)
         out.lam[part, 0] = lam
         out.eta[part, 0] = step + lam * mean[part, 0]
-    return out._replace(bound=bound, doubt=doubt)
+    return out._replace(bound=bound)
 
 
 def _odds(mean: Array, sd: Array) -> tuple[Array, Array]:

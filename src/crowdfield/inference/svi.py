@@ -10,7 +10,7 @@ as ρ_t = (t + delay)^−forgetting with ½ < forgetting ≤ 1: Σ ρ = ∞ and 
 
 An epoch visits every minibatch once, in random order. It has converged when from the end of one epoch to the next,
 twice in a row, nothing that a user sees moved by `tol` or more: log odds at watched sites and entries of E[π] (root
-mean square), and log ς. A sweep over all sites then gives the bound and q(t): the result is a `settle.Fit` as any.
+mean square), and log ς. A sweep over all sites then gives the bound and q(t): the result is an `iterate.Fit` as any.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
-from crowdfield.inference import confusion, settle, vb
+from crowdfield.inference import confusion, vb
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Basis, FeatureEngine, Statistics
+from crowdfield.inference.iterate import Fit
+from crowdfield.inference.sites import Sites
 
 BATCH = 512  # sites
 MIN_EPOCHS = 3
@@ -93,13 +95,13 @@ def run(
     max_epochs: int = 50,
     tol: float = 1e-2,
     progress: Callable[[int, float], None] | None = None,
-) -> tuple[settle.Fit, Array]:
+) -> tuple[Fit, Array]:
     """Fit by minibatches of `batch` sites, and q(t) at the sites in the data's own order [N, J]."""
     if not 0.5 < schedule.forgetting <= 1.0 or schedule.delay < 0.0 or batch < 1:
         raise InputError("a step-size schedule needs ½ < forgetting ≤ 1 and delay ≥ 0, and a batch at least one site.")
     data, prior, order = shuffle(data, prior, rng)
     engine = FeatureEngine(basis, data.X, block=batch)
-    sites = vb.Sites(data, prior, engine)
+    sites = Sites(data, prior, engine)
     whole = vb.Iteration.over(sites, scheme)
     watched = data.X[: min(WATCHED, data.n_sites)]
     state, t = whole.start(), 0
@@ -109,8 +111,8 @@ def run(
         for b in rng.permutation(len(sites.blocks)):
             factor = data.n_sites / sites.blocks[b].n
 
-            def minibatch(q: vb.Posterior, foreign: bool, b: int = int(b), factor: float = factor) -> vb.Summary:
-                return _times(vb.sweep(sites, q, scheme, foreign, only=[b]), factor)
+            def minibatch(q: vb.Posterior, b: int = int(b), factor: float = factor) -> vb.Summary:
+                return _times(vb.sweep(sites, scheme, q, only=[b]), factor)
 
             image = replace(whole, sweep=minibatch).evaluate(state).image
             rho = schedule.step(t)
@@ -126,7 +128,8 @@ def run(
         if progress is not None:
             progress(epoch, change)
     final = whole.evaluate(state)
-    targets = np.empty_like(sites.targets)
-    targets[order] = sites.targets
+    found = vb.responsibilities(sites, scheme, final.q)
+    targets = np.empty_like(found)
+    targets[order] = found
     history = [final.bound.total]
-    return settle.Fit(state, final.q, final.bound, history, epoch, quiet >= PATIENCE, change), targets
+    return Fit(state, final.q, final.bound, history, epoch, quiet >= PATIENCE, change), targets

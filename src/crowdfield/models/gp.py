@@ -13,11 +13,11 @@ from crowdfield.inference import direct, lengthscale
 from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.iterate import Fit
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.kernels import kernel as kernel_named
 from crowdfield.inference.predict import FieldPredictor
 from crowdfield.inference.scale import Gamma
-from crowdfield.inference.settle import Fit
 from crowdfield.models.base import (
     Array,
     ReportClassifier,

@@ -14,12 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdfield.data import Reports
 from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
-from crowdfield.inference import communities, confusion, explain, information, sampling
+from crowdfield.inference import communities, confusion, explain, information, sampling, selection
 from crowdfield.inference.community_sampling import CommunityPrior, summarise
 from crowdfield.inference.data import contrast
 from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import learning, problem, storage
+from crowdfield.models import problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
     Array,
@@ -49,7 +50,8 @@ class HeatmapBCC(ReportClassifier):
         {source: [J, L], ...} for those named, the key None standing for all others
     scale_shape, scale_rate : a0 and b0 of the gamma prior on the inverse scale ς that all latent functions share
     prior_mean : of the latent functions: a number, one a state, or a function of places [M, D] that returns
-        [M] (two states) or [M, J]. With two states the latent function is the log odds of the second.
+        [M] (two states) or [M, J]. With two states the latent function is the log odds of the second. With the
+        default, 0, the level is learned too (not by "vb"); any other says what it is.
     states, labels : what can be true and what can be said; by default the labels seen
     inference : "auto" (collapsed), "collapsed", "vb" (the paper), "gibbs" (exact, by sampling)
     engine : "auto", "exact", "inducing", "spectral": how the Gaussian process is represented
@@ -121,18 +123,18 @@ class HeatmapBCC(ReportClassifier):
         if self.inference == "gibbs":
             return self._sample(posed, reports, states, gold)
         start = self._earlier(posed) if warm else None
-        learned = learning.lengthscale(posed, start) if problem.learns_lengthscale(self.lengthscale) else None
+        learned = selection.lengthscale(posed, start) if problem.learns_lengthscale(self.lengthscale) else None
         if learned is not None:
             posed, start = learned.posed, learned.start
-        solved = learning.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
+        solved = selection.solve(posed, start, max_iter=self.max_iter, tol=self.tol)
         # Nothing is stored before all has worked: a fit that fails leaves the model as it was.
         self._remember(posed, reports, states, gold)
-        self._accept(solved, solved.sites.targets)
+        self._accept(solved, solved.solver.responsibilities(solved.fit.q))
         if learned is not None:
             self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
         return self
 
-    def _accept(self, solved: learning.Solved, targets: Array) -> None:
+    def _accept(self, solved: selection.Solved, targets: Array) -> None:
         """Keep what was just learned, and how the learning went."""
         fit = solved.fit
         if not fit.converged:
@@ -146,13 +148,13 @@ class HeatmapBCC(ReportClassifier):
         self.bound_terms_, self.bound_history_ = fit.bound._asdict(), np.array(fit.history)
         self.bound_, self.n_iter_, self.converged_ = fit.bound.total, fit.n_iter, fit.converged
 
-    def _remember(self, posed: problem.Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> None:
+    def _remember(self, posed: Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> None:
         self.classes_ = as_classes(states)
         self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
         self.reports_, self._gold_, self._posed, self.places_ = reports, gold, posed, posed.data.X
         self.inference_ = "collapsed" if self.inference == "auto" else self.inference
 
-    def _keep(self, solved: learning.Solved, targets: Array) -> None:
+    def _keep(self, solved: selection.Solved, targets: Array) -> None:
         """What a solution leaves behind, whether it was found just now or read from a file."""
         q = solved.fit.q
         self._solved = solved
@@ -161,16 +163,16 @@ class HeatmapBCC(ReportClassifier):
         self.confusion_ = confusion.expected_pi(q.alpha)
         self.scale_ = np.array([q.scale.mean])
         self.lengthscale_ = self._posed.kernel.lengthscales(self.places_.shape[1]).copy()
-        self.engine_ = solved.sites.engine.name
+        self.engine_ = solved.solver.sites.engine.name
         self.communities_ = solved.fit.state.communities
         if self.communities_ is not None:
-            self._membership = communities.memberships(self.communities_, solved.fit.state.counts)
+            self._membership = communities.memberships(self.communities_, solved.solver.counts(solved.fit))
 
-    def _sample(self, posed: problem.Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> Self:
+    def _sample(self, posed: Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> Self:
         if problem.learns_lengthscale(self.lengthscale):
             raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
         rng = posed.rng()
-        basis = sampling.basis_for(self.engine, posed.kernel, posed.data.X, rng)
+        basis = sampling.basis_for(self.engine, posed.field_kernel, posed.data.X, rng)
         shared = None
         if posed.communities is not None:
             shared = CommunityPrior(posed.communities, posed.base, posed.prior.alpha0, ~posed.own)
@@ -251,13 +253,12 @@ class HeatmapBCC(ReportClassifier):
         )
         return self.forget(rows=np.flatnonzero(old)) if old.any() else self
 
-    def _earlier(self, posed: problem.Posed) -> learning.Earlier | None:
-        """What is known already, laid out for other reports."""
+    def _earlier(self, posed: Posed) -> Any | None:
+        """What is known already, with room for new sources."""
         if not hasattr(self, "_solved"):
             return None
-        was = find_sites(self.places_, posed.data.X)
-        r = np.where((was >= 0)[:, None], self.posterior_[was], 0.0)
-        return learning.Earlier(posed.extend(self._solved.fit.q), r)
+        q = self._solved.fit.q
+        return self._solved.solver.with_new_sources(q, posed.prior.alpha0[len(q.alpha0) :])
 
     # --- prediction ---------------------------------------------------------------------------------------------
 
@@ -314,9 +315,8 @@ class HeatmapBCC(ReportClassifier):
         if self.inference_ == "gibbs":
             raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
         shares = explain.of_state(
-            self._solved.sites,
+            self._solved.solver,
             self._solved.fit.q,
-            self._posed.scheme,
             x,
             site,
             j,
@@ -417,11 +417,14 @@ class HeatmapBCC(ReportClassifier):
     def _restore(self, read: storage.Stored) -> None:
         self.n_features_in_ = read.reports.places.shape[1]
         posed = problem.pose(self, read.reports, read.states, read.gold)
-        scales = read.lengthscale
-        alike = bool((scales == scales[0]).all())
-        posed = posed.with_kernel(posed.kernel.with_lengthscale(float(scales[0]) if alike else scales))
+        posed = posed.with_lengthscales(read.lengthscale)
+        if read.state is None:
+            solved = selection.solve(posed, None, max_iter=self.max_iter, tol=self.tol)
+            self._remember(posed, read.reports, read.states, read.gold)
+            self._accept(solved, solved.solver.responsibilities(solved.fit.q))
+            return
         self._remember(posed, read.reports, read.states, read.gold)
-        self._keep(learning.restore(posed, read.state, read.posterior), read.posterior)
+        self._keep(selection.restore(posed, read.state), read.posterior)
         for name, value in read.learned.items():
             setattr(self, name, value)
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
-from crowdfield.inference import coupling, vb
-from crowdfield.inference.data import Data, Prior, arrange, contrast
-from crowdfield.inference.fields.base import Engine
-from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.kernels import Kernel, Product, kernel
+from crowdfield.inference.posed import LEVEL_VARIANCE, LatentMean, Posed
 from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
-
-# Features that cost nothing noticeable: an eigendecomposition a sweep (collapsed) is dearer than a Cholesky (VB).
-COLLAPSED_FEATURES, VB_FEATURES = 250, 800
 
 
 class Gold(NamedTuple):
@@ -31,78 +24,6 @@ class Gold(NamedTuple):
 
     places: Array  # [G, D]
     state: NDArray[np.int64]  # [G] position among the states
-
-
-@dataclass(frozen=True)
-class LatentMean:
-    """μ as a function of places, [M, D] -> [M, F]."""
-
-    given: float | ArrayLike | Callable[[Array], ArrayLike]
-    states: int
-
-    def __call__(self, X: Array, /) -> Array:
-        """A constant is one row seen M times: it takes no memory."""
-        functions = contrast(self.states).shape[1]
-        value = np.asarray(self.given(X) if callable(self.given) else self.given, dtype=np.float64)
-        if not np.isfinite(value).all():
-            raise InputError("prior_mean must be finite at every place.")
-        if callable(self.given) and value.shape == (len(X),) and self.states == 2:
-            return value[:, None]
-        if value.ndim == 0:  # with several states a common shift changes nothing
-            return np.broadcast_to(value.reshape(1, 1), (len(X), functions))
-        if value.shape not in ((self.states,), (len(X), self.states)):
-            raise InputError(
-                f"prior_mean must be a number, one for each of the {self.states} states, or a function that returns "
-                f"[M, {self.states}]{' or [M]' if self.states == 2 else ''}; got shape {value.shape}."
-            )
-        by_state = np.broadcast_to(value, (len(X), self.states))
-        return by_state[:, 1:] - by_state[:, :1] if self.states == 2 else by_state
-
-
-@dataclass(frozen=True)
-class Posed:
-    """One problem, ready for inference; what the estimator was asked, in arrays."""
-
-    data: Data
-    prior: Prior
-    kernel: Kernel
-    scheme: vb.Scheme
-    mean_at: LatentMean
-    engine_name: str
-    free: tuple[tuple[int, ...], ...]  # groups of columns that share a length-scale, which is to be learned
-    lengthscale_bounds: tuple[float, float] | None
-    lengthscale_prior: tuple[float, float] | None
-    communities: int | str | None
-    base: Array  # [J, L] the prior that communities start from
-    own: NDArray[np.bool_]  # [S] sources with a prior of their own
-    seed: Any
-    couples: bool = True  # may sources and field be unsure together, where that is worth it?
-
-    def rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.seed)
-
-    def engine(self) -> Engine:
-        integrates = self.scheme.integrates_scale
-        return choose(
-            self.engine_name,
-            self.kernel,
-            self.data.X,
-            integrates_scale=integrates,
-            affordable=COLLAPSED_FEATURES if integrates else VB_FEATURES,
-            rng=self.rng(),
-        )
-
-    def with_kernel(self, new: Kernel) -> Posed:
-        return replace(self, kernel=new)
-
-    def extend(self, q: vb.Posterior) -> vb.Posterior:
-        """What was learned of fewer sources, with the prior for those that are new."""
-        new = self.prior.alpha0[len(q.alpha) :]
-        return q._replace(
-            alpha=np.concatenate([q.alpha, new]),
-            alpha0=np.concatenate([q.alpha0, new]),
-            joint=None if q.joint is None else coupling.extended(q.joint, new),
-        )
 
 
 def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:
@@ -135,7 +56,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         data=data,
         prior=prior,
         kernel=the_kernel,
-        scheme=vb.SCHEMES["collapsed" if model.inference in ("auto", "collapsed", "gibbs") else model.linearisation],
+        method="joint" if model.inference in ("auto", "collapsed", "gibbs") else model.linearisation,
         mean_at=mean_at,
         engine_name=model.engine,
         free=free,
@@ -145,7 +66,13 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         base=weakly_diagonal(states, reports.labels) if everybody is None else np.asarray(everybody, dtype=np.float64),
         own=own,
         seed=model.random_state,
+        level=LEVEL_VARIANCE if model.inference != "vb" and _level_is_open(model.prior_mean) else 0.0,
     )
+
+
+def _level_is_open(prior_mean: Any) -> bool:
+    """A prior mean that is given says what the level is; the default leaves it to be learned."""
+    return not callable(prior_mean) and not np.any(np.asarray(prior_mean, dtype=np.float64))
 
 
 def learns_lengthscale(lengthscale: Any) -> bool:

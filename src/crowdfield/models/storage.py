@@ -15,11 +15,10 @@ import numpy as np
 import crowdfield
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
-from crowdfield.inference import kernels
+from crowdfield.inference import kernels, vb
 from crowdfield.inference.communities import Communities
-from crowdfield.inference.coupling import Coupling
 from crowdfield.inference.fields.base import Statistics
-from crowdfield.inference.vb import State
+from crowdfield.inference.joint import method as joint
 from crowdfield.models.base import Array
 from crowdfield.models.problem import Gold
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="HeatmapBCC")
 
 FORMAT = "crowdfield model"
-VERSION = 2
+VERSION = 3  # before it, states were of other methods: such a file's reports are fitted again
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -39,7 +38,7 @@ class Stored(NamedTuple):
     reports: Reports
     states: tuple[Any, ...]
     gold: Gold
-    state: State
+    state: joint.State | vb.State | None  # None: a state that this version cannot read
     lengthscale: Array  # [D]
     posterior: Array  # [N, J]
     learned: dict[str, Any]  # attributes by name
@@ -72,19 +71,12 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         "gold_states": model._gold_[1],
         "lengthscale": model.lengthscale_,
         "posterior": model.posterior_,
-        "counts": state.counts,
         "precision": np.array([state.precision]),
         "bound_history": model.bound_history_,
     }
     if reports.time is not None:
         arrays["time"] = reports.time
-    if state.communities is not None:
-        arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
-        arrays["community_free"] = state.communities.free
-    if state.coupling is not None:
-        arrays["missing"], arrays["projected"] = state.coupling
-    for j, statistics in enumerate(state.statistics):
-        arrays[f"linear_{j}"], arrays[f"quadratic_{j}"] = statistics.linear, statistics.quadratic
+    arrays |= _arrays_of(state)
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent or Path("."), prefix=target.name, suffix=".part")
     try:
@@ -134,17 +126,6 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -
         time=arrays.get("time"),
         crs=header["crs"],
     )
-    communities = None
-    if "community_beta" in arrays:
-        communities = Communities(arrays["community_beta"], arrays["community_weight"], arrays["community_free"])
-    coupling = Coupling(arrays["missing"], arrays["projected"]) if "missing" in arrays else None
-    state = State(
-        arrays["counts"],
-        tuple(Statistics(arrays[f"linear_{j}"], arrays[f"quadratic_{j}"]) for j in range(header["functions"])),
-        float(arrays["precision"][0]),
-        communities,
-        coupling,
-    )
     learned = {
         "bound_terms_": header["bound_terms"],
         "bound_": float(sum(header["bound_terms"].values())),
@@ -154,9 +135,46 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -
     }
     gold = Gold(arrays["gold_places"], arrays["gold_states"])
     model._restore(
-        Stored(reports, tuple(header["states"]), gold, state, arrays["lengthscale"], arrays["posterior"], learned)
+        Stored(
+            reports,
+            tuple(header["states"]),
+            gold,
+            _state_of(header, arrays),
+            arrays["lengthscale"],
+            arrays["posterior"],
+            learned,
+        )
     )
     return model
+
+
+def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:
+    arrays: dict[str, Any] = {}
+    if state.communities is not None:
+        arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
+        arrays["community_free"] = state.communities.free
+    for j, statistics in enumerate(state.statistics):
+        arrays[f"linear_{j}"], arrays[f"quadratic_{j}"] = statistics.linear, statistics.quadratic
+    if isinstance(state, vb.State):
+        return arrays | {"counts": state.counts}
+    arrays |= {"alpha0": state.alpha0, "centre": np.stack(state.centre), "length": np.array([state.length])}
+    return arrays | {f"rows_{name}": value for name, value in state.rows._asdict().items()}
+
+
+def _state_of(header: dict[str, Any], arrays: dict[str, Any]) -> joint.State | vb.State | None:
+    if header["version"] < VERSION:
+        return None
+    communities = None
+    if "community_beta" in arrays:
+        communities = Communities(arrays["community_beta"], arrays["community_weight"], arrays["community_free"])
+    functions = range(header["functions"])
+    statistics = tuple(Statistics(arrays[f"linear_{j}"], arrays[f"quadratic_{j}"]) for j in functions)
+    precision = float(arrays["precision"][0])
+    if "counts" in arrays:
+        return vb.State(arrays["counts"], statistics, precision, communities)
+    rows = joint.Rows(**{name: arrays[f"rows_{name}"] for name in joint.Rows._fields})
+    centre = tuple(arrays["centre"])
+    return joint.State(arrays["alpha0"], rows, statistics, centre, float(arrays["length"][0]), precision, communities)
 
 
 def _names(names: Any, what: str) -> list[Any]:

@@ -14,15 +14,16 @@ from crowdfield.inference.fields.base import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Matern32
+from crowdfield.inference.sites import Sites
 
 
-def sites_of(n: int, block: int, basis_of) -> vb.Sites:
+def sites_of(n: int, block: int, basis_of) -> Sites:
     rng = np.random.default_rng(0)
     X = rng.random((n, 2)) * 10
     label, source = rng.integers(0, 2, n), rng.integers(0, 5, n)
     data = arrange(X, np.arange(n), source, label, n_sources=5, n_labels=2, n_states=2)
     prior = Prior(np.tile([[2.0, 1.0], [1.0, 2.0]], (5, 1, 1)), 1.0, 1.0, np.zeros((n, 1)))
-    return vb.Sites(data, prior, FeatureEngine(basis_of(X), X, block=block))
+    return Sites(data, prior, FeatureEngine(basis_of(X), X, block=block))
 
 
 def test_a_sweep_is_one_transform_each_way_for_every_block(monkeypatch):
@@ -43,7 +44,7 @@ def test_a_sweep_is_one_transform_each_way_for_every_block(monkeypatch):
     assert calls == {"nufft2d1": 4, "nufft2d2": 4}
 
 
-def peak_entries(sites: vb.Sites) -> float:
+def peak_entries(sites: Sites) -> float:
     """float64 entries that one update allocates at its worst."""
     iteration = vb.Iteration.over(sites, vb.SCHEMES["polya_gamma"])
     state = iteration.start()

@@ -10,11 +10,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.base import Diagonal, FeatureEngine
 from crowdfield.inference.fields.exact import ExactBasis, ExactEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
-from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product
+from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product, WithLevel
 
 # Everything is algebra on matrices of condition < 1e6, except that the non-uniform FFT is asked for 1e-9 and its
 # errors add up over m² entries.
@@ -229,14 +229,33 @@ def test_functions_that_share_the_scale_are_the_mixture_over_both(integrating):
     np.testing.assert_array_equal(at_sites(case, first)[0], at_sites(case, second)[0])
 
 
-def test_relief_widens_the_field_and_leaves_its_mean(integrating):
-    """A field that something outside answers: (ςI + ΦᵀΛΦ − relief)⁻¹ around the mean that its sites give it."""
+def test_a_released_field_is_wider_and_never_freer_than_its_prior(integrating):
+    """Sources that answer the field take information away: (ςI + ΦᵀΛΦ − B Q Bᵀ)⁻¹, at most the prior's variance."""
     case, rng = integrating, np.random.default_rng(3)
     root = 0.1 * rng.standard_normal((case.engine.size, 2))
-    relief = root @ root.T
     plain = case.engine.posterior(statistics(case), PRECISION)
-    relieved = case.engine.posterior_relieved(statistics(case), relief, None, near=PRECISION)
-    d, V = np.linalg.eigh(np.linalg.inv(plain.covariance) - PRECISION * np.eye(case.engine.size) - relief)
-    expected = (V / (PRECISION + np.maximum(d, 0.0))) @ V.T  # no direction is freer than before any report
-    np.testing.assert_allclose(relieved.covariance, expected, **TOLERANCE)
-    np.testing.assert_allclose(relieved.mean, plain.mean, **TOLERANCE)
+    d, V = np.linalg.eigh(np.linalg.inv(plain.covariance) - PRECISION * np.eye(case.engine.size) - root @ root.T)
+    d = np.maximum(d, 0.0)
+    b = statistics(case).linear
+    (released,) = case.engine.posterior_of([Diagonal(d, V.T @ b, V)], 1e9, 1e9 / PRECISION, PRECISION)
+    np.testing.assert_allclose(released.covariance, (V / (PRECISION + d)) @ V.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(released.mean, (V / (PRECISION + d)) @ (V.T @ b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("basis", [InducingBasis, SpectralBasis])
+def test_a_level_does_not_decay_away_from_the_places(basis):
+    """φ(x)·φ(x′) and the residual together are k + v everywhere; far outside the covariance with the map is v."""
+    rng = np.random.default_rng(0)
+    X, far = rng.random((60, 2)) * 10.0, np.array([[500.0, -300.0], [11.0, 5.0]])
+    kernel = WithLevel(Matern32(3.0), 1.7)
+    made = basis(kernel, X)
+    phi, phi_far = made.features(X), made.features(far)
+    np.testing.assert_allclose(phi @ phi.T, kernel.covariance(X, X), atol=0.05)
+    np.testing.assert_allclose(phi_far[:1] @ phi.T, np.full((1, 60), 1.7), atol=0.05)
+    np.testing.assert_allclose((phi_far**2).sum(1) + made.residual(far), kernel.variance(far), atol=0.05)
+    weights, covariance = rng.standard_normal(made.size), np.diag(rng.uniform(0.5, 1.0, made.size))
+    points = made.locate(far)
+    mean, variance = made.moments(points, made.fold(weights, covariance))
+    np.testing.assert_allclose(mean, phi_far @ weights, atol=1e-6)
+    np.testing.assert_allclose(variance, np.einsum("ij,jk,ik->i", phi_far, covariance, phi_far), atol=1e-6)
+    np.testing.assert_allclose(made.evaluate(points, weights), mean, atol=1e-6)

@@ -300,12 +300,13 @@ class Basis(Protocol):
         return self.evaluate(points, mean), self.variance(points, covariance)
 
 
-class Relieved(NamedTuple):
-    """How the mean of a relieved field follows its sites: V diag(gain) Vᵀ(ςI + ΦᵀΛΦ)⁻¹ Σ η φ."""
+class Diagonal(NamedTuple):
+    """A Gaussian likelihood of the weights, exp(bᵀw − ½ wᵀV diag(d) Vᵀw), with p = Vᵀb."""
 
-    root: Array  # the Cholesky factor of ςI + ΦᵀΛΦ
+    d: Array  # [m]
+    p: Array  # [m]
     V: Array  # [m, m]
-    gain: Array  # [m]
+    released: Array | None = None  # [m, m] information of the sites that sources who answer the field take away
 
 
 @dataclass(frozen=True)
@@ -322,7 +323,7 @@ class FeatureField:
     informed: float
     log_det: float
     kl: float
-    relieved: Relieved | None = None  # where something outside answers the field
+    follows: Array | None = None  # the Cholesky factor of M with E[w] = M⁻¹ Σ η φ, when sources answer the field
 
     @cached_property
     def folded(self) -> Any:
@@ -382,11 +383,10 @@ class FeatureEngine:
 
     def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
         phi = self.basis.features(x)[0]
-        if field.relieved is None:
+        if field.follows is None:
             weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
         else:
-            root, V, gain = field.relieved
-            weights = sla.cho_solve((root, True), V @ (gain * (V.T @ phi)), check_finite=False)
+            weights = sla.cho_solve((field.follows, True), phi, check_finite=False)
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
@@ -420,10 +420,15 @@ class FeatureEngine:
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> tuple[FeatureField, ...]:
-        parts = [self._diagonal(s) for s in statistics]
-        d, p = (np.concatenate(each) for each in zip(*((d, p) for d, p, _ in parts), strict=True))
+        return self.posterior_of([self.diagonal(s) for s in statistics], shape, rate, near)
+
+    def posterior_of(
+        self, parts: Sequence[Diagonal], shape: float, rate: float, near: float
+    ) -> tuple[FeatureField, ...]:
+        """q(g) of functions whose sites' precisions come as eigenvalues and eigenvectors."""
+        d, p = (np.concatenate(each) for each in zip(*((part.d, part.p) for part in parts), strict=True))
         scale = integrate_scale(d, p, shape, rate, near)
-        return tuple(self._mixture(*part, scale, near) for part in parts)
+        return tuple(self._mixture(part, scale, near) for part in parts)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
         gram = self.basis.gram(statistics.quadratic)
@@ -433,41 +438,27 @@ class FeatureEngine:
         mean = field.mean + whole
         return replace(statistics, linear=gram @ mean + precision * mean)
 
-    def _diagonal(self, statistics: Statistics) -> tuple[Array, Array, Array]:
-        """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb: d, p, V."""
+    def diagonal(self, statistics: Statistics) -> Diagonal:
+        """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb."""
         d, V = sla.eigh(self.basis.gram(statistics.quadratic), driver="evd", check_finite=False)
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
-        return np.maximum(d, 0.0), V.T @ statistics.linear, V  # rounding of zero eigenvalues
-
-    def posterior_relieved(
-        self, statistics: Statistics, relief: Array, prior: tuple[float, float] | None, near: float
-    ) -> FeatureField:
-        """q(g) where something outside answers the field, so that the sites hold it less, by `relief` [m, m].
-
-        That concerns how far the field may move, not where it rests: given ς = near, its mean stays. ς is integrated
-        under a prior of shape and rate; without one it is `near`.
-        """
-        gram = self.basis.gram(statistics.quadratic)
-        root = cholesky(gram + near * np.eye(self.size), "the posterior precision of the features")
-        mean = sla.cho_solve((root, True), statistics.linear, check_finite=False)
-        d, V = sla.eigh(gram - relief, driver="evd", check_finite=False)
-        d = np.maximum(d, 0.0)  # no direction is freer than before any report
-        p = (near + d) * (V.T @ mean)
-        scale = ScaleNodes(np.array([near]), np.ones(1)) if prior is None else integrate_scale(d, p, *prior, near)
-        gain = (near + d) * ((1.0 / (scale.nodes + d[:, None])) @ scale.weights)
-        return replace(self._mixture(d, p, V, scale, near), relieved=Relieved(root, V, gain))
+        return Diagonal(np.maximum(d, 0.0), V.T @ statistics.linear, V)  # rounding of zero eigenvalues
 
     def features(self, block: slice) -> Array:
         """φ at the sites of a block, as a dense matrix [n, m]."""
         return self.basis.features_at(self._points[block.start])
 
-    def _mixture(self, d: Array, p: Array, V: Array, scale: ScaleNodes, near: float) -> FeatureField:
+    def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
+        d, p, V, released = part
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink
-        mean = means @ scale.weights
+        mean, average = means @ scale.weights, shrink @ scale.weights
         spread = V @ ((means - mean[:, None]) * np.sqrt(scale.weights))
-        root = V * np.sqrt(shrink @ scale.weights)
+        root = V * np.sqrt(average)
+        follows = None
+        if released is not None:
+            follows = cholesky((V / average) @ V.T + released, "how the field's mean follows its sites")
         return FeatureField(
             basis=self.basis,
             mean=V @ mean,
@@ -479,4 +470,5 @@ class FeatureEngine:
             informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             kl=expected_kl(shrink, means, scale),
+            follows=follows,
         )

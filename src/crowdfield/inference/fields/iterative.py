@@ -33,7 +33,7 @@ from crowdfield.inference.fields.base import (
     cut,
     inverse_from_cholesky,
 )
-from crowdfield.inference.fields.spectral import Complex, Points, SpectralBasis
+from crowdfield.inference.fields.spectral import Complex, Folded, Points, SpectralBasis
 
 PROBES = 24
 HEAD = 400  # frequencies that the preconditioner treats densely
@@ -245,7 +245,11 @@ class IterativeField:
     def moments(self, points: Points) -> tuple[Array, Array]:
         basis = self.system.basis
         n = points.angles.shape[1]
-        mean, known = basis.moments(points, basis.mean_spectrum(self.mean) + 1j * self.control_spectrum)
+        if points.decay is not None:  # the constant part does not decay with the others: draws alone know that
+            waves = basis.evaluate(points, np.column_stack([self.mean, self.draws]))
+            return waves[:, 0], np.asarray((waves[:, 1:] ** 2).mean(1))
+        both = Folded(basis.mean_spectrum(self.mean) + 1j * self.control_spectrum, 0.0, self.control_spectrum, 0.0)
+        mean, known = basis.moments(points, both)
         total = np.zeros(n)
         for s in range(self.draws.shape[1]):  # a pair at a time: nothing of size n × S is formed
             pair = basis.evaluate(points, np.column_stack([self.draws[:, s], self.controls[:, s]]))

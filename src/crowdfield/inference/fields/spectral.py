@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from math import pi
+from typing import NamedTuple
 
 import finufft
 import numpy as np
@@ -54,6 +55,15 @@ class Points:
     decay: Array | None  # k(x, nearest place of the domain) [n]; None where all are inside
 
 
+class Folded(NamedTuple):
+    """q(w) as Fourier coefficients of its mean and variance at places, and what concerns the constant feature."""
+
+    both: Complex  # the mean's plus i times the variance's
+    constant_mean: float
+    with_constant: Complex  # of the covariance with the constant feature's weight
+    constant_variance: float
+
+
 def alias_distance(kernel: Kernel, dimension: int, tolerance: float) -> Array:
     """How far apart copies of the domain must lie, along every axis, for k between copies to be ≤ tolerance: [D]."""
     scales = kernel.lengthscales(dimension)
@@ -62,7 +72,7 @@ def alias_distance(kernel: Kernel, dimension: int, tolerance: float) -> Array:
     for axis in range(dimension):
         along = np.zeros((len(steps), dimension))
         along[:, axis] = steps * scales[axis]
-        above = np.flatnonzero(kernel.covariance(along, np.zeros((1, dimension)))[:, 0] > tolerance)
+        above = np.flatnonzero(kernel.smooth.covariance(along, np.zeros((1, dimension)))[:, 0] > tolerance)
         out[axis] = steps[min(above[-1] + 1, len(steps) - 1)] * scales[axis]
     return out
 
@@ -122,7 +132,8 @@ class SpectralBasis(Basis):
 
     The box is widened by `margin` length-scales: the domain. The approximate kernel repeats itself, so a place x
     outside the domain is never evaluated there. It sees the domain through its nearest place c(x) alone,
-    φ(x) = k(x, c(x)) φ(c(x)): continuous at the border, and the prior far away.
+    φ(x) = k(x, c(x)) φ(c(x)): continuous at the border, and the prior far away. A constant part of the kernel joins the
+    feature of frequency zero and does not decay.
 
     `error` is the largest difference from the kernel at a sample of the domain's distances, `size` is m.
     """
@@ -178,11 +189,12 @@ class SpectralBasis(Basis):
         self.lattice = np.concatenate([np.zeros((1, self.dimension), np.int64), k[half]])  # [H + 1, D]
         self.position = np.concatenate([[0], position[half]])
         amplitude = np.sqrt(2.0 * weight[half])
-        constant = np.sqrt(weight[np.flatnonzero(position == 0)])
+        self._constant = float(weight[np.flatnonzero(position == 0)].sum())  # of the smooth part
+        constant = np.sqrt([self._constant + self.kernel.level])
         self.amplitude = np.concatenate([constant, amplitude, amplitude])  # [m]: 1, cosines, sines
         self.size = len(self.amplitude)
         self.entries = (int(np.prod(self.modes)) + 1) // 2  # frequencies q ≥ 0 of the wide lattice
-        self.captured = float(weight.sum())
+        self.captured = float(weight.sum()) + self.kernel.level
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +214,10 @@ class SpectralBasis(Basis):
 
     def residual_at(self, points: Points) -> Array:
         n, decay = points.angles.shape[1], points.decay
-        captured = np.full(n, self.captured) if decay is None else self.captured * decay**2
+        captured = np.full(n, self.captured)
+        if decay is not None:
+            constant = self.amplitude[0] ** 2
+            captured = (captured - constant) * decay**2 + constant * self._decay_of_constant(decay) ** 2
         # Copies of the kernel add a little variance; where that exceeds what is truncated, nothing is left out.
         return np.asarray(np.maximum(self._variance - captured, 0.0))
 
@@ -212,10 +227,18 @@ class SpectralBasis(Basis):
     def features_at(self, points: Points) -> Array:
         phase = points.angles.T @ self.lattice.T
         phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
-        return np.asarray(phi if points.decay is None else phi * points.decay[:, None])
+        if points.decay is not None:
+            phi *= points.decay[:, None]
+            phi[:, 0] = self.amplitude[0] * self._decay_of_constant(points.decay)
+        return np.asarray(phi)
+
+    def _decay_of_constant(self, decay: Array) -> Array:
+        """Of the feature of frequency zero, so that φ(x)·φ(x′) = v + decay · k(c(x), x′) for x′ in the domain."""
+        level = self.kernel.level
+        return np.asarray((level + decay * self._constant) / (level + self._constant))
 
     def _kernel_of(self, differences: Array) -> Array:
-        return self.kernel.covariance(differences, np.zeros((1, self.dimension)))[:, 0]
+        return self.kernel.smooth.covariance(differences, np.zeros((1, self.dimension)))[:, 0]
 
     def _measured_error(self, extent: Array) -> float:
         """max |φ(x)·φ(x′) − k(x, x′)| over pairs of sites: near ones, where truncation shows, and far ones (copies)."""
@@ -231,7 +254,7 @@ class SpectralBasis(Basis):
         coefficients = np.zeros(2 * self.entries)
         coefficients[self.position] = self.amplitude[: len(self.position)] ** 2
         approximate = self._waves(angles, self.spectrum(coefficients)).real
-        return float(np.abs(approximate - self._kernel_of(differences)).max())
+        return float(np.abs(approximate - self.kernel.level - self._kernel_of(differences)).max())
 
     # -- sums over places: type 1 ---------------------------------------------------------------------------------
 
@@ -347,20 +370,27 @@ class SpectralBasis(Basis):
                 out[:, j + 1] = values.imag
         if points.decay is not None:
             out *= points.decay[:, None]
+            out += self._undecayed(points.decay)[:, None] * columns[0]
         return out.reshape(-1, *weights.shape[1:])
 
+    def _undecayed(self, decay: Array) -> Array:
+        """What the feature of frequency zero keeps beyond the decay of all others."""
+        return np.asarray(self.amplitude[0] * (self._decay_of_constant(decay) - decay))
+
     def variance(self, points: Points, covariance: Array) -> Array:
-        variance = self._waves(points.angles, self.variance_spectrum(covariance)).real
-        return variance if points.decay is None else variance * points.decay**2
+        return self.moments(points, self.fold(np.zeros(self.size), covariance))[1]
 
-    def fold(self, mean: Array, covariance: Array) -> Complex:
-        return self.mean_spectrum(mean) + 1j * self.variance_spectrum(covariance)
+    def fold(self, mean: Array, covariance: Array) -> Folded:
+        both = self.mean_spectrum(mean) + 1j * self.variance_spectrum(covariance)
+        return Folded(both, float(mean[0]), self.mean_spectrum(covariance[:, 0]), float(covariance[0, 0]))
 
-    def moments(self, points: Points, folded: Complex) -> tuple[Array, Array]:
+    def moments(self, points: Points, folded: Folded) -> tuple[Array, Array]:
         """Mean and variance by one transform, as real and imaginary part."""
-        values = self._waves(points.angles, folded)
+        values = self._waves(points.angles, folded.both)
         mean, variance = np.ascontiguousarray(values.real), np.ascontiguousarray(values.imag)
         if points.decay is not None:
-            mean *= points.decay
-            variance *= points.decay**2
+            more, decay = self._undecayed(points.decay), points.decay
+            with_constant = self._waves(points.angles, folded.with_constant).real
+            mean = decay * mean + more * folded.constant_mean
+            variance = decay**2 * variance + more * (2.0 * decay * with_constant + more * folded.constant_variance)
         return mean, variance

@@ -1,0 +1,170 @@
+"""Repeating a step until nothing moves. One objective judges every step; no method is known here by name.
+
+step, halve while the objective falls, stop when nothing moves or when no step raises it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from crowdfield.errors import NumericalError
+from crowdfield.inference.anderson import Anderson
+from crowdfield.inference.bound import Bound
+from crowdfield.inference.fields.base import Array
+
+Progress = Callable[[int, float, float], None]
+
+
+class Evaluated(Protocol):
+    """A state with all that a pass over the sites says about it."""
+
+    @property
+    def state(self) -> Any: ...
+
+    @property
+    def q(self) -> Any: ...
+
+    @property
+    def bound(self) -> Bound: ...
+
+
+class Method(Protocol):
+    """An algorithm as a value: nothing is remembered between calls."""
+
+    def init(self, sweeps: int) -> Any:
+        """A state to start from, after some plain sweeps from the prior."""
+        ...
+
+    def evaluate(self, state: Any) -> Any:
+        """q of a state, and the objective there (an `Evaluated`)."""
+        ...
+
+    def step(self, at: Any, length: float) -> Any:
+        """The state after a step of the given length, 1 being the whole."""
+        ...
+
+    def pack(self, state: Any) -> Array:
+        """A state as one vector, of which affine combinations are states again."""
+        ...
+
+    def unpack(self, like: Any, z: Array) -> Any:
+        """The state of the same layout as another that a vector describes."""
+        ...
+
+    def readout(self, state: Any, image: Any) -> Array:
+        """What a whole step changes, in units that matter alike: what acceleration makes small."""
+        ...
+
+    def change(self, old: Any, new: Any) -> float:
+        """How far a step moved anything that a user sees."""
+        ...
+
+    def direction(self, old: Any, new: Any) -> Array:
+        """Where a step went, to tell progress from going to and fro."""
+        ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How steps are taken, judged and ended. Every constant of the iteration is here."""
+
+    opening: int = 8  # plain sweeps from the prior, before sources and map are unsure together and ς is let go
+    shorter: float = 1.0 / 3.0  # a step that lowers the objective is tried again at this part of its length
+    longer: float = 1.5  # after a step that went on in the last one's direction
+    turned: float = 0.6  # after one that turned round: going to and fro, steps are too long
+    least_turned: float = 0.1  # but not shorter than this for that reason
+    shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
+    slack: float = 0.02  # nats under the best: the objective's two approximations let its top lie a little off
+    accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration
+    mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
+    window: int = 20  # steps that acceleration remembers
+    patience: int = 2  # steps in a row that must move less than the tolerance
+
+    def next_length(self, length: float, turned: bool) -> float:
+        if turned:
+            return max(self.turned * length, self.least_turned)
+        return min(self.longer * length, 1.0)
+
+    def accepts(self, objective: float, best: float) -> bool:
+        return bool(np.isfinite(objective)) and objective >= best - self.slack
+
+
+class Fit(NamedTuple):
+    state: Any
+    q: Any
+    bound: Bound
+    history: list[float]
+    n_iter: int  # passes over the sites
+    converged: bool
+    change: float  # by the last step
+
+
+def run(
+    method: Method,
+    *,
+    start: Any = None,
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    policy: Policy = Policy(),  # noqa: B008 - frozen
+    progress: Progress | None = None,
+) -> Fit:
+    """Iterate to convergence, from the prior or from an earlier state."""
+    opening = min(policy.opening, max(max_iter - 1, 0)) if start is None else 0
+    at = method.evaluate(method.init(opening) if start is None else start)
+    n_iter, length, quiet, change, settled = 1 + opening, 1.0, 0, np.inf, False
+    history, best, before = [at.bound.total], at.bound.total, None
+    accelerator = Anderson(window=policy.window, mixing=policy.mixing)
+    while n_iter < max_iter and not settled:
+        new, used = None, 1.0
+        if change < policy.accelerated_below:
+            new, n_iter = _accelerated_step(method, at, accelerator, best, policy), n_iter + 1
+        if new is None:
+            accelerator.forget()
+            new, used, tried = _accepted_step(method, at, length, best, policy)
+            n_iter += tried
+            if new is None:
+                settled = True  # no step raises the objective
+                break
+            direction = method.direction(at, new) / used
+            turned = before is not None and float(direction @ before) < 0.0
+            length, before = policy.next_length(used, turned), direction
+        change, at = method.change(at, new) / used, new
+        best = max(best, at.bound.total)
+        history.append(at.bound.total)
+        quiet = quiet + 1 if change < tol else 0
+        settled = quiet >= policy.patience
+        if progress is not None:
+            progress(n_iter, at.bound.total, change)
+    return Fit(at.state, at.q, at.bound, history, n_iter, settled, change)
+
+
+def _accelerated_step(method: Method, at: Any, accelerator: Anderson, best: float, policy: Policy) -> Any | None:
+    """Anderson's mix of the last whole steps, where the objective accepts it."""
+    image = method.step(at, 1.0)
+    z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
+    try:
+        new = method.evaluate(method.unpack(image, z))
+    except (NumericalError, np.linalg.LinAlgError):
+        return None
+    return new if policy.accepts(new.bound.total, best) else None
+
+
+def _accepted_step(
+    method: Method, at: Any, length: float, best: float, policy: Policy
+) -> tuple[Any | None, float, int]:
+    """The first of ever shorter steps that the objective accepts, its length, and how many were tried."""
+    tried = 0
+    while length >= policy.shortest:
+        tried += 1
+        try:
+            new = method.evaluate(method.step(at, length))
+            if policy.accepts(new.bound.total, best):
+                return new, length, tried
+        except (NumericalError, np.linalg.LinAlgError):
+            pass  # not a state at all: as good as a fall
+        length *= policy.shorter
+    return None, length, tried

@@ -1,0 +1,490 @@
+"""The state of the joint q, q from a state, the objective, and the step to the next state.
+
+A state is a quadratic model of the objective around a centre: the curvature of every source (complete less missing
+information), of the field, and of the two together (B), and the gradient there. `assemble` goes to its optimum,
+
+    Q_s = (information)⁻¹     G_s = Q_s B_sᵀ     Cov(w) = (ςI + ΦᵀΛΦ − Σ_s B_s Q_s B_sᵀ)⁻¹     ŵ, v̂: one Newton step,
+
+and a pass over the sites gives the gradient, the curvature and the objective at the new q. Steps may be shortened: the
+curvature is then mixed with the last one and the gradient scaled, so that a short step changes little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+
+from crowdfield.inference import communities as communities_
+from crowdfield.inference.bound import Bound
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.base import Array, Diagonal, Engine, FeatureEngine, FeatureField, Field, Statistics
+from crowdfield.inference.joint import rows
+from crowdfield.inference.joint.rows import Layout, RowMoments
+from crowdfield.inference.joint.sums import Coupling, Sums, Table
+from crowdfield.inference.scale import Gamma
+from crowdfield.inference.sites import Elsewhere
+
+FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
+FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
+MOST_ADDED = 1.0  # times a source's prior variance, that not knowing the field may add to it
+MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
+
+
+class Rows(NamedTuple):
+    """q of the confusion matrices' logits given the field, and where the field stood."""
+
+    logits: Array  # v̂ [S, J, D]
+    prior: Array  # information of the prior [S, F, d, d]
+    reports: Array  # of the reports, less what not knowing the states takes away [S, F, d, d]
+    gradient: Array  # still to be followed, times the length of the step [S, F, d]
+    projected: Array  # B [Sc, F, d, m]
+    position: NDArray[np.int64]  # [S] among the coupled sources, or −1
+
+
+ROW_ARRAYS = ("logits", "prior", "reports", "gradient", "projected")  # of `Rows`, that a step changes
+
+
+class State(NamedTuple):
+    """Everything that crosses a step: a quadratic model of the objective around a centre."""
+
+    alpha0: Array  # [S, J, L] of every source's prior
+    rows: Rows
+    statistics: tuple[Statistics, ...]  # F
+    centre: tuple[Array, ...]  # F times [m], the field's mean that rows and statistics were made at
+    length: float  # of the step that led here
+    precision: float  # ς: the centre of its grid
+    communities: Communities | None
+
+
+class Posterior(NamedTuple):
+    """q, assembled from a state."""
+
+    alpha0: Array  # [S, J, L]
+    logits: Array  # [S, J, D]
+    covariance: Array  # of the logits of every row, the field's uncertainty included [S, J, D, D]
+    moments: RowMoments
+    directions: Array  # h [S, F, L, d]
+    left: Array  # Q [S, F, d, d]
+    slope: Array  # G [Sc, F, d, m]
+    shared: Array  # G Σ [Sc, F, d, m]
+    position: NDArray[np.int64]  # [S]
+    fields: tuple[Field, ...]  # F
+    scale: Gamma  # the geometric mean of ς, as a gamma of shape 1
+    linear: tuple[Array, ...]  # F times [m], b of the field with the sources' answer
+
+    @property
+    def alpha(self) -> Array:
+        """Dirichlet rows with the same mean and spread: [S, J, L]."""
+        return rows.as_dirichlet(self.moments.pi, self.moments.fisher)
+
+
+class Evaluated(NamedTuple):
+    """A state, its q, what a pass over the sites says about it, and the objective."""
+
+    state: State
+    q: Posterior
+    sums: Sums
+    bound: Bound
+
+
+def table(q: Posterior) -> Table:
+    """What the sites need of q."""
+    if not len(q.slope):
+        return _table_without_slopes(q, q.fields)
+    S, F, L, _ = q.directions.shape
+    h, coupled = q.directions, q.position >= 0
+    slope, shared = (
+        np.einsum("sfld,sfdm->slfm", h[coupled], each).reshape(len(each) * L, F, -1) for each in (q.slope, q.shared)
+    )
+    variance = np.einsum("sfld,sfde,sfle->slf", h, q.left, h).reshape(S * L, F)
+    return Table(q.fields, _by_key(q.moments.log_pi), variance, Coupling(q.position, slope, shared))
+
+
+def table_elsewhere(q: Posterior) -> Table:
+    """For sites of another engine, whose weights q knows nothing about: with the sources' whole variance instead."""
+    return _table_without_slopes(q, tuple(Elsewhere(f) for f in q.fields))
+
+
+def _table_without_slopes(q: Posterior, fields: tuple[Any, ...]) -> Table:
+    S, F, L, _ = q.directions.shape
+    total = np.einsum("sfld,sfde,sfle->slf", q.directions, q.left + _through_field(q), q.directions)
+    return Table(fields, _by_key(q.moments.log_pi), total.reshape(S * L, F), None)
+
+
+def _by_key(log_pi: Array) -> Array:
+    return np.ascontiguousarray(log_pi.transpose(0, 2, 1).reshape(-1, log_pi.shape[1]))
+
+
+def _through_field(q: Posterior) -> Array:
+    """G Σ Gᵀ: what not knowing the field adds to the covariance of the logits.   [S, F, d, d]"""
+    return _spread_over(q.position, q.shared @ q.slope.swapaxes(-1, -2))
+
+
+def _spread_over(position: NDArray[np.int64], coupled: Array) -> Array:
+    """Values of the coupled sources [Sc, ...], as values of all [S, ...]: zero for the others."""
+    out = np.zeros((len(position), *coupled.shape[1:]))
+    out[position >= 0] = coupled
+    return out
+
+
+def with_new_sources(q: Posterior, alpha0: Array) -> Posterior:
+    """With sources that nobody has heard of yet, and their prior [S_new, J, L]."""
+    layout = Layout.of(*alpha0.shape[1:])
+    logits, covariance = rows.of_dirichlet(alpha0)
+    moments = rows.moments(logits, covariance)
+
+    def joined(old: Array, new: Array) -> Array:
+        return np.concatenate([old, new])
+
+    return q._replace(
+        alpha0=joined(q.alpha0, alpha0),
+        logits=joined(q.logits, logits),
+        covariance=joined(q.covariance, covariance),
+        moments=RowMoments(*map(joined, q.moments, moments)),
+        directions=joined(q.directions, layout.directions(moments.pi)),
+        left=joined(q.left, layout.block(covariance)),
+        position=np.concatenate([q.position, np.full(len(alpha0), -1, dtype=np.int64)]),
+    )
+
+
+@dataclass(frozen=True)
+class Method:
+    """Sources, priors and engine; the sites may be anywhere."""
+
+    engine: Engine
+    alpha0: Array  # [S, J, L]; with communities, of the sources that have a prior of their own
+    scale_prior: Gamma
+    sweep: Callable[[Table], Sums]
+    communities: Communities | None = None  # to start with
+    base: Array | None = None  # [J, L] the prior that communities start from
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(*self.alpha0.shape[1:])
+
+    # --- where to start --------------------------------------------------------------------------------------------
+
+    def prior(self) -> State:
+        """No reports yet."""
+        functions, size = len(self.layout.rows), self.engine.size
+        nothing = tuple(self.engine.empty() for _ in range(functions))
+        state = State(
+            self.alpha0,
+            self._dirichlet_rows(self.alpha0, self.alpha0),
+            nothing,
+            tuple(np.zeros(size) for _ in range(functions)),
+            1.0,
+            max(self.scale_prior.mean, FIRST_PRECISION),
+            self.communities,
+        )
+        return self._with_communities(
+            state, rows.moments(state.rows.logits, self._covariance_of_prior(state)).log_pi, None
+        )
+
+    def _covariance_of_prior(self, state: State) -> Array:
+        return rows.of_dirichlet(state.alpha0)[1]
+
+    def _dirichlet_rows(self, alpha: Array, alpha0: Array) -> Rows:
+        """Rows as if all states were known, the reports' share of the information beside the prior's."""
+        logits, covariance = rows.of_dirichlet(alpha)
+        information = self.layout.block(np.asarray(np.linalg.inv(covariance)))
+        share = self.layout.block(
+            np.broadcast_to((alpha0.sum(-1) / alpha.sum(-1))[..., None, None], covariance.shape).copy()
+        )
+        none = np.zeros((0, len(self.layout.rows), self.layout.size, self.engine.size))
+        return Rows(
+            logits,
+            share * information,
+            (1.0 - share) * information,
+            np.zeros(information.shape[:3]),
+            none,
+            np.full(len(alpha), -1, dtype=np.int64),
+        )
+
+    def init(self, sweeps: int) -> State:
+        """Some plain steps from the prior, then room for the covariance of sources and field."""
+        state = self.prior()
+        for _ in range(sweeps):
+            state = self._plain_step(state)
+        return self.coupled(self.evaluate(state)) if sweeps else state
+
+    def _plain_step(self, state: State) -> State:
+        """Sources from their expected counts as if all states were known, the field given the sources, ς as it is.
+
+        Before sources and map have found each other, sites of small λ promise endless gain to a field of any size.
+        """
+        q = self._posterior(state, [self.engine.posterior(s, state.precision) for s in state.statistics], [], None)
+        sums = self.sweep(table(q))
+        state = self._with_communities(state, q.moments.log_pi, sums)
+        return state._replace(
+            rows=self._dirichlet_rows(state.alpha0 + sums.counts, state.alpha0),
+            statistics=sums.statistics,
+            centre=tuple(_weights(f) for f in q.fields),
+        )
+
+    def coupled(self, at: Evaluated) -> State:
+        """The same state with room for the covariance of the sources that matter most to the field."""
+        S, F, _, d = at.q.directions.shape
+        if not isinstance(self.engine, FeatureEngine) or not d:
+            return at.state
+        variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
+        influence = (variance * at.sums.missing**2).sum((1, 2))
+        most = min(S, MOST_COVARIANCES // (F * d * self.engine.size))
+        chosen = np.sort(np.argsort(-influence, kind="stable")[:most])
+        position = np.full(S, -1, dtype=np.int64)
+        position[chosen] = np.arange(len(chosen))
+        nothing = np.zeros((len(chosen), F, d, self.engine.size))
+        return at.state._replace(rows=at.state.rows._replace(position=position, projected=nothing))
+
+    def warm_start(self, q: Posterior) -> State:
+        """The state that a q learned elsewhere (fewer reports, another length-scale or engine) implies here."""
+        at = self.sweep(table_elsewhere(q))
+        state = self.prior()._replace(precision=q.scale.mean, statistics=at.statistics)
+        state = self._with_communities(state, q.moments.log_pi, at)
+        found = self._dirichlet_rows(state.alpha0 + at.counts, state.alpha0)
+        return self.coupled(self.evaluate(state._replace(rows=found)))
+
+    # --- q from a state --------------------------------------------------------------------------------------------
+
+    def evaluate(self, state: State) -> Evaluated:
+        return self._evaluated(state, self.assemble(state))
+
+    def _evaluated(self, state: State, q: Posterior) -> Evaluated:
+        sums = self.sweep(table(q))
+        return Evaluated(state, q, sums, self.objective(state, q, sums))
+
+    def assemble(self, state: State) -> Posterior:
+        left = _inverse(state.rows.prior, state.rows.reports)
+        slope = left[state.rows.position >= 0] @ state.rows.projected  # G = Q Bᵀ
+        near = state.precision
+        if not len(slope) or not isinstance(self.engine, FeatureEngine):
+            fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=near)
+            return self._posterior(state, fields, [s.linear for s in state.statistics], None)
+        parts = [self._released(state, slope, f) for f in range(slope.shape[1])]
+        fields = self.engine.posterior_of(parts, *self.scale_prior, near=near)
+        return self._posterior(state, fields, [part.V @ part.p for part in parts], slope)
+
+    def _released(self, state: State, slope: Array, f: int) -> Diagonal:
+        """The likelihood of function f's weights once the coupled sources have answered: B Q Bᵀ of it is taken away."""
+        assert isinstance(self.engine, FeatureEngine)
+        m = self.engine.size
+        B, G = state.rows.projected[:, f].reshape(-1, m), slope[:, f].reshape(-1, m)
+        released = B.T @ G
+        d, V = sla.eigh(
+            self.engine.basis.gram(state.statistics[f].quadratic) - released, driver="evd", check_finite=False
+        )
+        kept = np.maximum(d, 0.0)  # no direction is freer than before any report
+        coupled = state.rows.position >= 0
+        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - released @ state.centre[f]
+        pull = G.T @ state.rows.gradient[coupled, f].ravel()
+        b = state.statistics[f].linear + state.length * answer + pull
+        return Diagonal(kept, V.T @ b, V, released - (V * (kept - d)) @ V.T)
+
+    def _posterior(
+        self, state: State, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
+    ) -> Posterior:
+        layout, r = self.layout, state.rows
+        left = _inverse(r.prior, r.reports)
+        move = np.einsum("sfde,sfe->sfd", left, r.gradient)
+        if slope is None:
+            slope = np.zeros((0, *r.projected.shape[1:]))
+        coupled, shared = r.position >= 0, np.empty_like(slope)
+        if len(slope):
+            for f, field in enumerate(fields):
+                assert isinstance(field, FeatureField)
+                shared[:, f] = slope[:, f] @ field.covariance
+                kept = self._bounded(state.alpha0[coupled], slope[:, f], shared[:, f], f)
+                slope[:, f], shared[:, f] = kept * slope[:, f], kept * shared[:, f]
+                move[coupled, f] += slope[:, f] @ (field.mean - state.centre[f])
+        position = r.position if len(slope) else np.full(len(left), -1, dtype=np.int64)
+        total = left + _spread_over(position, shared @ slope.swapaxes(-1, -2))
+        logits, covariance = r.logits + layout.unstack(move), layout.unblock(total)
+        moments = rows.moments(logits, covariance)
+        return Posterior(
+            state.alpha0,
+            logits,
+            covariance,
+            moments,
+            layout.directions(moments.pi),
+            left,
+            slope,
+            shared,
+            position,
+            tuple(fields),
+            Gamma(1.0, 1.0 / fields[0].scale.geometric_mean),
+            tuple(linear),
+        )
+
+    def _bounded(self, alpha0: Array, slope: Array, shared: Array, f: int) -> Array:
+        """The part of the slopes that adds no more variance to a source than its prior has: [Sc, 1, 1].
+
+        x is taken for Gaussian, which log π is not: where its variance is large the objective would promise gain
+        without end, and sources and field would run away together.
+        """
+        prior = self.layout.block(rows.of_dirichlet(alpha0)[1])[:, f]
+        root = np.linalg.inv(np.linalg.cholesky(prior))
+        through = root @ (shared @ slope.swapaxes(-1, -2)) @ root.swapaxes(-1, -2)
+        widest = np.linalg.eigvalsh(0.5 * (through + through.swapaxes(-1, -2)))[:, -1]
+        return np.asarray(np.minimum(1.0, np.sqrt(MOST_ADDED / np.maximum(widest, 1e-300))))[:, None, None]
+
+    # --- the objective ---------------------------------------------------------------------------------------------
+
+    def objective(self, state: State, q: Posterior, sums: Sums) -> Bound:
+        """A lower bound on the evidence, but for two approximations: x is taken for Gaussian, and f over all ς too."""
+        S, F, d = q.left.shape[:3]
+        entropy = 0.5 * float(np.linalg.slogdet(q.left)[1].sum() + S * F * d * (1.0 + np.log(2.0 * np.pi)))
+        prior = (q.alpha0 * q.moments.log_pi).sum((1, 2)) + rows.log_normaliser(q.alpha0).sum(1)
+        total = float(prior.sum())
+        if state.communities is not None:
+            own = ~state.communities.free
+            total = float(prior[own].sum()) + communities_.log_prior(state.communities, q.moments.log_pi)
+        return Bound(sums.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, total + entropy)
+
+    # --- the next state --------------------------------------------------------------------------------------------
+
+    def step(self, at: Evaluated, length: float) -> State:
+        """Newton's step from a q, or a part of it."""
+        state, q, sums = at.state, at.q, at.sums
+        state = self._with_communities(state, q.moments.log_pi, sums)
+        alpha0 = state.alpha0
+        counts = sums.counts.sum(-1)
+        prior = self.layout.block(alpha0.sum(-1)[..., None, None] * q.moments.fisher)
+        reports = self.layout.block(counts[..., None, None] * q.moments.fisher)
+        h = q.directions
+        reports -= np.einsum("slf,sfld,sfle->sfde", sums.missing, h, h)
+        gradient = self._gradient(alpha0, q, sums)
+        farthest = np.abs(np.einsum("sfde,sfe->sfd", _inverse(prior, reports), gradient)).max(-1, initial=0.0)
+        gradient *= np.minimum(1.0, FARTHEST_MOVE / np.maximum(farthest, 1e-12))[..., None]
+
+        def mixed(old: Array, new: Array) -> Array:
+            return (1.0 - length) * old + length * new
+
+        projected = state.rows.projected
+        if len(projected):
+            labels, coupled = h.shape[2], q.position >= 0
+            B = sums.projected.reshape(len(projected), labels, *sums.projected.shape[1:])
+            projected = mixed(projected, np.einsum("sfld,slfm->sfdm", h[coupled], B))
+        new_rows = Rows(
+            q.logits,
+            mixed(state.rows.prior, prior),
+            mixed(state.rows.reports, reports),
+            length * gradient,
+            projected,
+            state.rows.position,
+        )
+        return state._replace(
+            rows=new_rows,
+            statistics=tuple(self._mixed_statistics(at, f, length) for f in range(len(q.fields))),
+            centre=tuple(_weights(f) for f in q.fields),
+            length=length,
+            precision=float(np.exp(mixed(np.log(state.precision), np.log(q.scale.mean)))),
+        )
+
+    def _gradient(self, alpha0: Array, q: Posterior, sums: Sums) -> Array:
+        """Of the objective in the logits: expected counts against what the source says, and how Var(x) answers.
+
+        Var(x) depends on the logits through h = e_c − E[π], and ∂E[π]/∂v is the Fisher information.   [S, F, d]
+        """
+        alpha, fisher = alpha0 + sums.counts, q.moments.fisher
+        counted = alpha[..., 1:] - alpha.sum(-1, keepdims=True) * q.moments.pi[..., 1:]
+        answer = np.einsum("sfde,sfle,slf->sfd", q.left, q.directions, sums.missing)
+        if len(q.slope):
+            answer[q.position >= 0] += np.einsum("sfdm,sfm->sfd", q.shared, sums.shifted)
+        by_row = self.layout.unstack(answer, signed=True)
+        return self.layout.stack(counted - np.einsum("sjde,sje->sjd", fisher, by_row))
+
+    def _mixed_statistics(self, at: Evaluated, f: int, length: float) -> Statistics:
+        old, new = at.state.statistics[f], at.sums.statistics[f]
+        mixed = Statistics(
+            (1.0 - length) * at.q.linear[f] + length * new.linear,
+            (1.0 - length) * old.quadratic + length * new.quadratic,
+        )
+        if length == 1.0 or not len(at.q.slope) or not isinstance(self.engine, FeatureEngine):
+            return mixed
+        # Newton's step from the centre with the mixed curvature, not with the new one alone.
+        gram, w = self.engine.basis.gram, at.q.fields[f].mean  # type: ignore[attr-defined]
+        more = length * ((gram(mixed.quadratic) - gram(new.quadratic)) @ w)
+        return replace(mixed, linear=mixed.linear + more)
+
+    def _with_communities(self, state: State, log_pi: Array, sums: Sums | None) -> State:
+        """Communities from everybody's expected counts, and every source's prior from the communities."""
+        if state.communities is None or self.base is None:
+            return state
+        found = state.communities
+        if sums is not None:
+            found = communities_.update(found, sums.counts, self.base)
+        return state._replace(communities=found, alpha0=communities_.expected_alpha0(found, log_pi, self.alpha0))
+
+    # --- states as vectors -----------------------------------------------------------------------------------------
+
+    def pack(self, state: State) -> Array:
+        parts = [a.ravel() for a in (*self._arrays(state), np.log([state.precision]))]
+        if state.communities is not None:
+            parts.append(communities_.pack(state.communities))
+        return np.concatenate(parts)
+
+    def unpack(self, like: State, z: Array) -> State:
+        at, taken = 0, []
+        for array in self._arrays(like):
+            taken.append(z[at : at + array.size].reshape(array.shape))
+            at += array.size
+        fields = len(like.statistics)
+        logits, prior, reports, gradient, projected = taken[1 : 1 + len(ROW_ARRAYS)]
+        new_rows = Rows(logits, prior, reports, gradient, projected, like.rows.position)
+        rest = taken[1 + len(ROW_ARRAYS) :]
+        communities = like.communities
+        if communities is not None:
+            communities = communities_.unpack(communities, z[at + 1 :])
+        return like._replace(
+            alpha0=np.maximum(taken[0], communities_.LEAST),
+            rows=new_rows,
+            centre=tuple(rest[:fields]),
+            statistics=tuple(map(Statistics, rest[fields::2], rest[fields + 1 :: 2])),
+            precision=float(np.exp(z[at])),
+            communities=communities,
+        )
+
+    @staticmethod
+    def _arrays(state: State) -> list[Array]:
+        statistics = [a for s in state.statistics for a in (s.linear, s.quadratic)]
+        return [state.alpha0, *(getattr(state.rows, name) for name in ROW_ARRAYS), *state.centre, *statistics]
+
+    def readout(self, state: State, image: State) -> Array:
+        """How far the field's mean moved against its prior, the sources' logits by their share of the reports, ς."""
+        field = [(b - a) * np.sqrt(image.precision) for a, b in zip(state.centre, image.centre, strict=True)]
+        weight = np.sqrt(np.einsum("sfdd->s", image.rows.prior + image.rows.reports).clip(0.0))
+        logits = (image.rows.logits - state.rows.logits) * weight[:, None, None]
+        return np.concatenate([*field, logits.ravel(), np.log([image.precision / state.precision])])
+
+    # --- how far a step went ---------------------------------------------------------------------------------------
+
+    def change(self, old: Evaluated, new: Evaluated) -> float:
+        """State probabilities, confusion matrices and, less, the scale.
+
+        Probabilities count four times: around even odds, where it matters, that is the change of the log odds.
+        """
+        rho = np.abs(new.sums.probe - old.sums.probe).max(initial=0.0)
+        log_scale = abs(np.log(new.q.scale.mean / old.q.scale.mean))
+        pi = np.abs(new.q.moments.pi - old.q.moments.pi).max(initial=0.0)
+        return float(max(4.0 * rho, 0.1 * log_scale, pi))
+
+    def direction(self, old: Evaluated, new: Evaluated) -> Array:
+        return np.concatenate([_weights(b) - _weights(a) for a, b in zip(old.q.fields, new.q.fields, strict=True)])
+
+
+def _weights(field: Field) -> Array:
+    """The field's mean in the engine's own coordinates."""
+    return np.asarray(getattr(field, "mean", field.readout))
+
+
+def _inverse(prior: Array, reports: Array) -> Array:
+    """(prior + reports)⁻¹, where no direction is freer than before any report.   [..., d, d]"""
+    root = np.linalg.inv(np.linalg.cholesky(prior))
+    share, U = np.linalg.eigh(root @ reports @ root.swapaxes(-1, -2))
+    reach = root.swapaxes(-1, -2) @ U
+    return np.asarray((reach / (1.0 + np.maximum(share, 0.0))[..., None, :]) @ reach.swapaxes(-1, -2))

@@ -1,0 +1,116 @@
+"""One problem, ready for inference: what an estimator was asked, in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.errors import InputError
+from crowdfield.inference.data import Data, Prior, contrast
+from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.kernels import Kernel, WithLevel
+
+# Features that cost nothing noticeable: an eigendecomposition per sweep (joint) costs more than a Cholesky.
+JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
+# Prior variance of the level of f, in units of the map's own variance 1/ς: how far a state may be rare or common
+# everywhere. The paper's model, `inference="vb"`, has none; a prior mean that is given says what the level is.
+LEVEL_VARIANCE = 1.0
+
+
+@dataclass(frozen=True)
+class LatentMean:
+    """μ as a function of places, [M, D] -> [M, F]."""
+
+    given: float | ArrayLike | Callable[[Array], ArrayLike]
+    states: int
+
+    def __call__(self, X: Array, /) -> Array:
+        """A constant is one row seen M times: it takes no memory."""
+        functions = contrast(self.states).shape[1]
+        value = np.asarray(self.given(X) if callable(self.given) else self.given, dtype=np.float64)
+        if not np.isfinite(value).all():
+            raise InputError("prior_mean must be finite at every place.")
+        if callable(self.given) and value.shape == (len(X),) and self.states == 2:
+            return value[:, None]
+        if value.ndim == 0:  # with several states a common shift changes nothing
+            return np.broadcast_to(value.reshape(1, 1), (len(X), functions))
+        if value.shape not in ((self.states,), (len(X), self.states)):
+            raise InputError(
+                f"prior_mean must be a number, one for each of the {self.states} states, or a function that returns "
+                f"[M, {self.states}]{' or [M]' if self.states == 2 else ''}; got shape {value.shape}."
+            )
+        by_state = np.broadcast_to(value, (len(X), self.states))
+        return by_state[:, 1:] - by_state[:, :1] if self.states == 2 else by_state
+
+
+@dataclass(frozen=True)
+class Posed:
+    data: Data
+    prior: Prior
+    kernel: Kernel
+    method: str  # "joint", or a linearisation of mean-field VB: "polya_gamma", "ekf"
+    mean_at: LatentMean
+    engine_name: str
+    free: tuple[tuple[int, ...], ...]  # groups of columns that share a length-scale, which is to be learned
+    lengthscale_bounds: tuple[float, float] | None
+    lengthscale_prior: tuple[float, float] | None
+    communities: int | str | None
+    base: Array  # [J, L] the prior that communities start from
+    own: NDArray[np.bool_]  # [S] sources with a prior of their own
+    seed: Any
+    level: float = 0.0  # prior variance of the intercept
+
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    @property
+    def field_kernel(self) -> Kernel:
+        """What f is made of: an intercept and a smooth part."""
+        return WithLevel(self.kernel, self.level) if self.level else self.kernel
+
+    def engine(self) -> Engine:
+        joint = self.method == "joint"
+        return choose(
+            self.engine_name,
+            self.field_kernel,
+            self.data.X,
+            integrates_scale=joint,
+            affordable=JOINT_FEATURES if joint else MEAN_FIELD_FEATURES,
+            rng=self.rng(),
+        )
+
+    def with_kernel(self, new: Kernel) -> Posed:
+        return replace(self, kernel=new)
+
+    def with_lengthscales(self, scales: Array) -> Posed:
+        alike = bool((scales == scales[0]).all())
+        return self.with_kernel(self.kernel.with_lengthscale(float(scales[0]) if alike else scales))
+
+
+def thinned(posed: Posed, most: int) -> Posed:
+    """The problem on a random part of its sites, with all their reports."""
+    data = posed.data
+    if data.n_sites <= most:
+        return posed
+    kept = np.sort(posed.rng().choice(data.n_sites, most, replace=False))
+    return replace(posed, data=at_sites(data, kept), prior=posed.prior._replace(mean=posed.prior.mean[kept]))
+
+
+def at_sites(data: Data, kept: NDArray[np.int64]) -> Data:
+    """Some of the sites, given in ascending order, with all their reports."""
+    position = np.full(data.n_sites, -1, dtype=np.int32)
+    position[kept] = np.arange(len(kept), dtype=np.int32)
+    rows = position[data.site] >= 0
+    return data._replace(
+        X=data.X[kept],
+        site=position[data.site[rows]],
+        source=data.source[rows],
+        label=data.label[rows],
+        known=data.known[kept],
+        repeats=None if data.repeats is None else data.repeats[rows],
+    )

@@ -1,0 +1,90 @@
+"""Some of the sites with their engine and their reports in blocks: what a pass over them needs, and no state.
+
+Blocks are independent. NumPy and FINUFFT leave Python alone while they work, so that threads share the blocks; sums
+keep the order of the blocks, so that the answer does not depend on who was faster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
+from crowdfield.inference.fields.base import Array, Engine, Field
+
+PROBES = 2048  # sites at which convergence is watched
+
+Sum = TypeVar("Sum", bound=Any)
+
+
+@dataclass(frozen=True)
+class Sites:
+    """When these sites are one partition of a larger set, `first` and `total` say which part, so that the same sites
+    are watched.
+    """
+
+    data: Data
+    prior: Prior
+    engine: Engine
+    first: int = 0
+    total: int | None = None
+    blocks: list[Block] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", blocks(self.data, self.prior.mean, self.engine.blocks))
+
+    @property
+    def C(self) -> Array:
+        return contrast(self.data.n_states)
+
+    def watched(self, block: Block) -> slice:
+        """Which sites of a block show whether the iteration moves: every so many of all sites, wherever they are."""
+        stride = max(1, (self.data.n_sites if self.total is None else self.total) // PROBES)
+        return slice(-(self.first + block.sites.start) % stride, None, stride)
+
+
+class Elsewhere(NamedTuple):
+    """A field that another engine made (a warm start): it is asked for the places anew."""
+
+    field: Field
+
+
+def moments_at(sites: Sites, fields: Sequence[Field | Elsewhere], block: Block) -> tuple[Array, Array]:
+    """Mean and variance of f at the sites of a block: [n, F] each."""
+    moments = [
+        f.field.as_sites(sites.data.X[block.sites])
+        if isinstance(f, Elsewhere)
+        else sites.engine.at_sites(f, block.sites)
+        for f in fields
+    ]
+    return block.mean + np.stack([m for m, _ in moments], 1), np.stack([v for _, v in moments], 1)
+
+
+def over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> list[Sum]:
+    """`one` of every block chosen, in their order."""
+    if len(chosen) < 2:
+        return [one(b) for b in chosen]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(chosen))) as pool:
+        return list(pool.map(one, chosen))
+
+
+def sum_over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> Sum:
+    return reduce(add, over_blocks(one, chosen))
+
+
+def rule_out(log_likelihood: Array, known: NDArray[np.int32]) -> Array:
+    """Where the state is known, every other state has no likelihood."""
+    rows = np.flatnonzero(known >= 0)
+    if len(rows):
+        kept = log_likelihood[rows, known[rows]]
+        log_likelihood[rows] = -np.inf
+        log_likelihood[rows, known[rows]] = kept
+    return log_likelihood

@@ -1,0 +1,182 @@
+"""The methods behind one interface: what solves a posed problem, over sites that may be in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, Protocol
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from crowdfield.inference import confusion, iterate, linearise, settle, vb
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.iterate import Fit, Progress
+from crowdfield.inference.joint import method as joint
+from crowdfield.inference.joint import sums
+from crowdfield.inference.posed import Posed
+from crowdfield.inference.scale import Gamma
+from crowdfield.inference.sites import Sites
+
+SMALL = 2_000  # rows of a matrix that one thread factorises before two have woken up
+
+Anywhere = Callable[[Callable[[Sites, Any], Any], Any], Any]  # sums a function of sites and q over all sites
+
+
+class Solver(Protocol):
+    """A method laid over the sites of a problem."""
+
+    @property
+    def sites(self) -> Sites: ...
+
+    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit: ...
+
+    def with_communities(self, communities: Communities | None) -> Solver: ...
+
+    def in_state(self, state: Any) -> Any:
+        """q of a state that was found before."""
+        ...
+
+    def warm_start(self, q: Any) -> Any:
+        """The state that a q of fewer reports, another length-scale or engine implies here."""
+        ...
+
+    def counts(self, fit: Fit) -> Array:
+        """Expected counts of every source: [S, J, L]."""
+        ...
+
+    def responsibilities(self, q: Any) -> Array:
+        """q(t) at the sites of this process: [N, J]."""
+        ...
+
+    def at_sites(self, q: Any) -> tuple[Callable[[Sites, Any], Array], Any]:
+        """A function that gives q(t) at any sites, and as much of q as it needs."""
+        ...
+
+    def local(self, q: Any, b: int) -> linearise.Local:
+        """q(t) and the Gaussian sites of one block."""
+        ...
+
+    def log_pi(self, q: Any) -> Array:
+        """E[log π] [S, J, L]: how far every report is believed."""
+        ...
+
+    def with_new_sources(self, q: Any, alpha0: Array) -> Any:
+        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
+        ...
+
+
+@dataclass(frozen=True)
+class JointSolver:
+    sites: Sites
+    method: joint.Method
+
+    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        with _quiet_blas(self.method.engine):
+            return iterate.run(self.method, start=start, max_iter=max_iter, tol=tol, progress=progress)
+
+    def with_communities(self, communities: Communities | None) -> JointSolver:
+        return replace(self, method=replace(self.method, communities=communities))
+
+    def in_state(self, state: joint.State) -> joint.Posterior:
+        return self.method.assemble(state)
+
+    def warm_start(self, q: joint.Posterior) -> joint.State:
+        return self.method.warm_start(q)
+
+    def counts(self, fit: Fit) -> Array:
+        return np.asarray(fit.q.alpha - fit.q.alpha0).clip(0.0)
+
+    def responsibilities(self, q: joint.Posterior) -> Array:
+        return sums.responsibilities(self.sites, joint.table(q))
+
+    def at_sites(self, q: joint.Posterior) -> tuple[Callable[[Sites, Any], Array], Any]:
+        return sums.responsibilities, joint.table(q)
+
+    def local(self, q: joint.Posterior, b: int) -> linearise.Local:
+        return sums.local(self.sites, joint.table(q), b).site
+
+    def log_pi(self, q: joint.Posterior) -> Array:
+        return q.moments.log_pi
+
+    def with_new_sources(self, q: joint.Posterior, alpha0: Array) -> joint.Posterior:
+        return joint.with_new_sources(q, alpha0)
+
+
+@dataclass(frozen=True)
+class MeanFieldSolver:
+    sites: Sites
+    iteration: vb.Iteration
+
+    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        with _quiet_blas(self.iteration.engine):
+            return settle.run(self.iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
+
+    def with_communities(self, communities: Communities | None) -> MeanFieldSolver:
+        return replace(self, iteration=replace(self.iteration, communities=communities))
+
+    def in_state(self, state: vb.State) -> vb.Posterior:
+        return self.iteration.assemble(state)
+
+    def warm_start(self, q: vb.Posterior) -> vb.State:
+        return self.iteration.warm_start(q)
+
+    def counts(self, fit: Fit) -> Array:
+        return np.asarray(fit.state.counts)
+
+    def responsibilities(self, q: vb.Posterior) -> Array:
+        return vb.responsibilities(self.sites, self.iteration.scheme, q)
+
+    def at_sites(self, q: vb.Posterior) -> tuple[Callable[[Sites, Any], Array], Any]:
+        return self.iteration.scheme.responsibilities, q
+
+    def local(self, q: vb.Posterior, b: int) -> linearise.Local:
+        return vb.local(self.sites, self.iteration.scheme, q, self.sites.blocks[b])
+
+    def log_pi(self, q: vb.Posterior) -> Array:
+        return confusion.expected_log_pi(q.alpha)
+
+    def with_new_sources(self, q: vb.Posterior, alpha0: Array) -> vb.Posterior:
+        return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
+
+
+def over(posed: Posed, sites: Sites, anywhere: Anywhere | None = None) -> Solver:
+    """The method that was asked for, over these sites, or over sites of other processes with the same engine."""
+    total = (lambda one, q: one(sites, q)) if anywhere is None else anywhere
+    prior, engine = Gamma(posed.prior.shape, posed.prior.rate), sites.engine
+    if posed.method == "joint":
+        sweep = partial(total, sums.sweep)
+        return JointSolver(sites, joint.Method(engine, posed.prior.alpha0, prior, sweep, base=posed.base))
+    scheme = vb.SCHEMES[posed.method]
+    iteration = vb.Iteration(
+        engine,
+        scheme,
+        posed.prior.alpha0,
+        prior,
+        posed.prior.mean.shape[1],
+        partial(total, scheme.sweep),
+        base=posed.base,
+    )
+    return MeanFieldSolver(sites, iteration)
+
+
+def here(posed: Posed) -> Solver:
+    """All sites in this process."""
+    return over(posed, Sites(posed.data, posed.prior, posed.engine()))
+
+
+def _quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
+    """One BLAS thread for small matrices: waiting threads take the cores from the sweeps (half the time at 10⁶)."""
+    limits: AbstractContextManager[Any] = _libraries().limit(
+        limits=1 if engine.size <= SMALL else None, user_api="blas"
+    )
+    return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Finding the libraries takes as long as a small fit."""
+    return ThreadpoolController()

@@ -1,0 +1,208 @@
+"""Sources and map unsure together: algebra against literal sums, the gradient against differences of the objective."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import crowdfield as cf
+from crowdfield.inference import iterate
+from crowdfield.inference.data import Prior, arrange
+from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.inducing import InducingBasis
+from crowdfield.inference.joint import method, rows, sums
+from crowdfield.inference.kernels import Matern32, WithLevel
+from crowdfield.inference.scale import Gamma
+from crowdfield.inference.sites import Sites
+from crowdfield.simulate import simulate
+
+
+def problem(states=2, labels=2, reports=160, sources=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((40, 2)) * 8.0
+    t = (X[:, 0] * states / 8.0).astype(int)
+    site, source = rng.integers(0, 40, reports), rng.integers(0, sources, reports)
+    label = np.where(rng.random(reports) < 0.75, t[site] % labels, rng.integers(0, labels, reports))
+    data = arrange(X, site, source, label, n_sources=sources, n_labels=labels, n_states=states)
+    alpha0 = np.ones((sources, states, labels)) + np.eye(states, labels)
+    engine = FeatureEngine(InducingBasis(WithLevel(Matern32(3.0), 1.0), X), X)
+    functions = 1 if states == 2 else states
+    sites = Sites(data, Prior(alpha0, 1.0, 1.0, np.zeros((40, functions))), engine)
+    return sites, method.Method(engine, alpha0, Gamma(1.0, 1.0), partial(sums.sweep, sites))
+
+
+def settled(made, **kw):
+    return iterate.run(made, **kw)
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 5])
+def test_moments_of_rows_are_those_of_draws(labels):
+    rng = np.random.default_rng(labels)
+    logits = rng.standard_normal((3, 2, labels - 1))
+    root = 0.6 * rng.standard_normal((3, 2, labels - 1, labels - 1))
+    found = rows.moments(logits, root @ root.swapaxes(-1, -2))
+    v = logits + np.einsum("sjde,nsje->nsjd", root, rng.standard_normal((40_000, 3, 2, labels - 1)))
+    v = np.concatenate([np.zeros((*v.shape[:-1], 1)), v], -1)
+    pi = np.exp(v) / np.exp(v).sum(-1, keepdims=True)
+    np.testing.assert_allclose(found.pi, pi.mean(0), atol=0.01)
+    np.testing.assert_allclose(found.log_pi, np.log(pi).mean(0), atol=0.03)
+    alpha = rows.as_dirichlet(found.pi, found.fisher)
+    np.testing.assert_allclose(alpha / alpha.sum(-1, keepdims=True), found.pi, atol=1e-12)
+    if labels > 1:
+        total = alpha.sum(-1)
+        spread = (found.pi * (1.0 - found.pi)).sum(-1) / (total + 1.0)
+        np.testing.assert_allclose(spread, pi.var(0).sum(-1), atol=0.01)
+
+
+@pytest.mark.parametrize(("states", "labels"), [(2, 2), (2, 3), (3, 3)])
+def test_the_variance_at_a_place_is_that_of_all_its_reports_together(states, labels):
+    """x = f + Σ log odds of the reports, every covariance written out: of sources with the field and each other."""
+    sites, made = problem(states, labels)
+    q = settled(made, max_iter=15).q
+    assert len(q.slope) == 5
+    phi, data = sites.engine.features(sites.engine.blocks[0]), sites.data
+    table = method.table(q)
+    slopes = table.coupling.slope
+    for i in (0, 7, 20):
+        keys = (data.source * labels + data.label)[data.site == i]
+        for f in range(len(q.fields)):
+            psi = phi[i] + slopes[keys, f].sum(0)
+            expected = psi @ q.fields[f].covariance @ psi
+            for s in np.unique(keys // labels):
+                h = sum(q.directions[s, f, k % labels] for k in keys if k // labels == s)
+                expected += h @ q.left[s, f] @ h
+            own = phi[i] @ q.fields[f].covariance @ phi[i]
+            block = sites.blocks[0]
+            each = table.variance[block.key] * (1 if block.repeats is None else block.repeats[:, :1])
+            direct = np.bincount(block.site, each[:, f], block.n)[i]
+            design = sums._design(sites, block, table.coupling)
+            through = sums._covariance_with_field(design, table.coupling)[i, f]
+            if block.repeats is None or (block.repeats[block.site == i] == 1).all():
+                assert own + direct + through == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("states", "labels"), [(2, 2), (2, 3)])
+def test_the_gradient_is_that_of_the_objective(states, labels):
+    """In the logits of a source, by differences, everything else held."""
+    _, made = problem(states, labels)
+    at = made.evaluate(settled(made, max_iter=12).state)
+    gradient = made.layout.unstack(made._gradient(at.q.alpha0, at.q, at.sums))
+
+    def objective(logits):
+        moments = rows.moments(logits, at.q.covariance)
+        q = at.q._replace(logits=logits, moments=moments, directions=made.layout.directions(moments.pi))
+        return made.objective(at.state, q, made.sweep(method.table(q))).total
+
+    for s, j in ((0, 0), (2, 1), (4, 1)):
+        ahead, behind = at.q.logits.copy(), at.q.logits.copy()
+        ahead[s, j, 0] += 1e-4
+        behind[s, j, 0] -= 1e-4
+        slope = (objective(ahead) - objective(behind)) / 2e-4
+        assert gradient[s, j, 0] == pytest.approx(slope, abs=2e-3)
+
+
+@pytest.mark.parametrize("states", [2, 3])
+def test_the_objective_rises_to_within_the_slack_and_settles(states):
+    _, made = problem(states, states)
+    fit = settled(made)
+    assert fit.converged
+    history = np.array(fit.history)
+    assert (history >= np.maximum.accumulate(history) - iterate.Policy().slack).all()
+    assert fit.bound.confusion < 0.0 and fit.bound.field < 0.0
+
+
+def test_states_packed_and_unpacked_are_the_same():
+    _, made = problem(3, 3)
+    state = settled(made, max_iter=12).state
+    again = made.unpack(state, made.pack(state))
+    np.testing.assert_allclose(made.assemble(again).logits, made.assemble(state).logits, atol=1e-12)
+    assert again.precision == pytest.approx(state.precision)
+
+
+def test_no_source_is_less_sure_than_its_prior_by_more_than_the_field_may_add():
+    """Where x is taken for Gaussian, wide sources would promise gain without end."""
+    _, made = problem(2, 2, reports=30, sources=8)
+    q = settled(made).q
+    prior = rows.of_dirichlet(made.alpha0)[1]
+    through = q.covariance - made.layout.unblock(q.left)
+    assert (through[..., 0, 0] <= method.MOST_ADDED * prior[..., 0, 0] + 1e-9).all()
+
+
+SETTINGS = dict(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]])
+
+
+def test_engines_agree():
+    world = simulate(300, rng=np.random.default_rng([2017, 2]), reliable=6, noisy=6)
+    given = world.reports.places, world.reports.label, world.reports.source
+    exact, *others = (cf.HeatmapBCC(engine=e, **SETTINGS).fit(*given) for e in ("exact", "inducing", "spectral"))
+    for other in others:
+        for here, there in zip(
+            other.predict_rate(world.truth.places), exact.predict_rate(world.truth.places), strict=True
+        ):
+            np.testing.assert_allclose(here, there, atol=0.01)
+
+
+def test_as_near_to_the_truth_as_gibbs():
+    world = simulate(2400, rng=np.random.default_rng([2017, 3]), reliable=10, noisy=10)
+    given = tuple(part[:400] for part in (world.reports.places, world.reports.label, world.reports.source))
+    nlpd = {}
+    for inference in ("collapsed", "gibbs"):
+        model = cf.HeatmapBCC(inference=inference, random_state=0, **SETTINGS).fit(*given)
+        rate, sd = model.predict_rate(world.truth.places)
+        nlpd[inference] = cf.metrics.nlpd_beta(world.truth.rho[:, 1], rate[:, 1], sd[:, 1] ** 2)
+    assert nlpd["collapsed"] < nlpd["gibbs"] + 0.1
+
+
+class Hill:
+    """A method with one number: Newton's step on −(x − 3)², started too far."""
+
+    def __init__(self, overshoot=1.0):
+        self.overshoot, self.evaluated = overshoot, 0
+
+    def init(self, sweeps):
+        return np.array([10.0])
+
+    def evaluate(self, state):
+        self.evaluated += 1
+        from types import SimpleNamespace
+
+        bound = SimpleNamespace(total=float(-((state[0] - 3.0) ** 2)))
+        return SimpleNamespace(state=state, q=None, bound=bound)
+
+    def step(self, at, length):
+        return at.state + length * self.overshoot * (3.0 - at.state)
+
+    def pack(self, state):
+        return state
+
+    def unpack(self, like, z):
+        return z
+
+    def readout(self, state, image):
+        return image - state
+
+    def change(self, old, new):
+        return float(abs(new.state[0] - old.state[0]))
+
+    def direction(self, old, new):
+        return new.state - old.state
+
+
+@pytest.mark.parametrize("overshoot", [0.3, 1.0, 1.9, 5.0])
+def test_the_policy_settles_where_the_objective_is_highest(overshoot):
+    fit = iterate.run(Hill(overshoot), tol=1e-6)
+    assert fit.converged and abs(fit.state[0] - 3.0) < 0.2
+    assert (np.diff(np.maximum.accumulate(fit.history)) >= 0.0).all()
+
+
+def test_a_step_that_only_ever_falls_is_the_end():
+    fit = iterate.run(Hill(-1.0), tol=1e-6)
+    assert fit.converged and fit.state[0] == 10.0
+
+
+def test_lengths_of_steps():
+    policy = iterate.Policy()
+    assert policy.next_length(1.0, turned=False) == 1.0
+    assert policy.next_length(1.0, turned=True) == policy.turned
+    assert policy.next_length(0.01, turned=True) == policy.least_turned
+    assert not policy.accepts(np.nan, 0.0) and policy.accepts(-0.5 * policy.slack, 0.0)
