@@ -131,7 +131,8 @@ def test_one_report(how):
     model = cf.HeatmapBCC(lengthscale=2.0, states=[0, 1], **how).fit([[0.0, 0.0]], [1], ["a"])
     p = model.predict_proba([[0.0, 0.0], [1.0, 0.0], [50.0, 0.0]])[:, 1]
     sensible(model, SQUARE)
-    assert 0.5 < p[0] < 0.9 and p[0] > p[1] > p[2] - 1e-6 and p[2] == pytest.approx(0.5, abs=0.02)
+    far = 0.02 if how.get("inference") == "vb" else 0.1  # one report says a little about the level too
+    assert 0.5 < p[0] < 0.9 and p[0] > p[1] > p[2] - 1e-6 and p[2] == pytest.approx(0.5, abs=far)
 
 
 @each

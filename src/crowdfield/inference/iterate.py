@@ -78,7 +78,7 @@ class Policy:
     turned: float = 0.6  # after one that turned round: going to and fro, steps are too long
     least_turned: float = 0.1  # but not shorter than this for that reason
     shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
-    slack: float = 0.02  # nats under the best: the objective's two approximations let its top lie a little off
+    slack: float = 0.25  # nats under the best: the objective's two approximations let its top lie a little off
     accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration
     mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
     window: int = 20  # steps that acceleration remembers
