@@ -11,8 +11,10 @@ import pytest
 from tests.service.served import serving
 from tests.service.workspace import REGION, fit_all, worker_here
 
+from crowdfield.data import Grid
 from crowdfield.service import places
 from crowdfield.service.publishing import Minimum, Share, Told, grouped_reasons, publish_cells
+from crowdfield.service.scatter import scattered
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
 
@@ -119,6 +121,26 @@ def test_no_question_tells_apart_two_crowds_that_differ_below_cells_and_days(wor
             ITEMS + "/cell-528", ITEMS + "/cell-217", ITEMS + "/person 0-528-0-flooded", ITEMS + "/none",
         ):  # fmt: skip
             assert answer(client, "one", path) == answer(client, "two", path), path
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_the_map_itself_tells_apart_no_places_within_a_cell(world, role):
+    """Probabilities to all their digits, uncertainty, suggestions, reasons, exports: functions of cells alone."""
+    with world.served.client(role) as client:
+
+        def told(name):
+            spots = [(-72.3, 18.5), (-72.29, 18.49), (-72.12, 18.68), (-72.5, 18.3)]
+            answers = [client.get(f"/situations/{name}/point/{x},{y}?version=1").json() for x, y in spots]
+            features = client.get(f"/situations/{name}/export/geojson?version=1").json()["features"]
+            looks = client.get(f"/situations/{name}/next?version=1").json()["features"]
+            tile = client.get(f"/situations/{name}/tiles/probability/11/612/917.png?version=1").content
+            return answers, [f["properties"] for f in features], looks, tile
+
+        assert told("one") == told("two")
+    # The exact places do differ, and those who may see them do.
+    with world.served.client("trusted") as client:
+        one, two = (client.get(f"/situations/{name}/points?version=1").json()["features"] for name in ("one", "two"))
+        assert [f["geometry"] for f in one] != [f["geometry"] for f in two]
 
 
 def bisect(found, low, high, steps=40):
@@ -283,3 +305,20 @@ def test_reasons_need_several_sources_none_of_which_decides():
     # A single dissenter is not set apart.
     (all_together,) = grouped_reasons([*crowd, Share("g", -0.5)], Minimum(3, 3))
     assert all_together["group"] == "all" and all_together["log_odds"] == 2.5
+
+
+def test_scattered_places_stay_in_their_cells_together_or_apart():
+    grid = Grid(west=0.0, east=100.0, south=0.0, north=50.0, columns=10, rows=5)
+    rng = np.random.default_rng(0)
+    exact = rng.uniform(0, (100.0, 50.0), (500, 2))
+    exact[100:150] = exact[:50]  # reported again from the same places
+    put = scattered(grid, exact)
+    assert (grid.index(put) == grid.index(exact)).all()
+    assert (put[100:150] == put[:50]).all() and len(np.unique(put, axis=0)) == 450
+    centres = grid.centres()[grid.index(put)]
+    assert (np.abs(put - centres) > 0).any(axis=1).all()  # never at a centre
+    # Another truth within the same cells, another day, gives the same places; and later reports move none of them.
+    moved = centres + rng.uniform(-4.9, 4.9, (500, 2))
+    moved[100:150] = moved[:50]
+    assert (scattered(grid, moved) == put).all() and (scattered(grid, exact[:300]) == put[:300]).all()
+    assert scattered(grid, np.empty((0, 2))).shape == (0, 2)

@@ -23,6 +23,7 @@ from crowdfield.service.auth import TRUSTED
 from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
+from crowdfield.service.scatter import scattered
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import Published, Situation
 from crowdfield.service.tiles import NO_IDEA
@@ -169,7 +170,10 @@ def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
-    return places.to_metres(situation.crs, [(r.longitude, r.latitude) for r in reports])
+    """Where the model sees the reports.   [R, 2]"""
+    metres = places.to_metres(situation.crs, [(r.longitude, r.latitude) for r in reports])
+    # Situations that were started before there was a choice see exact places, as they always did.
+    return scattered(situation.grid, metres) if situation.model.get("places") == "cell" else metres
 
 
 def _fitted(

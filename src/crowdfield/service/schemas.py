@@ -145,6 +145,10 @@ class ModelOptions(Strict):
     confusion_prior: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
         None, description="counts [states][labels] that every source starts from"
     )
+    places: Literal["cell", "exact"] = Field(
+        "cell",
+        description="what a fit sees of a report: its cell, so that no map tells where in it it was made, or its place",
+    )
 
 
 class NewSituation(Strict):

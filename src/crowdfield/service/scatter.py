@@ -1,0 +1,37 @@
+"""Where in their cells reports are put before a map is fitted, so that no map can tell where exactly they were made.
+
+A map is smooth, and a report moves it most at its own place: from the exact numbers of two versions one could work out
+that place to metres. So a fit sees of each report only its cell. Within the cell the first place goes to the first
+point of a fixed sequence, the second to the second, and so on: reports of one place stay together, those of different
+places stay apart, and the map is a function of cells alone.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data import Grid
+
+# Roberts' R2: multiples of the inverse plastic number and its square fill a square evenly, however many there are.
+STEP = np.array([0.7548776662466927, 0.5698402909980532])
+# The share of a cell, on each side, that stays free: no rounding moves a report into the next cell.
+EDGE = 0.05
+
+
+def scattered(grid: Grid, metres: ArrayLike) -> NDArray[np.float64]:
+    """Places of their cells instead of the places themselves; those off the grid stay.   [R, 2] -> [R, 2]"""
+    given = np.asarray(metres, dtype=np.float64).reshape(-1, 2)
+    if not len(given):
+        return given
+    places, first, which = np.unique(given, axis=0, return_index=True, return_inverse=True)
+    cell = grid.index(places)
+    # Number the places of each cell in the order in which they were first reported from.
+    order = np.lexsort((first, cell))
+    starts = np.flatnonzero(np.r_[True, np.diff(cell[order]) != 0])
+    number = np.empty(len(places), dtype=np.int64)
+    number[order] = np.arange(len(places)) - np.repeat(starts, np.diff(np.r_[starts, len(places)]))
+    # From 1: the very centre is where the map itself is asked, and a report there would answer for the cell alone.
+    share = (0.5 + (number[:, None] + 1) * STEP) % 1.0
+    offset = (EDGE + (1 - 2 * EDGE) * share - 0.5) * (grid.cell_width, grid.cell_height)
+    on = cell >= 0
+    places[on] = grid.centres()[cell[on]] + offset[on]
+    return places[which.ravel()]
