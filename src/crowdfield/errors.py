@@ -10,14 +10,36 @@ class InputError(CrowdfieldError, ValueError):
 
 
 class ReportFormatError(CrowdfieldError, ValueError):
-    """A file of reports that cannot be read; says file, line, column and remedy where they are known."""
+    """A file of reports that cannot be read; says file, line, column and remedy where they are known.
 
-    def __init__(self, message: str, *, file: str | None = None, line: int | None = None, column: str | None = None):
+    ``advice`` is what somebody can do who sets the options of the reader. It is part of the text; who reads for others,
+    as the service does, shows ``without_advice`` instead.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str = "",
+        file: str | None = None,
+        line: int | None = None,
+        column: str | None = None,
+    ):
         where = ", ".join(
             part for part in (file, f"line {line}" if line else None, f"column '{column}'" if column else None) if part
         )
-        super().__init__(f"{where}: {message}" if where else message)
+        self.without_advice = f"{where}: {message}" if where else message
+        super().__init__(f"{self.without_advice} {advice}".rstrip())
+        self.message, self.advice = message, advice
         self.file, self.line, self.column = file, line, column
+
+
+class TooLargeError(ReportFormatError):
+    """A file that is in order and holds more than may be read at once."""
+
+
+class ReadingFailedError(CrowdfieldError):
+    """Reading a file took too much time or memory, or ended the process that read it."""
 
 
 class NumericalError(CrowdfieldError, ArithmeticError):

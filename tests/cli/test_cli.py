@@ -220,20 +220,20 @@ def test_rejected_rows_are_kept_with_their_reasons(tmp_path, run, reports):
 
 
 def test_rejects_lie_beside_the_output_where_the_input_cannot_be_written_to(tmp_path, run, reports, monkeypatch):
-    from crowdfield.io import reading
+    from crowdfield.io import result as results
 
     with reports.open("a") as file:
         file.write("900,somebody,118.2,34.8,dry\n")
     maps = tmp_path / "maps"
     maps.mkdir()
-    write_rows = reading.write_rows
+    write_rows = results.write_rows
 
     def read_only(names, rows, path):
         if path.parent == tmp_path:
             raise PermissionError(13, "Permission denied", str(path))
         write_rows(names, rows, path)
 
-    monkeypatch.setattr(reading, "write_rows", read_only)
+    monkeypatch.setattr(results, "write_rows", read_only)
     code, _, err = run("fuse", reports, "-o", maps / "map.csv", *FAST)
     assert code == 0 and str(maps / "reports.csv.rejects.csv") in err.replace("\n", "")
     assert sorted(path.name for path in maps.iterdir()) == [

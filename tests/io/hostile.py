@@ -119,7 +119,7 @@ def _(folder: Path, url: str) -> Path:
 
 @trap("paths that lead out of a zip file")
 def _(folder: Path, url: str) -> Path:
-    return zipped(folder / "p.zip", {"../../../../tmp/owned.geojson": b"<x/>", "/etc/owned.geojson": b"<x/>"})
+    return zipped(folder / "p.zip", {"../../../owned.geojson": b"<x/>", "/etc/owned.geojson": b"<x/>"})
 
 
 @trap("a Shapefile whose system names a grid file")
@@ -267,7 +267,7 @@ WKB_POINT = struct.pack("<BIdd", 1, 1, -72.3, 18.5)
 def _(folder: Path, url: str) -> Path:
     count = 1_000_000
     columns = {"geometry": repeated(WKB_POINT, count), "label": repeated("dry", count), "source": repeated("s", count)}
-    return geoparquet(folder / "rows.parquet", columns, groups=90)
+    return geoparquet(folder / "rows.parquet", columns, groups=10)
 
 
 @bomb("Parquet of one long text many times")
@@ -285,7 +285,7 @@ def _(folder: Path, url: str) -> Path:
 def _(folder: Path, url: str) -> Path:
     import pyarrow as pa
 
-    count = 200
+    count = 100
     columns = {
         "geometry": pa.array([WKB_POINT] * count),
         "label": pa.array([f"{i}" + "0" * 2**20 for i in range(count)]),
@@ -303,7 +303,7 @@ def _(folder: Path, url: str) -> Path:
 
 @bomb("a zip file of one line many times")
 def _(folder: Path, url: str) -> Path:
-    return zipped(folder / "ratio.zip", {"r.csv": HEADER.encode() + b"s,18.5,-72.3,dry\n" * 20_000_000})
+    return zipped(folder / "ratio.zip", {"r.csv": HEADER.encode() + b"s,18.5,-72.3,dry\n" * 5_000_000})
 
 
 @bomb("a zip file in a zip file")
@@ -333,17 +333,17 @@ def _(folder: Path, url: str) -> Path:
 @bomb("a zip file that lies about its size")
 def _(folder: Path, url: str) -> Path:
     path = zipped(
-        folder / "lies.zip", {"r.geojson": b'{"type": "FeatureCollection", "features": [' + b" " * 400_000_000}
+        folder / "lies.zip", {"r.geojson": b'{"type": "FeatureCollection", "features": [' + b" " * 150_000_000}
     )
     content = path.read_bytes()
-    small, real = struct.pack("<I", 1000), struct.pack("<I", 400_000_043)
+    small, real = struct.pack("<I", 1000), struct.pack("<I", 150_000_043)
     path.write_bytes(content.replace(real, small))
     return path
 
 
 @bomb("a zip file of very many files")
 def _(folder: Path, url: str) -> Path:
-    return zipped(folder / "many.zip", {f"{i}.csv": b"" for i in range(20_000)})
+    return zipped(folder / "many.zip", {f"{i}.csv": b"" for i in range(10_500)})
 
 
 @bomb("an Excel workbook that unfolds")
@@ -352,10 +352,10 @@ def _(folder: Path, url: str) -> Path:
     return zipped(folder / "b.xlsx", {"[Content_Types].xml": b"<Types/>", "xl/worksheets/sheet1.xml": sheet})
 
 
-@bomb("a gzip file of one line many times")
+@bomb("a gzip file of blank lines")
 def _(folder: Path, url: str) -> Path:
-    line = gzip.compress(b"s,18.5,-72.3,dry\n" * 1_000_000, 9)
-    (folder / "lines.csv.gz").write_bytes(gzip.compress(HEADER.encode()) + line * 12)
+    blanks = gzip.compress(b"\n" * 20_000_000, 9)
+    (folder / "lines.csv.gz").write_bytes(gzip.compress(HEADER.encode()) + blanks * 20)
     return folder / "lines.csv.gz"
 
 
@@ -510,3 +510,114 @@ def _(folder: Path, url: str) -> Path:
 
 
 EVERY = {**TRAPS, **BOMBS}
+
+
+# Maps, runs and masks: what `inspect` and `--mask` open.
+MAPS: dict[str, Maker] = {}
+
+
+def map_trap(name: str) -> Callable[[Maker], Maker]:
+    return lambda make: MAPS.setdefault(name, make)
+
+
+@map_trap("a raster VRT called TIFF")
+def _(folder: Path, url: str) -> Path:
+    (folder / "v.tif").write_text(RASTER_VRT.replace("{url}", url))
+    return folder / "v.tif"
+
+
+def tiff(path: Path, side: int = 8, **options: object) -> Path:
+    import warnings
+
+    import rasterio
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        profile = {"driver": "GTiff", "width": side, "height": side, "count": 1, "dtype": "float32", **options}
+        with rasterio.open(path, "w", **profile) as file:
+            file.update_tags(CROWDFIELD_STATES='["dry"]')
+            file.set_band_description(1, "probability_dry")
+    return path
+
+
+@map_trap("a GeoTIFF of a hundred thousand rows and columns")
+def _(folder: Path, url: str) -> Path:
+    return tiff(
+        folder / "large.tif", 100_000, tiled=True, blockxsize=512, blockysize=512, sparse_ok=True, BIGTIFF="YES"
+    )
+
+
+@map_trap("a GeoTIFF of one block")
+def _(folder: Path, url: str) -> Path:
+    return tiff(folder / "block.tif", 5_000, blockysize=5_000, compress="deflate")
+
+
+@map_trap("a GeoTIFF with overviews and notes elsewhere")
+def _(folder: Path, url: str) -> Path:
+    import rasterio
+
+    path = tiff(folder / "o.tif", transform=rasterio.Affine(1, 0, 0, 0, -1, 0))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(ns="OVERVIEWS", OVERVIEW_FILE=f"/vsicurl/{url}/x.ovr")
+    (folder / "o.tif.ovr").write_text(RASTER_VRT.replace("{url}", url))
+    (folder / "o.tif.msk").write_text(RASTER_VRT.replace("{url}", url))
+    return path
+
+
+@map_trap("half a GeoTIFF")
+def _(folder: Path, url: str) -> Path:
+    content = tiff(folder / "whole.tif", 600, compress="deflate").read_bytes()
+    (folder / "half.tif").write_bytes(content[: len(content) // 2])
+    return folder / "half.tif"
+
+
+@map_trap("a NetCDF file that links to another")
+def _(folder: Path, url: str) -> Path:
+    import h5py
+
+    with h5py.File(folder / "l.nc", "w") as file:
+        file.attrs["states"] = '["dry"]'
+        file["probability"] = h5py.ExternalLink("/etc/passwd", "/x")
+    return folder / "l.nc"
+
+
+@map_trap("a NetCDF file whose data lie in another")
+def _(folder: Path, url: str) -> Path:
+    import h5py
+
+    with h5py.File(folder / "e.nc", "w") as file:
+        file.attrs["states"] = '["dry"]'
+        file.create_dataset("probability", (1, 8, 8), dtype="u1", external=[("/etc/passwd", 0, 64)])
+    return folder / "e.nc"
+
+
+@map_trap("a NetCDF file of very many numbers")
+def _(folder: Path, url: str) -> Path:
+    import h5py
+
+    with h5py.File(folder / "large.nc", "w") as file:
+        file.attrs["states"] = '["dry"]'
+        file.create_dataset("probability", (1, 2**20, 2**20), dtype="f8", chunks=(1, 512, 512), compression="gzip")
+    return folder / "large.nc"
+
+
+@map_trap("a run that unfolds")
+def _(folder: Path, url: str) -> Path:
+    about = json.dumps({"format": 1, "grid": {}, "settings": {}, "metadata": {}}).encode()
+    return zipped(folder / "b.cf", {"run.json": about, "mask.npy": b"\x00" * 100_000_000})
+
+
+@map_trap("a run whose arrays are larger than they are")
+def _(folder: Path, url: str) -> Path:
+    array = io.BytesIO()
+    np.lib.format.write_array_header_1_0(array, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    about = json.dumps({"format": 1, "grid": {}, "settings": {}, "metadata": {}}).encode()
+    return zipped(folder / "a.cf", {"run.json": about, "mask.npy": array.getvalue()})
+
+
+@map_trap("a run with code in it")
+def _(folder: Path, url: str) -> Path:
+    array = io.BytesIO()
+    np.save(array, np.array([{}], dtype=object), allow_pickle=True)
+    about = json.dumps({"format": 1, "grid": {}, "settings": {}, "metadata": {}}).encode()
+    return zipped(folder / "c.cf", {"run.json": about, "mask.npy": array.getvalue()})

@@ -83,7 +83,7 @@ def test_a_zip_must_hold_one_table(tmp_path):
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.csv", HEADER)
         archive.writestr("b.csv", HEADER)
-    with pytest.raises(ReportFormatError, match=r"holds a.csv, b.csv. Unpack the one you want"):
+    with pytest.raises(ReportFormatError, match=r"holds 'a.csv', 'b.csv'. Unpack the one you want"):
         io.read(tmp_path / "two.zip")
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.io.hostile import EVERY
+from tests.io.hostile import EVERY, MAPS, TRAPS
 
 from crowdfield import io
 from crowdfield.cli import main
@@ -60,3 +60,40 @@ def test_a_hostile_file_is_a_clear_error(tmp_path, listener, capsys, case):
         assert said.err.startswith("crowdfield: ") and only_ours(said.err) and not said.out
     assert time.monotonic() - began < 60
     assert (len(heard), sorted(p.name for p in tmp_path.iterdir())) == before
+
+
+def fails(capsys, *command: object) -> None:
+    """A command ends with status 1 and a message of ours."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(word) for word in command])
+    said = capsys.readouterr()
+    assert stopped.value.code == 1
+    assert "crowdfield: " in said.err and only_ours(said.err) and not said.out
+
+
+@pytest.mark.parametrize("case", MAPS)
+def test_a_hostile_map_is_a_clear_error(tmp_path, listener, capsys, case):
+    address, heard = listener
+    path = MAPS[case](tmp_path, address)
+    before = len(heard)
+    began = time.monotonic()
+    fails(capsys, "inspect", path)
+    assert time.monotonic() - began < 30 and len(heard) == before
+
+
+@pytest.mark.parametrize("case", TRAPS)
+def test_a_hostile_mask_is_a_clear_error(tmp_path, listener, capsys, case):
+    address, heard = listener
+    path = TRAPS[case](tmp_path, address)
+    table = tmp_path / "reports.csv"
+    table.write_text("source,lat,lon,label\n" + "".join(f"s,18.{i},-72.3,{i % 2}\n" for i in range(10)))
+    before = len(heard)
+    fails(capsys, "fuse", table, "-o", tmp_path / "map.csv", "--mask", path, "--quiet")
+    assert len(heard) == before and not (tmp_path / "map.csv").exists()
+
+
+def test_addresses_are_no_files(capsys, listener):
+    address, heard = listener
+    for name in (address, f"WFS:{address}", f"/vsicurl/{address}", f"GeoJSON:{address}/x", "PG:host=127.0.0.1"):
+        fails(capsys, "inspect", name)
+    assert not heard

@@ -631,20 +631,20 @@ def test_rejects_are_written_beside_the_file_and_cannot_run_in_a_spreadsheet(tmp
 
 
 def test_rejects_go_elsewhere_where_the_files_own_folder_cannot_be_written(tmp_path, monkeypatch):
-    from crowdfield.io import reading
+    from crowdfield.io import result as results
 
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
     result = io.read(write(tmp_path, "r.csv", "lat,lon,label\n1,2,x\nbad,2,x\n"))
-    write_rows = reading.write_rows
+    write_rows = results.write_rows
 
     def guarded(names, rows, path):
         if path.parent == tmp_path:
             raise PermissionError(13, "Permission denied")
         write_rows(names, rows, path)
 
-    monkeypatch.setattr(reading, "write_rows", guarded)
+    monkeypatch.setattr(results, "write_rows", guarded)
     assert result.write_rejects() == here / "r.csv.rejects.csv"
     results = tmp_path / "results"
     results.mkdir()

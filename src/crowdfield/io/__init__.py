@@ -1,15 +1,38 @@
-"""Files in and out: one module a format family.
+"""Files in and out: one module per family of formats.
 
 result = crowdfield.io.read("reports.csv")        # result.reports, and how they were read
 crowdfield.io.write(heatmap, "flood.tif")
+
+Each name is imported when it is first used: what is refused at first sight needs none of the libraries that read.
 """
 
-from crowdfield.io.atomic import replacing
-from crowdfield.io.reading import ReadResult, inspect, read
-from crowdfield.io.rejects import Reject, Rejects
-from crowdfield.io.report_files import check_report_format, write_reports
-from crowdfield.io.vector import write_looks
-from crowdfield.io.write import FORMATS, check_format, read_map, write
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdfield.io.atomic import replacing
+    from crowdfield.io.reading import inspect, read
+    from crowdfield.io.rejects import Reject, Rejects
+    from crowdfield.io.report_files import check_report_format, write_reports
+    from crowdfield.io.result import ReadResult
+    from crowdfield.io.vector import write_looks
+    from crowdfield.io.writing import FORMATS, check_format, read_map, write
+
+_WHERE = {
+    "FORMATS": "writing",
+    "ReadResult": "result",
+    "Reject": "rejects",
+    "Rejects": "rejects",
+    "check_format": "writing",
+    "check_report_format": "report_files",
+    "inspect": "reading",
+    "read": "reading",
+    "read_map": "writing",
+    "replacing": "atomic",
+    "write": "writing",
+    "write_looks": "vector",
+    "write_reports": "report_files",
+}
 
 __all__ = [
     "FORMATS",
@@ -26,3 +49,9 @@ __all__ = [
     "write_looks",
     "write_reports",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"crowdfield.io.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'crowdfield.io' has no attribute {name!r}")

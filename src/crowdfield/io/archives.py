@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from crowdfield.errors import ReportFormatError
+from crowdfield.errors import ReportFormatError, TooLargeError
 from crowdfield.io import limits
 
 ZIP = b"PK\x03\x04"
@@ -53,11 +53,12 @@ class Archive:
     def first_bytes(self, name: str, count: int) -> bytes:
         return self._read(name, count)
 
-    def read(self, name: str, most: int = limits.LARGEST_DOCUMENT) -> bytes:
+    def read(self, name: str) -> bytes:
         """A whole member. It is unpacked no further than allowed, whatever size its entry claims."""
+        most = limits.LARGEST_DOCUMENT
         content = self._read(name, most + 1)
         if len(content) > most:
-            raise self._refused(f"holds a file of more than {most // 2**20:,} MiB. Split it.")
+            raise TooLargeError(f"holds a file of more than {limits.size(most)}. Split it.", file=str(self.path))
         return content
 
     def open(self, name: str) -> IO[bytes]:
@@ -89,9 +90,10 @@ class Archive:
         if _overlap(entries, self._size):
             raise self._refused("is a zip file whose entries overlap, which no program writes by honest means.")
         if sum(entry.file_size for entry in entries) > max(limits.RATIO_COUNTS_FROM, limits.LARGEST_RATIO * self._size):
-            raise self._refused(
-                f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does. "
-                "Unpack it yourself if you trust it."
+            raise ReportFormatError(
+                f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does.",
+                advice="Unpack it yourself if you trust it.",
+                file=str(self.path),
             )
         return {e.filename: e for e in entries if not e.is_dir() and not _hidden(e.filename)}
 

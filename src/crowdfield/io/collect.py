@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.io.columns import some
 from crowdfield.io.rejects import Refusal, Refusals
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
@@ -242,8 +243,7 @@ def settle_labels(
         if not any(hits):
             hits = [name is not None and any(w in name.casefold() for w in wanted) for name in mapped]
         if not any(hits):
-            found = ", ".join(f"'{name}'" for name in names[:12])
-            raise InputError(f"no label is {positive!r}; the labels are {found}. Choose one of them with --positive.")
+            raise InputError(f"no label is {positive!r}; the labels are {some(names)}. Choose one of them.")
         title = positive if isinstance(positive, str) else " or ".join(positive)
         labels: tuple[Any, ...] = (f"not {title}", title)
         code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]

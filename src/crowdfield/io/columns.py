@@ -94,7 +94,7 @@ def choose(
                 columns[role] = found
     missing = [role for role in needed if role not in columns]
     if missing:
-        raise ReportFormatError(missing_message(missing, header), file=file, line=1)
+        raise missing_error(missing, header, file, line=1)
     return columns
 
 
@@ -127,12 +127,21 @@ def _numbers(cells: set[str]) -> bool:
     return all(re.fullmatch(r"[-+]?\d+([.,:/-]\d+)*", cell) for cell in cells)
 
 
-def missing_message(missing: Sequence[str], header: Sequence[str]) -> str:
+def missing_error(
+    missing: Sequence[str], header: Sequence[str], file: str, line: int | None = None
+) -> ReportFormatError:
+    """The error for a file in which no column plays these roles."""
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
     hint = " There is only one column: is the delimiter one of , ; tab or | ?" if len(header) == 1 else ""
-    return f"no column for the {what} among {some(header)}.{hint} Name it with {options}."
+    names = " and ".join(f"'{role}'" for role in missing)
+    return ReportFormatError(
+        f"no column for the {what} among {some(header)}.{hint} A column called {names} would be found.",
+        advice=f"Or name yours with {options}.",
+        file=file,
+        line=line,
+    )
 
 
 def some(names: Sequence[str], most: int = 12) -> str:

@@ -48,7 +48,7 @@ class GeoFile:
             if chosen.get("source") == chosen["label"]:
                 del chosen["source"]
         if not chosen.get("label"):
-            raise ReportFormatError(columns.missing_message(["label"], self.header), file=self.name)
+            raise columns.missing_error(["label"], self.header, self.name)
         chosen |= {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
 
@@ -108,7 +108,8 @@ def _system(read: Features, table: pd.DataFrame, options: Options, path: Path) -
     lon = table[LON].to_numpy(dtype=np.float64)
     if (np.abs(lon[np.isfinite(lon)]) > 180).any():
         raise ReportFormatError(
-            "does not say its coordinate reference system, and its numbers are not degrees. Name it with --crs EPSG:n.",
+            "does not say its coordinate reference system, and its numbers are not degrees.",
+            advice="Name it with --crs EPSG:n.",
             file=str(path),
         )
     return geography.WGS84

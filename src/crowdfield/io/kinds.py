@@ -126,7 +126,7 @@ def _in_zip(path: Path) -> Found:
             return Found(SPREADSHEET)
         wanted = next((found for endings in _ENDINGS if (found := archive.ending(*endings))), names)
         if not wanted or (len(wanted) > 1 and not wanted[0].lower().endswith((".shp", ".kml"))):
-            shown = ", ".join(wanted[:5]) or "nothing"
+            shown = ", ".join(f"'{name[:60]}'" for name in wanted[:5]) or "nothing"
             raise ReportFormatError(
                 f"a zip file must hold one table; this one holds {shown}. Unpack the one you want.", file=str(path)
             )

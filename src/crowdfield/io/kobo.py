@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from crowdfield.errors import ReportFormatError
 from crowdfield.io import columns
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
@@ -62,15 +61,11 @@ def plan(table: Table, options: Options) -> Plan:
     if given.get("label") is None:
         given["label"] = columns.question(own, {name: table.column(name) for name in own})
     if given.get("label") is None:
-        raise ReportFormatError(
-            columns.missing_message(["label"], own),
-            file=table.name,
-            line=1,
-        )
+        raise columns.missing_error(["label"], own, table.name, line=1)
     chosen = {role: columns.named(role, name, header, table.name) for role, name in given.items() if name is not None}
     missing = [role for role in ("lat", "lon") if role not in chosen]
     if missing:
-        raise ReportFormatError(columns.missing_message(missing, header), file=table.name, line=1)
+        raise columns.missing_error(missing, header, table.name, line=1)
     status = next((name for name in _STATUS if name in header), None)
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:

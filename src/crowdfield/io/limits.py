@@ -30,6 +30,19 @@ ROW_OVERHEAD = 128
 """Bytes that a row counts for even when its cells are empty: about what Python needs to hold one."""
 
 
+def tighten(largest: int) -> None:
+    """Let no file be larger than this, in the whole process: for one that reads a single file and ends."""
+    global LARGEST_FILE, LARGEST_DOCUMENT
+    LARGEST_FILE, LARGEST_DOCUMENT = min(LARGEST_FILE, largest), min(LARGEST_DOCUMENT, largest)
+
+
+def size(count: int) -> str:
+    """A number of bytes in words."""
+    if count >= 2**30:
+        return f"{count / 2**30:g} GiB"
+    return f"{count / 2**20:g} MiB" if count >= 2**20 else f"{count:,} bytes"
+
+
 class Allowance:
     """How much may come out of a file of this size, counted while it comes out."""
 

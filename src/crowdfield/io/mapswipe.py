@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crowdfield.errors import ReportFormatError
 from crowdfield.geography import within
 from crowdfield.io import columns
 from crowdfield.io.collect import Batch
@@ -49,7 +48,7 @@ def plan(table: Table, options: Options) -> Plan:
             chosen[role] = options.given(role) or columns.find(role, table.header) or ""
         missing = [role for role in ("lat", "lon") if not chosen[role]]
         if missing:
-            raise ReportFormatError(columns.missing_message(missing, table.header), file=table.name, line=1)
+            raise columns.missing_error(missing, table.header, table.name, line=1)
     if not chosen["id"]:
         del chosen["id"]
     chosen |= {answer: lower[key] for key, answer in ANSWERS.items() if key in lower}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from crowdfield.errors import ReportFormatError
+from crowdfield.errors import ReportFormatError, TooLargeError
 from crowdfield.io import limits
 from crowdfield.io.archives import Archive
 from crowdfield.io.kinds import TEXT, Found
@@ -22,11 +22,12 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BO
 _UNREADABLE = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 
-def document(path: Path, found: Found, most: int = limits.LARGEST_DOCUMENT) -> bytes:
+def document(path: Path, found: Found) -> bytes:
     """The whole content of a file, unpacked, for a format that has to be held as a whole."""
+    most = limits.LARGEST_DOCUMENT
     if found.member is not None:
         with Archive(path) as archive:
-            return archive.read(found.member, most)
+            return archive.read(found.member)
     allowed = most
     if found.gzipped:
         allowed = min(most, max(limits.RATIO_COUNTS_FROM, limits.LARGEST_RATIO * path.stat().st_size))
@@ -36,7 +37,7 @@ def document(path: Path, found: Found, most: int = limits.LARGEST_DOCUMENT) -> b
     except _UNREADABLE:
         raise ReportFormatError("cannot be read to its end. Is the file complete?", file=str(path)) from None
     if len(content) > most:
-        raise ReportFormatError(f"is larger than {most // 2**20:,} MiB. Split it.", file=str(path))
+        raise TooLargeError(f"is larger than {limits.size(most)}. Split it.", file=str(path))
     if len(content) > allowed:
         raise too_much(path)
     return content
@@ -44,8 +45,8 @@ def document(path: Path, found: Found, most: int = limits.LARGEST_DOCUMENT) -> b
 
 def too_much(path: Path) -> ReportFormatError:
     return ReportFormatError(
-        f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does. "
-        "Unpack it yourself if you trust it.",
+        f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does.",
+        advice="Unpack it yourself if you trust it.",
         file=str(path),
     )
 
@@ -133,8 +134,8 @@ class Watched(io.RawIOBase):
                 line, left = line + block.count(b"\n"), left - len(block)
         return line
 
-    def _fail(self, message: str, line: int | None = None) -> ReportFormatError:
-        self.failure = ReportFormatError(message, file=str(self.path), line=line)
+    def _fail(self, message: str, line: int | None = None, advice: str = "") -> ReportFormatError:
+        self.failure = ReportFormatError(message, advice=advice, file=str(self.path), line=line)
         return self.failure
 
     def _raw(self, count: int) -> bytes:
@@ -148,7 +149,10 @@ class Watched(io.RawIOBase):
             self.failure = too_much(self.path)
             raise self.failure
         if self._count > limits.LARGEST_FILE:
-            raise self._fail(f"is larger than {limits.LARGEST_FILE // 2**30} GiB. Split it.")
+            self.failure = TooLargeError(
+                f"is larger than {limits.size(limits.LARGEST_FILE)}. Split it.", file=str(self.path)
+            )
+            raise self.failure
         if self._progress is not None:
             self._progress(min((self._archive or self._file).tell(), self._size), self._size)
         return block
@@ -159,9 +163,9 @@ class Watched(io.RawIOBase):
         except UnicodeDecodeError as error:
             at = self._line() + error.object[: error.start].count(b"\n")
             raise self._fail(
-                f"byte 0x{error.object[error.start]:02x} is not {self.encoding.upper()}. Save the file as UTF-8, "
-                "or name its encoding (often cp1252 from older spreadsheets).",
+                f"byte 0x{error.object[error.start]:02x} is not {self.encoding.upper()}. Save the file as UTF-8.",
                 at,
+                advice="Or name its encoding (often cp1252 from older spreadsheets).",
             ) from None
         out = block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
         if self._old_mac:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.io.collect import Batch, clean
 from crowdfield.io.delimited import EXTRA, Chunk
-from crowdfield.io.rejects import Refusal
+from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
 
 
@@ -197,16 +197,20 @@ def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, wh
     why.add(
         swapped,
         lat_name,
-        lambda at: (
-            f"latitude {lat[at]:g} is outside [-90, 90]. Are the coordinate columns swapped? "
-            f"Then read it with --lat '{lon_name}' --lon '{lat_name}'."
+        lambda at: Advised(
+            f"latitude {lat[at]:g} is outside [-90, 90]. Are the coordinate columns swapped?",
+            f"Then read it with --lat '{lon_name}' --lon '{lat_name}'.",
         ),
     )
-    remedy = "Are these degrees? If they are metres, name their system with --crs."
-    why.add(far_north, lat_name, lambda at: f"latitude {lat[at]:g} is outside [-90, 90]. {remedy}")
+    remedy = "If they are metres, name their system with --crs."
+
+    def outside(what: str, value: float, most: int) -> str:
+        return Advised(f"{what} {value:g} is outside [-{most}, {most}]. Are these degrees?", remedy)
+
+    why.add(far_north, lat_name, lambda at: outside("latitude", lat[at], 90))
     # 180 to 360 is the other way to write the western half.
     lon = np.where(far_east & (lon > 180) & (lon <= 360), lon - 360.0, lon)
-    why.add(np.abs(lon) > 180, lon_name, lambda at: f"longitude {lon[at]:g} is outside [-180, 180]. {remedy}")
+    why.add(np.abs(lon) > 180, lon_name, lambda at: outside("longitude", lon[at], 180))
     return lon
 
 

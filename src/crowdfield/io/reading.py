@@ -6,7 +6,6 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.data.reports import Reports
-from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.errors import InputError, ReportFormatError, TooLargeError
 from crowdfield.io import geofiles, kinds, mapswipe, points
 from crowdfield.io.collect import Batch, Collected, Collector, settle_labels
 from crowdfield.io.columns import some
@@ -23,86 +22,12 @@ from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options, all_layouts
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
-from crowdfield.io.rejects import Refusal, Rejects
-from crowdfield.io.table import write_rows
+from crowdfield.io.rejects import Refusal, Rejects, without_advice
+from crowdfield.io.result import ReadResult
 from crowdfield.io.times import Times
 
+_DUPLICATES = 4  # a file that is read up to a number of reports may hold so many times as many before duplicates go
 Duplicates = Literal["once", "keep", "events"]
-
-
-@dataclass(frozen=True, eq=False)
-class ReadResult:
-    """What was in a file. ``read == used + duplicate + rejected``, counted in rows; a row may hold many reports."""
-
-    file: str
-    layout: str
-    columns: Mapping[str, str]  # role -> the column it was taken from
-    statement: str  # one line: what was found, and how it was read
-    reports: Reports  # places are (longitude, latitude)
-    read: int
-    used: int
-    duplicate: int
-    rejected: int
-    rejects: Rejects  # a sequence of (line, column, reason)
-    region: geography.Region  # around the reports; west > east across the antimeridian
-    notes: tuple[str, ...]  # what a careful reader should know
-    events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
-    states: tuple[str, ...] | None  # what the labels are about, where the layout knows
-
-    @property
-    def copied(self) -> int:
-        """How many reports repeat the words of another within minutes."""
-        if self.events is None:
-            return 0
-        named = self.events[self.events >= 0]
-        return len(named) - len(np.unique(named))
-
-    def summary(self) -> dict[str, Any]:
-        """All of it in plain values, as ``crowdfield inspect --json`` prints it."""
-        reports = self.reports
-        counts = np.bincount(reports.label, minlength=len(reports.labels))
-        found = {
-            "file": self.file,
-            "layout": self.layout,
-            "statement": self.statement,
-            "columns": dict(self.columns),
-            "read": self.read,
-            "used": self.used,
-            "duplicate": self.duplicate,
-            "rejected": self.rejected,
-            "reports": len(reports),
-            "labels": {str(name): int(n) for name, n in zip(reports.labels, counts, strict=True)},
-            "sources": len(reports.sources),
-            "region": list(self.region),
-            "crs": reports.crs,
-            "time": _span(reports.time),
-            "copied": self.copied,
-            "notes": list(self.notes),
-            "rejects": [reject._asdict() for reject in self.rejects[:10]],
-        }
-        return found
-
-    def write_rejects(
-        self, path: str | os.PathLike[str] | None = None, *, instead: str | os.PathLike[str] | None = None
-    ) -> Path | None:
-        """Write the rejected rows to ``<name>.rejects.csv`` beside the file, or to ``path``; None if there are none.
-
-        Where the file's folder cannot be written to they go to the folder ``instead``, if not given to the current one.
-        """
-        if not self.rejects:
-            return None
-        name = f"{Path(self.file).name}.rejects.csv"
-        # Data often lie where nobody may write: then the rejects go to where the results do.
-        other = Path.cwd() if instead is None else Path(instead)
-        targets = [Path(path)] if path is not None else [Path(self.file).with_name(name), other / name]
-        for target in targets:
-            try:
-                write_rows(("line", "column", "reason"), self.rejects, target)
-            except OSError as error:
-                problem = InputError(f"cannot write the rejected rows to {target}: {error.strerror}.")
-                continue
-            return target
-        raise problem
 
 
 def read(
@@ -124,6 +49,7 @@ def read(
     cell: str | float | None = None,
     dates: Literal["dmy", "mdy"] | None = None,
     encoding: str | None = None,
+    most: int | None = None,
     progress: Progress | None = None,
 ) -> ReadResult:
     """Read a file of reports. Layout and columns are found out; every choice can be made by hand.
@@ -132,7 +58,8 @@ def read(
     TOML file. ``duplicates`` are used "once", all of them ("keep"), or once together with copied messages ("events").
     ``region`` (west, south, east, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
     coordinates, or "local" for numbers that are nowhere on Earth. ``cell`` is the size of the cells that a Zooniverse
-    image without marks covers. ``progress`` is called with (bytes done, bytes in all).
+    image without marks covers. More than ``most`` reports are an error. ``progress`` is called with (bytes done, bytes
+    in all).
     """
     file = Path(path)
     if not file.is_file():
@@ -153,13 +80,24 @@ def read(
     found = _open(file, format, options, encoding)
     times = found.times(options)
     collector = Collector()
+    gathered = 0
     for batch in found.batches(options, times, progress):
+        gathered += len(batch.row)
+        # Duplicates do not count, and are known only at the end.
+        if most is not None and gathered > _DUPLICATES * most:
+            raise _too_many(most, file)
         collector.add(batch)
     if collector.rows == 0:
         raise ReportFormatError("has a header but no reports.", file=str(file), line=1)
     seconds = None if times is None else times.seconds(lambda row: int(found.table.lines(np.array([row]))[0]))
     collected = collector.finish(duplicates=duplicates, time=seconds)
+    if most is not None and len(collected.row) > most:
+        raise _too_many(most, file)
     return _result(found, collector, collected, options, times, wanted, mapping)
+
+
+def _too_many(most: int, file: Path) -> TooLargeError:
+    return TooLargeError(f"holds more than {most:,} reports. Split it.", file=str(file))
 
 
 def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
@@ -213,8 +151,8 @@ def _open(file: Path, format: str | None, options: Options, encoding: str | None
     layout = layouts[format] if format is not None else next(x for x in layouts.values() if x.matches(text.header))
     if not layout.matches(text.header):
         raise ReportFormatError(
-            f"does not look like {layout.title}: the columns are {some(text.header)}. "
-            "Leave out --format to find out what it is.",
+            f"does not look like {layout.title}: the columns are {some(text.header)}.",
+            advice="Leave out --format to find out what it is.",
             file=str(file),
             line=1,
         )
@@ -284,7 +222,14 @@ def _result(
     if used == 0:
         first = rejects[0]
         several = f"none of the {collector.rows} rows can be used. The first: " if collector.rows > 1 else ""
-        raise ReportFormatError(several + first.reason, file=file, line=first.line or None, column=first.column or None)
+        reason = without_advice(first.reason)
+        raise ReportFormatError(
+            several + reason,
+            advice=first.reason.removeprefix(reason).strip(),
+            file=file,
+            line=first.line or None,
+            column=first.column or None,
+        )
 
     sources = collector.sources.names or ["all"]
     order = sorted(range(len(sources)), key=sources.__getitem__)
@@ -325,6 +270,8 @@ def _result(
         notes=(*found.notes, *_remarks(reports, times, events, found)),
         events=events,
         states=found.states or found.labels,
+        row=row,
+        _lines=found.table.lines,
     )
 
 
@@ -378,14 +325,6 @@ def _shown(column: str) -> str:
 def _extent(places: NDArray[np.float64]) -> geography.Region:
     (west, south), (east, north) = places.min(axis=0).tolist(), places.max(axis=0).tolist()
     return geography.Region(west, south, east, north)
-
-
-def _span(time: NDArray[np.float64] | None) -> list[str] | None:
-    if time is None or np.isnan(time).all():
-        return None
-    return [
-        datetime.fromtimestamp(float(t), UTC).isoformat(timespec="seconds") for t in (np.nanmin(time), np.nanmax(time))
-    ]
 
 
 def _label_map(label_map: Mapping[str, Any] | str | os.PathLike[str] | None) -> Mapping[str, Any] | None:

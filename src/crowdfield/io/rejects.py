@@ -9,6 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class Advised(str):
+    """A reason, followed by advice for somebody who can set the reader's options; ``without_advice`` is for others."""
+
+    without_advice: str
+
+    def __new__(cls, reason: str, advice: str) -> Advised:
+        made = super().__new__(cls, f"{reason} {advice}")
+        made.without_advice = reason
+        return made
+
+
+def without_advice(reason: str) -> str:
+    return reason.without_advice if isinstance(reason, Advised) else reason
+
+
 class Reject(NamedTuple):
     """A row that was not used, and why."""
 

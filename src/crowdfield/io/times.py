@@ -125,7 +125,8 @@ class Times:
             kind = {day: "day first", month: "month first"}
             raise ReportFormatError(
                 f"the date '{then[1][:40]}' is {kind[then]}, but '{first[1][:40]}' on line {line_of(first[0])} is "
-                f"{kind[first]}. Say which order holds with --dates dmy or --dates mdy (the others then have no time).",
+                f"{kind[first]}. Write all dates in one order.",
+                advice="Or say which order holds with --dates dmy or --dates mdy (the others then have no time).",
                 file=self.file,
                 line=line_of(then[0]),
                 column=self.column,

@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from crowdfield.errors import ReportFormatError
 from crowdfield.io import columns
 from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
+from crowdfield.io.rejects import Advised
 
 REPORTED = "reported"
 EMERGENCY = "emergency"
@@ -72,7 +72,7 @@ def _haiti(table: Table, options: Options) -> Plan:
         if not by_category:
             return {}
         unused = frame["<source>"].isna().to_numpy().nonzero()[0]
-        reason = "has only categories that the paper does not use. Read it too with --source CATEGORY."
+        reason = Advised("has only categories that the paper does not use.", "Read it too with --source CATEGORY.")
         return {at: (category, reason) for at in unused.tolist()}
 
     shown = {"source": category if by_category else verified} if "source" in made else {}
@@ -87,7 +87,7 @@ def _version_2(table: Table, options: Options) -> Plan:
     chosen = {role: name[key] for role, key in (("lat", "latitude"), ("lon", "longitude")) if key in name}
     missing = [role for role in ("lat", "lon") if role not in chosen and options.given(role) is None]
     if missing:
-        raise ReportFormatError(columns.missing_message(missing, table.header), file=table.name, line=1)
+        raise columns.missing_error(missing, table.header, table.name, line=1)
     for role, keys in (
         ("id", ("#", "serial")),
         ("time", ("incident_date",)),
@@ -148,7 +148,7 @@ def _version_3(table: Table, options: Options) -> Plan:
     longitudes = [name[c.lower().replace(".lat", ".lon")] for c in latitudes]
     missing = [role for role in ("lat", "lon") if role not in chosen and not latitudes]
     if missing:
-        raise ReportFormatError(columns.missing_message(missing, table.header), file=table.name, line=1)
+        raise columns.missing_error(missing, table.header, table.name, line=1)
     base = _BASE_3.split("|")
     asked = [c for c in table.header if c.strip().lower() not in base and c not in latitudes and c not in longitudes]
     label = chosen.pop("label", None) or columns.question(asked, {c: table.column(c) for c in asked}) or name["survey"]

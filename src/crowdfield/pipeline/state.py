@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tempfile
 import zipfile
 from dataclasses import replace
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield import __version__
 from crowdfield.data import Grid
-from crowdfield.errors import InputError
+from crowdfield.errors import CrowdfieldError, InputError, ReportFormatError
+from crowdfield.io.archives import Archive
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import plain
 from crowdfield.pipeline.fusing import Fused, make_map
@@ -60,23 +63,44 @@ def load_run(path: str | Path) -> Fused:
         raise InputError(f"there is no run {path}. Make one with: crowdfield fuse REPORTS -o MAP --state {path}")
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
+    not_ours = f"{path} is not a run that crowdfield saved, or is damaged."
+    # A run may come from somebody else: what it claims to hold is checked before it is unpacked.
     try:
-        with zipfile.ZipFile(path) as file:
+        archive = Archive(path)
+    except ReportFormatError as problem:
+        raise InputError(f"{not_ours} It {problem.message}") from problem
+    with archive as file:
+        try:
             about = json.loads(file.read("run.json"))
             if about.get("format") != FORMAT:
                 raise InputError(f"{path} has format {about.get('format')}; this version of crowdfield reads {FORMAT}.")
-            arrays = {
-                name: np.load(io.BytesIO(file.read(f"{name}.npy")), allow_pickle=False)
-                for name in ("mask", "reports", "seen")
-            }
+            arrays = {name: _array(file.read(f"{name}.npy")) for name in ("mask", "reports", "seen")}
             content = file.read("model")
-    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as problem:
-        raise InputError(f"{path} is not a run that crowdfield saved ({problem}).") from problem
+            grid = Grid(**about["grid"])
+            metadata: dict[str, Any] = about["metadata"]
+        except CrowdfieldError:
+            raise
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as problem:
+            raise InputError(not_ours) from problem
+    if arrays["mask"].shape != grid.shape or arrays["reports"].shape != grid.shape:
+        raise InputError(not_ours)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model").write_bytes(content)
+        with Archive(Path(folder) / "model"):
+            pass  # the model is an archive of its own, and must not unfold without end either
         model = HeatmapBCC.load(Path(folder) / "model")
-    grid = Grid(**about["grid"])
-    metadata: dict[str, Any] = about["metadata"]
     heatmap = make_map(model, grid, arrays["reports"], mask=arrays["mask"], metadata=metadata)
     reports = replace(model.reports_, crs=grid.crs)
     return Fused(model, heatmap, reports, from_plain(about["settings"]), arrays["seen"], {})
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array as `numpy.save` wrote it, if it is as large as it says."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read_header(file)
+    if kind.hasobject or math.prod(shape) * kind.itemsize != len(content) - file.tell():
+        raise ValueError("an array is not as large as it says")
+    file.seek(0)
+    return np.asarray(np.load(file, allow_pickle=False))

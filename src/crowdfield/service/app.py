@@ -44,6 +44,7 @@ from crowdfield.service.routes import keys, maps, ogc, operations, page, reports
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
+from crowdfield.service.uploads import Reader
 
 log = logging.getLogger("crowdfield.service")
 # How long a server may go on with what it knew of a situation or of its trusted sources.
@@ -74,6 +75,7 @@ class Service:
         self.metrics = Metrics()
         self.monitor = Monitor(settings, self.journal, self.metrics)
         self.stopping = False
+        self.reader = Reader(settings, self.metrics)
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(TILE_BYTES, len)
         self.lag = Lag()

@@ -34,6 +34,19 @@ class Intake:
     rejects: list[Rejected] = field(default_factory=list)
     single: bool = False
     note: str | None = None
+    unlisted: int = 0
+    """Rejected rows of a file that are counted but not listed."""
+
+    @property
+    def rejected(self) -> int:
+        return len(self.rejects) + self.unlisted
+
+    def of_file(self, rejects: list[Rejected], rejected: int, note: str) -> "Intake":
+        """Together with what the reader of the file could not use, in the file's order."""
+        self.rejects = sorted([*rejects, *self.rejects], key=lambda reject: reject.row)
+        self.unlisted = rejected - len(rejects)
+        self.note = note
+        return self
 
 
 def parse_json(body: bytes, row_limit: int) -> tuple[list[Any], bool]:
@@ -129,11 +142,13 @@ def admit(
     single: bool = False,
     by_content: bool = False,
     from_webhook: bool = False,
+    lines: Sequence[int] | None = None,
 ) -> Intake:
     """Check every row against the schema, the situation and the sender's role. A single bad report is an error; among
-    many it is set aside with its reason."""
+    many it is set aside with its reason and its number, or the line of the file that it is from."""
     intake = Intake(single=single)
     for number, row in enumerate(rows, start=1):
+        where = number if lines is None else lines[number - 1]
         try:
             report = _REPORT.validate_python(row)
         except ValidationError as error:
@@ -141,13 +156,13 @@ def admit(
             if single:
                 raise Problem(422, "the report cannot be used as it is", faults=problems) from error
             reason = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
-            intake.rejects.append(Rejected(row=number, reason=reason))
+            intake.rejects.append(Rejected(row=where, reason=reason))
             continue
         reason = unusable(report, situation) or (None if from_webhook else reserved(report, principal))
         if reason is not None:
             if single:
                 raise Problem(422, reason)
-            intake.rejects.append(Rejected(row=number, reason=reason))
+            intake.rejects.append(Rejected(row=where, reason=reason))
             continue
         source = name_source(report, principal, trust)
         intake.entries.append(

@@ -46,6 +46,10 @@ class Metrics:
             Gauge, "map_oldest_unfitted_seconds", "How long the oldest entry that no map has seen waits", "situation"
         )
         self.last_failure = of(Gauge, "map_last_failure_timestamp_seconds", "When a fit failed last", "situation")
+        self.file_peak = of(Gauge, "file_peak_bytes", "Most memory that a process which read a file has taken")
+        self.file_seconds = of(
+            Histogram, "file_seconds", "Time to read a file", buckets=(0.5, 1, 2, 4, 8, 12, 16, 20, 40)
+        )
         self._by_map = (
             self.version, self.fit_seconds, self.behind, self.failures, self.failed, self.unfitted, self.last_failure
         )  # fmt: skip

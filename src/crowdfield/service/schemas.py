@@ -116,7 +116,10 @@ class ReportIn(BaseModel):
 
 
 class Rejected(BaseModel):
-    row: int
+    row: int = Field(
+        description="where it is: the line of a table (its header is line 1), the number of a feature in other files, "
+        "the position in a list; all counted from 1"
+    )
     reason: str
 
 

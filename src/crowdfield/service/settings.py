@@ -86,6 +86,10 @@ class Settings(BaseSettings):
     """A compressed body may grow by this factor at most, and never past the limit on bodies."""
     row_limit: int = Field(100_000, gt=0)
     """Reports in one request or file at most."""
+    import_seconds: float = Field(15.0, ge=2)
+    """Seconds that reading a file may take; what takes longer is refused."""
+    import_memory: int = Field(768 * 2**20, ge=256 * 2**20)
+    """Bytes of memory that reading a file may take; what needs more is refused."""
 
     reads_per_second: float = Field(200.0, gt=0)
     """Requests that read, of one key."""

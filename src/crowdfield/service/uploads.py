@@ -1,24 +1,30 @@
-"""Files of reports, read with the readers of `crowdfield.io` and handed on as plain rows."""
+"""Files of reports that clients send, read in a box and handed on as plain rows."""
 
-import gzip
+import io
+import logging
 import re
+import shutil
 import tempfile
-import zipfile
-import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from crowdfield import geography
+from crowdfield.box import Answer, Limits, ask, believing
+from crowdfield.box.message import from_codes
 from crowdfield.data import Region
-from crowdfield.errors import CrowdfieldError
+from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
+from crowdfield.service.metrics import Metrics
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Rejected
+from crowdfield.service.settings import Settings
 
-# Only these endings are taken over from a client's file name, and nothing else of it.
-ENDINGS = (".csv", ".tsv", ".txt", ".json", ".geojson", ".gpkg", ".parquet", ".kml", ".zip", ".gz", ".csv.gz")
+log = logging.getLogger("crowdfield.service")
+
+# Of the time that a file may take, how much may be work of the processor: starting and waiting take the rest.
+PROCESSOR_SHARE = 0.8
 # A region around less than this would be a map of a single building.
 SMALLEST_DEGREES = 0.01
 MARGIN = 0.08
@@ -28,15 +34,16 @@ FAR, FEW = 10.0, 0.02
 
 @dataclass
 class Read:
+    """The reports of a file as rows, and what became of the others."""
+
     rows: list[dict[str, Any]]
-    labels: tuple[str, ...] = ()
-    rejects: list[Rejected] = field(default_factory=list)
-    note: str | None = None
-
-
-def ending(name: str | None) -> str:
-    found = [e for e in ENDINGS if (name or "").lower().endswith(e)]
-    return max(found, key=len) if found else ".csv"
+    labels: tuple[str, ...]
+    lines: list[int]
+    """Where in the file each row is: a line of a table, the number of a feature."""
+    rejects: list[Rejected]
+    """The first of those that could not be read."""
+    rejected: int
+    note: str
 
 
 def title_of(name: str | None) -> str:
@@ -51,74 +58,97 @@ def slug_of(title: str) -> str:
     return slug or "map"
 
 
-def read_bytes(body: bytes, row_limit: int) -> Read:
-    """The rows of a CSV body."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reports.csv"
-        path.write_bytes(body)
-        return read_file(path, row_limit, 16 * max(len(body), 2**16))
+class Reader:
+    """Reads what clients send, each file in a process of its own that is shut in: see `crowdfield.box`."""
 
-
-def read_file(path: Path, row_limit: int, byte_limit: int, positive: str | None = None) -> Read:
-    """The rows of a file of any known layout. Contacts and free text stay behind in it."""
-    from crowdfield import io  # late: the readers bring pandas and more
-
-    if not unfolds_within(path, byte_limit):
-        raise Problem(413, f"the file unpacks to more than {byte_limit:,} bytes; send it in parts")
-    try:
-        result = io.read(path, positive=positive)
-    except CrowdfieldError as error:
-        # The path is a temporary one of this machine and nobody else's business.
-        raise Problem(422, str(error).replace(f"{path.parent}/", "")) from error
-    reports = result.reports
-    if reports.crs is None:
-        raise Problem(422, "the places in this file are nowhere on Earth; a live map needs longitude and latitude")
-    if len(reports) > row_limit:
-        raise Problem(
-            413, f"{len(reports):,} reports are more than the {row_limit:,} of one request; send them in parts"
+    def __init__(self, settings: Settings, metrics: Metrics):
+        self._settings, self._metrics = settings, metrics
+        self._limits = Limits(
+            memory=settings.import_memory,
+            seconds=settings.import_seconds,
+            processor_seconds=PROCESSOR_SHARE * settings.import_seconds,
         )
-    labels = tuple(str(label) for label in reports.labels)
-    time = reports.time.tolist() if reports.time is not None else [None] * len(reports)
-    identity = reports.id if reports.id is not None else [None] * len(reports)
-    named = len(reports.sources) > 1 or reports.sources[0] != "all"
+        self._largest = 0
+        self._layers: tuple[str, ...] | None = None
+
+    def body(self, body: bytes) -> Read:
+        """The rows of a body that is a table."""
+        return self._stored(io.BytesIO(body), None, 16 * max(len(body), 2**16))
+
+    def file(self, file: IO[bytes], positive: str | None = None) -> Read:
+        """The rows of a file of any known layout. Contacts and free text stay behind in it."""
+        return self._stored(file, positive, self._settings.import_limit)
+
+    def _stored(self, content: IO[bytes], positive: str | None, largest: int) -> Read:
+        with tempfile.TemporaryDirectory(prefix="crowdfield-") as folder:
+            # Under a name of ours: what a file is called says nothing about what it is.
+            path = Path(folder) / "upload"
+            with path.open("wb") as out:
+                shutil.copyfileobj(content, out, 2**20)
+            return self._read(path, positive, largest)
+
+    def _read(self, path: Path, positive: str | None, largest: int) -> Read:
+        most = self._settings.row_limit
+        shown = "the file"
+        try:
+            answer = ask(
+                "crowdfield.io.boxed:reports",
+                path,
+                self._limits,
+                shown=shown,
+                watch=self._spent,
+                positive=positive,
+                most=most,
+                largest=largest,
+            )
+            with believing(shown):
+                read = _rows(answer)
+        except TooLargeError as error:
+            raise Problem(413, error.without_advice) from error
+        except ReportFormatError as error:
+            raise Problem(422, error.without_advice) from error
+        except (InputError, ReadingFailedError) as error:
+            raise Problem(422, str(error)) from error
+        self._told(answer.layers)
+        return read
+
+    def _spent(self, seconds: float, peak: int) -> None:
+        self._largest = max(self._largest, peak)
+        self._metrics.file_peak.set(self._largest)
+        self._metrics.file_seconds.observe(seconds)
+
+    def _told(self, layers: tuple[str, ...]) -> None:
+        if layers != self._layers:
+            self._layers = layers
+            log.info("files are read in a process of its own", extra={"shut_in_by": ", ".join(layers)})
+
+
+def _rows(answer: Answer) -> Read:
+    header, arrays = answer.header, answer.arrays
+    if not header["on_earth"]:
+        raise InputError("the places in this file are nowhere on Earth; a live map needs longitude and latitude")
+    labels, sources = tuple(header["labels"]), header["sources"]
+    named = len(sources) > 1 or sources[0] != "all"
+    ids = from_codes(arrays["id"], header["ids"]).tolist()
     rows = [
         {
             "longitude": longitude,
             "latitude": latitude,
             "label": labels[label],
             # A file that does not say who reported is the word of whoever sends it.
-            "source": str(reports.sources[source])[:200] if named else None,
+            "source": sources[source][:200] if named else None,
             "time": moment if moment == moment else None,
-            "id": str(name)[:200] if name is not None else None,
+            "id": name[:200] if name is not None else None,
         }
         for (longitude, latitude), label, source, moment, name in zip(
-            reports.places.tolist(), reports.label.tolist(), reports.source.tolist(), time, identity, strict=True
+            *(arrays[part].tolist() for part in ("places", "label", "source", "time")), ids, strict=True
         )
     ]
-    rejects = [Rejected(row=r.line, reason=f"{r.column}: {r.reason}" if r.column else r.reason) for r in result.rejects]
-    return Read(rows, labels, rejects, result.statement.replace(f"{path.name}: ", "", 1))
-
-
-def unfolds_within(path: Path, limit: int) -> bool:
-    """Whether a packed file is at most so large unpacked; it is never unfolded further than that."""
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start.startswith(b"PK"):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return sum(member.file_size for member in archive.infolist()) <= limit
-        except (zipfile.BadZipFile, ValueError, NotImplementedError):
-            return True  # the reader says what is wrong with it
-    if start.startswith(b"\x1f\x8b"):
-        try:
-            with gzip.open(path) as unpacked:
-                left = limit
-                while left >= 0 and (block := unpacked.read(2**20)):
-                    left -= len(block)
-                return left >= 0
-        except (OSError, EOFError, zlib.error):
-            return True
-    return True
+    rejects = [
+        Rejected(row=line, reason=f"{column}: {reason}" if column else reason)
+        for line, column, reason in header["rejects"]
+    ]
+    return Read(rows, labels, arrays["line"].tolist(), rejects, header["rejected"], header["statement"])
 
 
 def describe(read: Read) -> tuple[Region, list[str]]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.box import is_inside
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import limits
 from crowdfield.io.kinds import Found
@@ -36,6 +37,10 @@ class Features:
 def read(path: Path, found: Found) -> Features:
     """The features of a file whose kind has been looked at."""
     assert found.kind.reader is not None, f"{found.kind.name} has no features"
+    if found.kind.boxed and not is_inside():
+        from crowdfield.io.boxed import read_features
+
+        return read_features(path)
     reader: Callable[[Path, Found], Features] = import_module(f"crowdfield.io.features.{found.kind.reader}").read
     features = reader(path, found)
     if len(features) == 0:

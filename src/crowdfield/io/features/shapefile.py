@@ -57,20 +57,20 @@ class _Parts:
             if count > 1:
                 self.notes = (f"of the {count} Shapefiles only the first, '{found.member[:60]}', is read",)
 
-    def read(self, ending: str, most: int = limits.LARGEST_DOCUMENT) -> bytes | None:
+    def read(self, ending: str) -> bytes | None:
         if self._member is not None:
             with Archive(self._path) as archive:
                 name = archive.beside(self._member, ending)
-                return None if name is None else archive.read(name, most)
+                return None if name is None else archive.read(name)
         for own in (ending, ending.upper()):
             beside = self._path.with_suffix(own)
             if beside.is_file():
                 with beside.open("rb") as file:
-                    return file.read(most)
+                    return file.read(limits.LARGEST_DOCUMENT)
         return None
 
     def encoding(self) -> str | None:
-        stated = (self.read(".cpg", 100) or b"").decode("ascii", "ignore").strip().lower()
+        stated = (self.read(".cpg") or b"")[:100].decode("ascii", "ignore").strip().lower()
         name = {"": "", "1252": "cp1252", "65001": "utf-8"}.get(stated, stated.replace("ansi ", "cp"))
         try:
             known = codecs.lookup(name) if name else None
@@ -79,7 +79,7 @@ class _Parts:
         return known.name if known is not None and known._is_text_encoding else None
 
     def system(self) -> str | None:
-        text = (self.read(".prj", systems.LONGEST) or b"").decode("utf-8", "replace").strip()
+        text = (self.read(".prj") or b"")[: systems.LONGEST].decode("utf-8", "replace").strip()
         if not text:
             return None
         try:

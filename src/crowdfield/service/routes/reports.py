@@ -1,13 +1,12 @@
 """Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
 
 import itertools
-import tempfile
-from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
 
 from crowdfield.service import intake, uploads
+from crowdfield.service.auth import Principal
 from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
 from crowdfield.service.problems import Problem
 from crowdfield.service.routes.situations import build, shown
@@ -61,10 +60,8 @@ async def send_reports(
         else:
             taken = intake.admit(rows, situation, principal, trust, key=idempotency_key, single=single)
     elif media == "text/csv":
-        read = await service.pools.imports.run(uploads.read_bytes, body, service.settings.row_limit)
-        taken = intake.admit(read.rows, situation, principal, trust, key=idempotency_key, by_content=True)
-        taken.rejects[:0] = read.rejects
-        taken.note = read.note
+        read = await service.pools.imports.run(service.reader.body, body)
+        taken = await service.pools.imports.run(admit_file, read, situation, principal, trust, key=idempotency_key)
     else:
         raise Problem(415, "reports are application/json, application/geo+json or text/csv; import other files")
     receipt = await store(request, situation, taken)
@@ -83,14 +80,14 @@ async def store(request: Request, situation: Situation, taken: intake.Intake) ->
     if taken.single and outcomes == ["retracted"]:
         raise Problem(409, "the report of this id was retracted and does not count; send this one under another id")
     counted = {name: outcomes.count(name) for name in ("stored", "duplicate", "conflict", "retracted")}
-    for name, count in (counted | {"rejected": len(taken.rejects)}).items():
+    for name, count in (counted | {"rejected": taken.rejected}).items():
         service.metrics.reports.labels(name).inc(count)
     return Receipt(
         stored=counted["stored"],
         duplicate=counted["duplicate"],
         conflict=counted["conflict"],
         retracted=counted["retracted"],
-        rejected=len(taken.rejects),
+        rejected=taken.rejected,
         ids=[e.id for e in taken.entries] if len(taken.entries) <= IDS_TOLD else [],
         rejects=taken.rejects[:100],
         note=taken.note,
@@ -147,15 +144,9 @@ async def import_file(
 ) -> Receipt:
     """Read a file of reports with the readers of `crowdfield fuse`."""
     service = service_of(request)
-    with tempfile.TemporaryDirectory() as folder:
-        path = await _saved(file, FilePath(folder))
-        read = await service.pools.imports.run(
-            uploads.read_file, path, service.settings.row_limit, service.settings.import_limit, positive
-        )
+    read = await service.pools.imports.run(service.reader.file, file.file, positive)
     trust = await service.trust(situation.id)
-    taken = await service.pools.imports.run(intake.admit, read.rows, situation, principal, trust, by_content=True)
-    taken.rejects[:0] = read.rejects
-    taken.note = read.note
+    taken = await service.pools.imports.run(admit_file, read, situation, principal, trust)
     return await store(request, situation, taken)
 
 
@@ -171,18 +162,14 @@ async def start_from_file(
     """Start a situation from a file: its labels become the states, its places the region."""
     service = service_of(request)
     name = title or uploads.title_of(file.filename)
-    with tempfile.TemporaryDirectory() as folder:
-        path = await _saved(file, FilePath(folder))
-        read = await service.pools.imports.run(
-            uploads.read_file, path, service.settings.row_limit, service.settings.import_limit
-        )
+    read = await service.pools.imports.run(service.reader.file, file.file)
     region, states = uploads.describe(read)
     slug = id or await service.pools.imports.run(free_slug, service.store, uploads.slug_of(name))
     new = NewSituation(id=slug, title=name, states=states, region=region, columns=columns)
     situation = await service.pools.imports.run(build, new)
     await service.pools.imports.run(service.store.create, situation)
     service.forget()
-    taken = await service.pools.imports.run(intake.admit, read.rows, situation, principal, {}, by_content=True)
+    taken = await service.pools.imports.run(admit_file, read, situation, principal, {})
     await store(request, situation, taken)
     return shown(situation, None).model_copy(update={"reports": len(taken.entries), "waiting": True})
 
@@ -193,13 +180,12 @@ def free_slug(store: Store, slug: str) -> str:
     return next(name for n in itertools.count(1) if (name := slug if n == 1 else f"{slug}-{n}") not in taken)
 
 
-async def _saved(file: UploadFile, folder: FilePath) -> FilePath:
-    """The upload under a name of ours: only its ending is taken from the client, and only if we know it."""
-    path = folder / f"upload{uploads.ending(file.filename)}"
-    with path.open("wb") as out:
-        while chunk := await file.read(2**20):
-            out.write(chunk)
-    return path
+def admit_file(
+    read: uploads.Read, situation: Situation, principal: Principal, trust: dict[str, Any], key: str | None = None
+) -> intake.Intake:
+    """Check the rows of a file; what is rejected is told by its line in the file, whoever rejected it."""
+    taken = intake.admit(read.rows, situation, principal, trust, key=key, by_content=True, lines=read.lines)
+    return taken.of_file(read.rejects, read.rejected, read.note)
 
 
 __all__ = ["ReportIn", "router"]

@@ -37,17 +37,15 @@ def write(heatmap: Heatmap, path: str | Path, **options: Any) -> Path:
 def read_map(path: str | Path) -> Heatmap:
     """A map that `write` wrote as GeoTIFF or NetCDF, the two formats that keep all of it."""
     path = Path(path)
-    from crowdfield.io import raster
-
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
-    if path.suffix.lower() in (".tif", ".tiff"):
-        return raster.read_cog(path)
-    if path.suffix.lower() == ".nc":
-        return raster.read_netcdf(path)
-    raise InputError(
-        f"{path.name}: maps are read back from .tif and .nc files; write one of those to convert it later."
-    )
+    if path.suffix.lower() not in (".tif", ".tiff", ".nc"):
+        raise InputError(
+            f"{path.name}: maps are read back from .tif and .nc files; write one of those to convert it later."
+        )
+    from crowdfield.io.maps import read_raster
+
+    return read_raster(path)
 
 
 def check_format(path: str | Path) -> str:
