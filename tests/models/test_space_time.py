@@ -49,7 +49,10 @@ def test_an_endless_timescale_is_time_blind():
 
 def test_old_reports_fade_to_the_prior():
     X, y, s = front(3, reports=150)
-    model = cf.HeatmapBCC(kernel=space_time("matern32", 3.0, "matern12", 2.0), prior_mean=-1.0).fit(X, y, s)
+    model = cf.HeatmapBCC(
+        kernel=space_time("matern32", 3.0, "matern12", 2.0), prior_mean=-1.0, reports_model="one_state"
+    )
+    model.fit(X, y, s)
     sure = [np.abs(model.predict_latent(at(hour))[0] + 1.0).mean() for hour in (10.0, 12.0, 15.0, 60.0)]
     assert sure[0] > sure[1] > sure[2] > sure[3] and sure[3] < 1e-3
 

@@ -131,7 +131,7 @@ DAMAGE = {
 def test_a_damaged_file_is_named(case, tmp_path):
     X, y, s = crowd(reports=30)
     path = tmp_path / "model.crowdfield"
-    cf.HeatmapBCC(lengthscale=3.0).fit(X, y, s).save(path)
+    cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, y, s).save(path)
     change, message = DAMAGE[case]
     damaged(path, change)
     with pytest.raises(InputError, match=message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -17,10 +18,15 @@ from crowdfield.errors import ConvergenceWarning, DataWarning, InputError
 from crowdfield.inference import communities, confusion, explain, information, sampling, selection
 from crowdfield.inference.community_sampling import CommunityPrior, summarise
 from crowdfield.inference.data import contrast
+from crowdfield.inference.instrument.fitting import State as InstrumentState
+from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.left_out import habits
+from crowdfield.inference.instrument.model import Fitted, with_learned_lengthscale
+from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import problem, storage
+from crowdfield.models import instrument, left_out, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
     Array,
@@ -32,6 +38,7 @@ from crowdfield.models.base import (
     whole,
 )
 
+SURE = 1e-12  # a probability below this is none, where its logarithm is needed
 MOST_CANDIDATES = 4000  # of `suggest`, whose joint covariance is a matrix of this size
 
 PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
@@ -58,11 +65,20 @@ class HeatmapBCC(ReportClassifier):
     communities : how many groups of like-minded sources share a learned prior: a number, "learn", or None
     linearisation : of "vb": "polya_gamma", or "ekf" as in the paper
     max_iter, tol : sweeps at the most; stop when log odds, scales and confusion matrices move less than tol
+    reports_model : "one_state" (the paper: reports are independent given a hidden state), "instrument" (sources read a
+        latent appearance, each with a sensitivity and a lean; docs/instrument.md), or "auto": whichever predicts
+        left-out reports better
+    covariates : a function of places [M, D] that returns [M, C], for the instrument model; standardised inside
 
     After `fit`: `classes_` the states; `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `places_` [N, D]
     and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [1]; `lengthscale_`;
     `engine_`; `bound_`, `bound_terms_`, `bound_history_`, `n_iter_`, `converged_`.
     """
+
+    reports_model_: str = "one_state"
+    communities_: communities.Communities | None
+    _predictor: Predictor
+    _membership: Array
 
     def __init__(
         self,
@@ -84,6 +100,8 @@ class HeatmapBCC(ReportClassifier):
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | np.random.Generator | None = None,
+        reports_model: str = "auto",
+        covariates: Callable[[Array], ArrayLike] | None = None,
     ):
         self.kernel = kernel
         self.lengthscale = lengthscale
@@ -102,6 +120,8 @@ class HeatmapBCC(ReportClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.reports_model = reports_model
+        self.covariates = covariates
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -111,15 +131,28 @@ class HeatmapBCC(ReportClassifier):
         y: ArrayLike,
         sources: ArrayLike | None = None,
         gold: tuple[ArrayLike, ArrayLike] | None = None,
+        tasks: ArrayLike | None = None,
     ) -> Self:
-        """X [R, D]: where; y [R]: what was said; sources [R]: by whom. gold: places and their known states, if any."""
+        """X [R, D]: where; y [R]: what was said; sources [R]: by whom. gold: places and their known states, if any.
+        tasks [R]: what the report is about, where several things share a place (points of a photo, floors of a house).
+        """
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
-        return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_))
+        about = _task_codes(tasks, len(reports))
+        return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
 
-    def _learn(self, reports: Reports, states: tuple[Any, ...], gold: problem.Gold, warm: bool = False) -> Self:
+    def _learn(
+        self,
+        reports: Reports,
+        states: tuple[Any, ...],
+        gold: problem.Gold,
+        warm: bool = False,
+        tasks: NDArray[np.int64] | None = None,
+    ) -> Self:
         warn_about_one_label(reports)
         posed = problem.pose(self, reports, states, gold)
+        if self._read_by_instruments(posed, reports, states, gold, warm, tasks):
+            return self
         if self.inference == "gibbs":
             return self._sample(posed, reports, states, gold)
         start = self._earlier(posed) if warm else None
@@ -133,6 +166,140 @@ class HeatmapBCC(ReportClassifier):
         if learned is not None:
             self.lengthscale_log_sd_, self.lengthscale_tried_ = learned.log_sd, learned.tried
         return self
+
+    def _read_by_instruments(
+        self,
+        posed: Posed,
+        reports: Reports,
+        states: tuple[Any, ...],
+        gold: problem.Gold,
+        warm: bool,
+        tasks: NDArray[np.int64] | None,
+    ) -> bool:
+        """Fit the instrument model where it is asked for, or where it predicts left-out reports better."""
+        reason = instrument.why_not(self, states, reports.labels)
+        if posed.free not in ((), (tuple(range(posed.data.X.shape[1])),)):
+            reason = reason or "it learns one length-scale for all columns, not one for each"
+        must = self.reports_model == "instrument" or tasks is not None or self.covariates is not None
+        if must and reason is not None:
+            raise InputError(f"reports_model='instrument' cannot be used here: {reason}.")
+        self.model_comparison_: instrument.Comparison | None = None
+        if reason is not None or self.reports_model == "one_state" or (not must and _says_one_thing(reports)):
+            return False
+        asked = instrument.ask(self, reports, states, gold, posed.kernel, posed.mean_at, tasks)
+        start = None
+        if warm and hasattr(self, "_instrument"):
+            start = instrument.warm_start(self._instrument, self._asked, asked)
+        with instrument.quiet_blas():
+            learned = None
+            if posed.free:
+                log_prior = None
+                if posed.lengthscale_prior is not None:
+                    shape, rate = posed.lengthscale_prior
+                    log_prior = partial(_log_gamma, shape, rate)
+                found, start, learned = with_learned_lengthscale(
+                    asked.problem, start, posed.lengthscale_bounds, log_prior
+                )
+                asked = asked._replace(problem=found)
+            comparison = None
+            if not must and warm and getattr(self, "reports_model_", None) == "instrument":
+                pass  # a stream keeps the model that it began with
+            elif not must:
+                first = asked.problem.start() if start is None else start
+                comparison = instrument.compare(self, asked, first, reports, states, gold)
+                if comparison.better == "one_state":
+                    self.model_comparison_ = comparison
+                    return False
+            policy = Policy(tol=self.tol, max_iter=self.max_iter)
+            fitted = fit_instrument(asked.problem, start, policy)
+        self._remember(posed.with_kernel(asked.problem.kernel), reports, states, gold)
+        self.model_comparison_, self._tasks = comparison, tasks
+        self._keep_instrument(asked, fitted, states)
+        if learned is not None:
+            self.lengthscale_log_sd_, self.lengthscale_tried_ = np.array([learned.log_sd]), learned.tried
+        settled = fitted.settled
+        if not settled.converged:
+            warnings.warn(
+                f"HeatmapBCC had not settled after {settled.n_iter} sweeps (the last moved something by "
+                f"{settled.change:.1e}). Raise max_iter, or tol if you can do with less.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return True
+
+    def _keep_instrument(self, asked: instrument.Asked, fitted: Fitted, states: tuple[Any, ...]) -> None:
+        """What a fit of the instrument model leaves behind."""
+        self._asked, self._instrument, self._predictor = asked, fitted, fitted
+        self.reports_model_, self.inference_ = "instrument", "variational"
+        self.places_ = asked.places
+        self.posterior_ = instrument.posterior(asked, fitted)
+        self.confusion_ = instrument.confusion(asked, fitted, self.reports_, self, states)
+        # Pseudo-counts of the implied matrices: as sure as the source's reports would make a Dirichlet.
+        strength = 2.0 + self._reports_by_source()[:, None, None] / 2.0
+        self.alpha_ = self.confusion_ * strength
+        settled, variances = fitted.settled, fitted.state.variances
+        self.scale_ = np.array([1.0 / variances.smooth])
+        self.lengthscale_ = asked.problem.kernel.lengthscales(self.places_.shape[1]).copy()
+        self.engine_, self.communities_ = fitted.design.basis.name, None
+        self.bound_, self.bound_history_ = settled.at.objective, np.array(settled.history)
+        self.bound_terms_ = {"objective": settled.at.objective}
+        self.n_iter_, self.converged_ = settled.n_iter, settled.converged
+
+    def at_reported_places(self) -> tuple[Array, Array] | None:
+        """Places that were reported on and P(t) there, where these know more than the field around them: a map shows
+        them in their cells. None for the one-state model, whose maps show the field.
+        """
+        return (self.places_, self.posterior_) if self.reports_model_ == "instrument" else None
+
+    def prior_rate_sd(self) -> float:
+        """The standard deviation of ρ where nobody reported, under the instrument model."""
+        return self._instrument.prior_rate_sd()
+
+    def one_state_twin(self, kernel: Kernel, labels: Sequence[Hashable], states: Sequence[Hashable]) -> HeatmapBCC:
+        """This estimator with the one-state model and a given kernel, not fitted: for comparing the two models."""
+        changed = {"reports_model": "one_state", "kernel": kernel, "lengthscale": 1.0, "covariates": None}
+        changed |= {"max_iter": instrument.COMPARED_SWEEPS, "tol": max(self.tol, instrument.COMPARED_TOL)}
+        named = {"states": list(states), "labels": list(labels)}
+        return HeatmapBCC(**{**self.get_params(deep=False), **changed, **named})
+
+    def left_out(self) -> Array:
+        """log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
+        check_is_fitted(self, "classes_")
+        reports = self.reports_
+        out = np.full(len(reports), np.nan)
+        if self.reports_model_ == "instrument":
+            out[self._asked.crowd] = self._instrument.left_out()
+            return out
+        mean, variance = self._predictor.latent(self.places_)
+        site = find_sites(self.places_, reports.places)
+        return left_out.log_probabilities(
+            mean, variance, self.alpha_, self.posterior_, site, reports.source, reports.label
+        )
+
+    def score_reports(self) -> pd.DataFrame:
+        """How well every report is predicted by all others: one row per report.
+
+        `bits` is log2 P(its label | all other reports), 0 where it was certain; `habit_bits` the same by quoting its
+        source's other reports alone; `votes` how many reports its place has. `.attrs["bits"]` and
+        `.attrs["habit_bits"]` are the means: a map that does not beat habits knows nothing of places.
+        """
+        values = self.left_out() / np.log(2.0)
+        reports = self.reports_
+        habit = habits(reports.source, reports.label, len(reports.sources), len(reports.labels)) / np.log(2.0)
+        site = find_sites(self.places_, reports.places)
+        frame = pd.DataFrame(
+            {
+                "source": pd.Series([reports.sources[s] for s in reports.source], dtype=object),
+                "label": pd.Series([reports.labels[code] for code in reports.label], dtype=object),
+                "place": site,
+                "votes": np.bincount(site, minlength=len(self.places_))[site],
+                "bits": values,
+                "habit_bits": habit,
+            }
+        )
+        scored = np.isfinite(values)
+        frame.attrs["bits"], frame.attrs["habit_bits"] = float(values[scored].mean()), float(habit[scored].mean())
+        return frame
 
     def _accept(self, solved: selection.Solved, targets: Array) -> None:
         """Keep what was just learned, and how the learning went."""
@@ -153,12 +320,13 @@ class HeatmapBCC(ReportClassifier):
         self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
         self.reports_, self._gold_, self._posed, self.places_ = reports, gold, posed, posed.data.X
         self.inference_ = "collapsed" if self.inference == "auto" else self.inference
+        self.reports_model_ = "one_state"
 
     def _keep(self, solved: selection.Solved, targets: Array) -> None:
         """What a solution leaves behind, whether it was found just now or read from a file."""
         q = solved.fit.q
         self._solved = solved
-        self._predictor: Predictor = FieldPredictor(q.fields, self._posed.mean_at, contrast(len(self.classes_)))
+        self._predictor = FieldPredictor(q.fields, self._posed.mean_at, contrast(len(self.classes_)))
         self.posterior_, self.alpha_ = targets, q.alpha
         self.confusion_ = confusion.expected_pi(q.alpha)
         self.scale_ = np.array([q.scale.mean])
@@ -286,6 +454,9 @@ class HeatmapBCC(ReportClassifier):
     def source_table(self, level: float = 0.95) -> pd.DataFrame:
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
         check_is_fitted(self, "classes_")
+        if self.reports_model_ == "instrument":
+            frame = instrument.source_table(self._instrument, self.reports_, self.confusion_, self.classes_, level)
+            return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         frame["reports"] = self._reports_by_source()
         if self.communities_ is not None:
@@ -314,6 +485,10 @@ class HeatmapBCC(ReportClassifier):
         site = int(find_sites(self.places_, x)[0])
         if self.inference_ == "gibbs":
             raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
+        if self.reports_model_ == "instrument":
+            shares = instrument.shares(self._asked, self._instrument, x, site, j, float(p[j]))
+            said = self.reports_
+            return sources_.explanation(said, said.places, said.source, said.label, shares, x[0])
         shares = explain.of_state(
             self._solved.solver,
             self._solved.fit.q,
@@ -323,7 +498,8 @@ class HeatmapBCC(ReportClassifier):
             float(p[j]),
             self._posed.mean_at(x)[0],
         )
-        return sources_.explanation(self.reports_, self._posed.data, shares, x[0])
+        data = self._posed.data
+        return sources_.explanation(self.reports_, data.X[data.site], data.source, data.label, shares, x[0])
 
     def suggest(
         self,
@@ -383,6 +559,12 @@ class HeatmapBCC(ReportClassifier):
         """ℓ: the log likelihood of the states by the reports at each place, [M, J]; nothing where there are none."""
         where = find_sites(self.places_, places)
         out = np.zeros((len(places), len(self.classes_)))
+        if self.reports_model_ == "instrument":
+            here = where >= 0
+            if here.any():
+                rate = self._predictor.rate(places[here])[0]
+                out[here] = np.log(np.clip(self.posterior_[where[here]], SURE, 1.0)) - np.log(np.clip(rate, SURE, 1.0))
+            return out
         data = self._posed.data
         log_pi = np.log(self.confusion_)
         for i in np.flatnonzero(where >= 0):
@@ -418,15 +600,38 @@ class HeatmapBCC(ReportClassifier):
         self.n_features_in_ = read.reports.places.shape[1]
         posed = problem.pose(self, read.reports, read.states, read.gold)
         posed = posed.with_lengthscales(read.lengthscale)
+        self.model_comparison_ = None
         if read.state is None:
             solved = selection.solve(posed, None, max_iter=self.max_iter, tol=self.tol)
             self._remember(posed, read.reports, read.states, read.gold)
             self._accept(solved, solved.solver.responsibilities(solved.fit.q))
             return
         self._remember(posed, read.reports, read.states, read.gold)
-        self._keep(selection.restore(posed, read.state), read.posterior)
+        if isinstance(read.state, InstrumentState):
+            self._tasks = read.tasks
+            restored = instrument.restore(self, posed, read)
+            self._keep_instrument(*restored, read.states)
+        else:
+            self._keep(selection.restore(posed, read.state), read.posterior)
         for name, value in read.learned.items():
             setattr(self, name, value)
+
+
+def _task_codes(tasks: ArrayLike | None, count: int) -> NDArray[np.int64] | None:
+    if tasks is None:
+        return None
+    values = np.asarray(tasks)
+    if values.shape != (count,):
+        raise InputError(f"tasks must name one thing per report: {count} reports, but shape {values.shape}.")
+    return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.int64).ravel()
+
+
+def _says_one_thing(reports: Reports) -> bool:
+    return bool(reports.label.min() == reports.label.max())
+
+
+def _log_gamma(shape: float, rate: float, length: float) -> float:
+    return float((shape - 1.0) * np.log(length) - rate * length)
 
 
 def warn_about_one_label(reports: Reports) -> None:

@@ -113,6 +113,7 @@ def check_settings(model: HeatmapBCC) -> None:
         ("inference", ("auto", "collapsed", "vb", "gibbs")),
         ("linearisation", ("polya_gamma", "ekf")),
         ("engine", ("auto", "exact", "inducing", "spectral")),
+        ("reports_model", ("auto", "one_state", "instrument")),
     ):
         if getattr(model, name) not in choices:
             raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(model, name)!r}.")

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from crowdfield.data import Reports
-from crowdfield.inference.data import Data
 from crowdfield.inference.explain import Shares
 
 Array = NDArray[np.float64]
@@ -69,14 +68,19 @@ def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: f
     return mean, low, high
 
 
-def explanation(reports: Reports, data: Data, shares: Shares, place: Array) -> pd.DataFrame:
-    """The shares of a place's log odds as a table: reports by the size of what they did, then prior and uncertainty."""
-    distance = np.sqrt(((data.X[data.site] - place) ** 2).sum(1))
+def explanation(
+    reports: Reports, where: Array, source: NDArray[Any], label: NDArray[Any], shares: Shares, place: Array
+) -> pd.DataFrame:
+    """The shares of a place's log odds as a table: reports by the size of what they did, then prior and uncertainty.
+
+    where [R, D], source and label [R] (codes) in the order of the shares.
+    """
+    distance = np.sqrt(((where - place) ** 2).sum(1))
     frame = pd.DataFrame(
         {
             "kind": "report",
-            "source": pd.Series([reports.sources[i] for i in data.source], dtype=object),
-            "label": pd.Series([reports.labels[i] for i in data.label], dtype=object),
+            "source": pd.Series([reports.sources[i] for i in source], dtype=object),
+            "label": pd.Series([reports.labels[i] for i in label], dtype=object),
             "distance": distance,
             "log_odds": shares.field + shares.own,
         }

@@ -18,7 +18,9 @@ from crowdfield.errors import InputError
 from crowdfield.inference import kernels, vb
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
+from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.joint import method as joint
+from crowdfield.models import instrument
 from crowdfield.models.base import Array
 from crowdfield.models.problem import Gold
 
@@ -29,6 +31,7 @@ Model = TypeVar("Model", bound="HeatmapBCC")
 
 FORMAT = "crowdfield model"
 VERSION = 3  # before it, states were of other methods: such a file's reports are fitted again
+State = joint.State | vb.State | InstrumentState | None
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -38,17 +41,18 @@ class Stored(NamedTuple):
     reports: Reports
     states: tuple[Any, ...]
     gold: Gold
-    state: joint.State | vb.State | None  # None: a state that this version cannot read
+    state: State  # None: one that this version cannot read
     lengthscale: Array  # [D]
     posterior: Array  # [N, J]
     learned: dict[str, Any]  # attributes by name
+    tasks: Any = None  # [R] what every report is about, where several things share a place
 
 
 def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     """Write to a temporary file beside the target and rename: nothing half-written is left behind."""
     if model.inference_ == "gibbs":
         raise InputError("a model fitted by Gibbs is thousands of draws; save one fitted with inference='collapsed'.")
-    reports, state = model.reports_, model._solved.fit.state
+    reports = model.reports_
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -58,7 +62,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         "labels": _names(reports.labels, "label"),
         "sources": _names(reports.sources, "source"),
         "crs": reports.crs,
-        "functions": len(state.statistics),
+        "reports_model": model.reports_model_,
         "n_iter": model.n_iter_,
         "converged": bool(model.converged_),
         "bound_terms": model.bound_terms_,
@@ -71,12 +75,15 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         "gold_states": model._gold_[1],
         "lengthscale": model.lengthscale_,
         "posterior": model.posterior_,
-        "precision": np.array([state.precision]),
         "bound_history": model.bound_history_,
     }
     if reports.time is not None:
         arrays["time"] = reports.time
-    arrays |= _arrays_of(state)
+    if model.reports_model_ == "instrument":
+        arrays |= instrument.state_arrays(model)
+    else:
+        header["functions"] = len(model._solved.fit.state.statistics)
+        arrays |= _arrays_of(model._solved.fit.state)
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent or Path("."), prefix=target.name, suffix=".part")
     try:
@@ -143,13 +150,14 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -
             arrays["lengthscale"],
             arrays["posterior"],
             learned,
+            arrays.get("tasks"),
         )
     )
     return model
 
 
 def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Any] = {"precision": np.array([state.precision])}
     if state.communities is not None:
         arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
         arrays["community_free"] = state.communities.free
@@ -161,9 +169,11 @@ def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:
     return arrays | {f"rows_{name}": value for name, value in state.rows._asdict().items()}
 
 
-def _state_of(header: dict[str, Any], arrays: dict[str, Any]) -> joint.State | vb.State | None:
+def _state_of(header: dict[str, Any], arrays: dict[str, Any]) -> State:
     if header["version"] < VERSION:
         return None
+    if header["reports_model"] == "instrument":
+        return instrument.read_state(arrays)
     communities = None
     if "community_beta" in arrays:
         communities = Communities(arrays["community_beta"], arrays["community_weight"], arrays["community_free"])

@@ -148,13 +148,31 @@ def make_map(
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
         probability[rows[part]], sd[rows[part]] = model.predict_rate(centres[part])
+    _show_reported_places(model, grid, wanted, probability)
     shape = (*grid.shape, len(states))
     about = {**dict(metadata or {}), "prior_sd": prior_sd(model, len(states))}
     return Heatmap(grid, states, probability.reshape(shape), sd.reshape(shape), counts, about)
 
 
+def _show_reported_places(model: Any, grid: Grid, wanted: NDArray[np.bool_], probability: NDArray[np.float64]) -> None:
+    """A cell with reports shows the state of the things reported in it: the mean of their probabilities."""
+    known = model.at_reported_places() if hasattr(model, "at_reported_places") else None
+    if known is None or known[0].shape[1] != 2:  # with time, places are of many moments and the map is of one
+        return
+    places, posterior = known
+    cell = grid.index(places)
+    inside = cell >= 0
+    count = np.bincount(cell[inside], minlength=grid.size)
+    shown = (count > 0) & wanted
+    for j in range(posterior.shape[1]):
+        total = np.bincount(cell[inside], posterior[inside, j], minlength=grid.size)
+        probability[shown, j] = total[shown] / count[shown]
+
+
 def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:
     """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
+    if getattr(model, "reports_model_", None) == "instrument":
+        return [round(float(model.prior_rate_sd()), 4)] * 2
     functions = 1 if states == 2 else states
     # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
     noise = np.random.default_rng(0).standard_normal((draws, functions))

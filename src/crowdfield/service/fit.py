@@ -205,6 +205,7 @@ def _fitted(
     # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
     lengthscale = None if effort.thins and options["lengthscale"] == "learn" else options["lengthscale"]
     model = cf.HeatmapBCC(
+        reports_model="one_state",  # versions go on from one another, with few sweeps each
         kernel=options["kernel"],
         lengthscale=lengthscale or side / 10,
         inference=options["inference"],

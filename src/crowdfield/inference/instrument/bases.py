@@ -1,0 +1,44 @@
+"""Which basis represents the smooth part: the exact one for few places, Fourier features, or inducing points."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.errors import InputError
+from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.choose import default_tolerance
+from crowdfield.inference.fields.exact import ExactBasis
+from crowdfield.inference.fields.inducing import InducingBasis
+from crowdfield.inference.fields.spectral import SpectralBasis
+from crowdfield.inference.kernels import Kernel
+
+
+class Size(NamedTuple):
+    """How many features are worth their cost."""
+
+    exact: int = 400  # places: as many features as places
+    cheap: int = 500  # that cost nothing noticeable: the finest tolerance they meet is taken
+    spectral: int = 1_200  # of the spectral basis at the most; more are dearer than inducing points
+    inducing: int = 500
+
+
+FINAL = Size()
+SEARCH = Size(exact=300, cheap=300, spectral=700, inducing=300)  # while length-scales or models are compared
+
+
+def choose(name: str, kernel: Kernel, X: Array, rng: np.random.Generator | None = None, size: Size = FINAL) -> Basis:
+    """The basis for places X [N, D]: the one named, or for "auto" the one that suits them."""
+    n, dimension = X.shape
+    if name == "exact" or (name == "auto" and n <= size.exact):
+        return ExactBasis(kernel, X)
+    if name == "spectral" and dimension > 3:
+        raise InputError(
+            f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
+        )
+    if name != "inducing" and dimension <= 3:
+        tolerance, needed = default_tolerance(kernel, X, size.cheap)
+        if name == "spectral" or needed <= size.spectral:
+            return SpectralBasis(kernel, X, tolerance)
+    return InducingBasis(kernel, X, size.inducing, rng=rng)

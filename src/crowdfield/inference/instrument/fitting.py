@@ -1,0 +1,254 @@
+"""The iteration: state, one step, the objective that it raises, and repeating it until nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from crowdfield.errors import NumericalError
+from crowdfield.inference.instrument import linear, link, places, responses
+from crowdfield.inference.instrument.grid import APPEARANCES, LEAST_NUGGET, Array
+from crowdfield.inference.instrument.linear import Design, Weights
+from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.responses import Population
+
+BLOCK = 1 << 16  # places in hand at a time
+
+Progress = Callable[[int, float, float], None]
+
+
+class Observed(NamedTuple):
+    """The reports: how often every source gave every label at every place, and what is checked."""
+
+    votes: Any  # sparse [N, S·L]
+    scores: Array  # [L]
+    n_sources: int
+    checks: Checks
+
+    @classmethod
+    def of(
+        cls,
+        site: NDArray[np.int64],
+        source: NDArray[np.int64],
+        label: NDArray[np.int64],
+        n_sites: int,
+        n_sources: int,
+        scores: Array,
+        checks: Checks,
+    ) -> Observed:
+        columns = source * len(scores) + label
+        votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
+        return cls(votes, scores, n_sources, checks)
+
+    @property
+    def n_sites(self) -> int:
+        return int(self.votes.shape[0])
+
+    def blocks(self) -> list[slice]:
+        return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
+
+    def likelihood(self, rows: slice, table: Array, truth_link: Link) -> Array:
+        """ℓ(g) at some places: [n, K].   table [S·L, K]"""
+        out = np.asarray(self.votes[rows] @ table)
+        checks = self.checks.within(rows)
+        if len(checks.site):
+            out[checks.site] += link.log_likelihood(truth_link, checks)
+        return out
+
+
+class Prior(NamedTuple):
+    """Hyperpriors. Rates and shapes are of gamma distributions of inverse variances."""
+
+    smooth_shape: float
+    smooth_rate: float
+    # The nugget: things at one place differ by about a logit. Worth a few places, no more.
+    nugget_shape: float = 3.0
+    nugget_rate: float = 3.0
+
+
+class Variances(NamedTuple):
+    """What empirical Bayes learns."""
+
+    smooth: float  # v
+    nugget: float  # τ²
+    population: Population
+
+
+class State(NamedTuple):
+    """Everything that crosses a step."""
+
+    eta: Array  # [N]
+    lam: Array  # [N]
+    theta: Array  # [S, d]
+    link: Link
+    variances: Variances
+
+
+class Evaluated(NamedTuple):
+    """A state, what it implies, and the state that one full step leads to."""
+
+    state: State
+    q: Weights
+    mean: Array  # [N] of f
+    variance: Array  # [N]
+    nugget_energy: float
+    nugget_informed: float
+    objective: float  # a lower bound of log p(reports, θ, link | variances)
+    evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
+    image: State
+    covariance: Array  # [S, d, d] of θ if all appearances were known
+
+
+def start(observed: Observed, prior: Prior, labels: int) -> State:
+    n = observed.n_sites
+    mean, variance = np.zeros(labels), np.full(labels, LEAN_VARIANCE)
+    mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
+    population = Population(mean, variance)
+    theta = np.tile(mean, (observed.n_sources, 1))
+    first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
+    return State(np.zeros(n), np.zeros(n), theta, link.start(), first)
+
+
+SENSITIVITY_VARIANCE = 0.25  # of sources around 1: most lie between guessing and twice as sharp as the average
+LEAN_VARIANCE = 1.0  # before it is learned
+PSEUDO_SOURCES = 2.0  # at these variances, beside the real ones: a crowd of three cannot say how crowds vary
+
+
+def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> Evaluated:
+    """One pass over the reports."""
+    v, _, population = state.variances
+    q = linear.posterior(design, state.eta, state.lam, v)
+    mean, variance = design.moments(q)
+    sums = pass_over(observed, state, mean, variance)
+    objective = sums.expected - linear.kl(design, q, v) + link.log_prior(state.link)
+    objective += float(responses.log_prior(state.theta, population).sum())
+    if not np.isfinite(objective):
+        raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
+    theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
+    image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked), state.variances)
+    log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
+    evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
+    return Evaluated(
+        state, q, mean, variance, sums.nugget_energy, sums.nugget_informed, objective, evidence, image, covariance
+    )
+
+
+class Sums(NamedTuple):
+    """What one pass over all places adds up to."""
+
+    expected: float
+    eta: Array  # [N]
+    lam: Array  # [N]
+    nugget_energy: float
+    nugget_informed: float
+    answers: Array  # [S, L, K] how often every source said what at which appearance
+    checked: Array  # [2, K] how often checked places were in which state at which appearance
+
+
+def pass_over(observed: Observed, state: State, mean: Array, variance: Array) -> Sums:
+    """Appearances of all places under q(f), block by block, so that memory stays flat."""
+    table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
+    eta, lam = np.empty(observed.n_sites), np.empty(observed.n_sites)
+    answers, checked, totals = np.zeros_like(table), np.zeros((2, len(APPEARANCES))), np.zeros(3)
+    for rows in observed.blocks():
+        likelihood = observed.likelihood(rows, table, state.link)
+        local = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget)
+        eta[rows], lam[rows] = local.eta, local.lam
+        answers += observed.votes[rows].T @ local.posterior
+        checks = observed.checks.within(rows)
+        checked += link.answers(state.link, checks, local.posterior[checks.site])
+        totals += local.expected, local.nugget_energy, local.nugget_informed
+    shape = observed.n_sources, len(observed.scores), len(APPEARANCES)
+    return Sums(float(totals[0]), eta, lam, float(totals[1]), float(totals[2]), answers.reshape(shape), checked)
+
+
+def _log_hyperprior(variances: Variances, prior: Prior) -> float:
+    """Of the logarithms of the inverse variances."""
+    smooth, nugget = -np.log(variances.smooth), -np.log(variances.nugget)
+    total = prior.smooth_shape * smooth - prior.smooth_rate * np.exp(smooth)
+    total += prior.nugget_shape * nugget - prior.nugget_rate * np.exp(nugget)
+    spread = np.log(variances.population.variance) + _usual(variances.population) / variances.population.variance
+    return float(total - 0.5 * PSEUDO_SOURCES * spread.sum())
+
+
+def _usual(population: Population) -> Array:
+    usual = np.full(len(population.mean), LEAN_VARIANCE)
+    usual[0] = SENSITIVITY_VARIANCE
+    return usual
+
+
+def learned_variances(at: Evaluated, design: Design, prior: Prior) -> Variances:
+    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed)."""
+    v, _, population = at.state.variances
+    m = design.basis.size
+    w, trace = at.q.mean[:m], float(np.trace(at.q.covariance[:m, :m]))
+    informed = max(m - trace / v, 0.0)
+    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
+    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
+    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population))
+
+
+def _learned_population(at: Evaluated, population: Population) -> Population:
+    theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
+    mean = population.mean.copy()
+    # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean 0. Labels
+    # that name no state have leans of their own.
+    for d in range(2, theta.shape[1]):
+        mean[d] = theta[:, d].mean()
+    spread = ((theta - mean) ** 2 + own).sum(0)
+    return Population(mean, (spread + PSEUDO_SOURCES * _usual(population)) / (len(theta) + PSEUDO_SOURCES))
+
+
+def between(a: State, b: State, share: float) -> State:
+    """The state a share of the way from one to another: sites and parameters on a line, variances on that of logs."""
+
+    def mix(x: Any, y: Any) -> Any:
+        return x + share * (y - x)
+
+    def mix_logs(x: Any, y: Any) -> Any:
+        return np.exp(mix(np.log(x), np.log(y)))
+
+    one, other = a.variances, b.variances
+    population = Population(
+        mix(one.population.mean, other.population.mean), mix_logs(one.population.variance, other.population.variance)
+    )
+    variances = Variances(
+        float(mix_logs(one.smooth, other.smooth)), float(mix_logs(one.nugget, other.nugget)), population
+    )
+    moved_link = Link(mix(a.link.theta, b.link.theta), mix(a.link.covariance, b.link.covariance))
+    return State(mix(a.eta, b.eta), mix(a.lam, b.lam), mix(a.theta, b.theta), moved_link, variances)
+
+
+def pack(state: State) -> Array:
+    """A state as one vector in which any step leads to a state again (`unpack`)."""
+    v = state.variances
+    return np.concatenate(
+        [
+            state.eta,
+            state.lam,
+            state.theta.ravel(),
+            state.link.theta,
+            np.log([v.smooth, v.nugget]),
+            v.population.mean,
+            np.log(v.population.variance),
+        ]
+    )
+
+
+def globals_of(state: State) -> int:
+    """How many entries of the vector are not of one place or source."""
+    return 4 + 2 * len(state.variances.population.mean)
+
+
+def unpack(like: State, z: Array) -> State:
+    """The state that a vector of this layout describes. Precisions and variances stay in range."""
+    n, (S, d) = len(like.eta), like.theta.shape
+    eta, lam, theta, rest = np.split(z, [n, 2 * n, 2 * n + S * d])
+    population = Population(rest[4 : 4 + d].copy(), np.exp(rest[4 + d :]))
+    variances = Variances(float(np.exp(rest[2])), max(float(np.exp(rest[3])), LEAST_NUGGET), population)
+    moved_link = Link(rest[:2].copy(), like.link.covariance)
+    return State(eta.copy(), np.maximum(lam, places.LEAST_PRECISION), theta.reshape(S, d).copy(), moved_link, variances)

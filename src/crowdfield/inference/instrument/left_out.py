@@ -1,0 +1,72 @@
+"""How probable every report's label was, given all other reports.
+
+The report is taken out of all that it touched: the appearance of its place is integrated without it, the field around
+without its place's own message (the cavity), and its source's parameters go back by the step that it had pulled them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.instrument import places, responses
+from crowdfield.inference.instrument.fitting import Evaluated, Observed
+from crowdfield.inference.instrument.grid import APPEARANCES, Array
+
+ROWS = 1 << 14  # reports in hand at a time
+
+
+def log_probabilities(
+    observed: Observed,
+    at: Evaluated,
+    site: NDArray[np.int64],
+    source: NDArray[np.int64],
+    label: NDArray[np.int64],
+) -> Array:
+    """log P(label | all other reports) of every report: [R]. Reports in any order."""
+    out = np.empty(len(site))
+    order = np.argsort(site, kind="stable")
+    table = responses.log_responses(at.state.theta, observed.scores).reshape(-1, len(APPEARANCES))
+    cavity_mean, cavity_variance = cavities(at)
+    for start in range(0, len(order), ROWS):
+        chosen = order[start : start + ROWS]
+        sites, where = np.unique(site[chosen], return_inverse=True)
+        first = int(sites[0])
+        likelihood = observed.likelihood(slice(first, int(sites[-1]) + 1), table, at.state.link)[sites - first]
+        prior = places.marginal(cavity_mean[sites], cavity_variance[sites], at.state.variances.nugget)
+        own = table[source[chosen] * len(observed.scores) + label[chosen]]
+        rest = likelihood[where] - own
+        others = prior[where] * np.exp(rest - rest.max(1, keepdims=True))
+        others /= others.sum(1, keepdims=True)
+        out[chosen] = _predicted(observed, at, others, own, source[chosen], label[chosen])
+    return out
+
+
+def cavities(at: Evaluated) -> tuple[Array, Array]:
+    """Mean and variance of f at every place without that place's own message."""
+    precision = 1.0 / at.variance - at.state.lam
+    # A place that nothing else informs has its prior left; rounding must not make that negative.
+    variance = 1.0 / np.maximum(precision, 1e-3 / at.variance)
+    return variance * (at.mean / at.variance - at.state.eta), variance
+
+
+def _predicted(
+    observed: Observed, at: Evaluated, others: Array, own: Array, source: NDArray[np.int64], label: NDArray[np.int64]
+) -> Array:
+    theta, d = at.state.theta[source], at.state.theta.shape[1]
+    posterior = others * np.exp(own)
+    posterior /= posterior.sum(1, keepdims=True)
+    weights = np.zeros((len(source), d, len(APPEARANCES)))
+    weights[np.arange(len(source)), label] = posterior
+    pulled = responses.gradient(theta, observed.scores, weights)
+    before = theta - np.einsum("rij,rj->ri", at.covariance[source], pulled)
+    said = np.exp(responses.log_responses(before, observed.scores)[np.arange(len(source)), label])
+    return np.asarray(np.log((others * said).sum(1)))
+
+
+def habits(source: NDArray[np.int64], label: NDArray[np.int64], n_sources: int, n_labels: int) -> Array:
+    """log P(label) of every report by its source's other reports alone, with one report's worth of the crowd's: [R]."""
+    counts = np.bincount(source * n_labels + label, minlength=n_sources * n_labels).reshape(n_sources, n_labels)
+    crowd = (counts.sum(0) + 1.0) / (counts.sum() + n_labels)
+    others = counts[source, label] - 1.0 + crowd[label]
+    return np.asarray(np.log(others / counts[source].sum(1)))

@@ -1,0 +1,181 @@
+"""The smooth part and the linear parts of the appearance as one Gaussian vector of weights.
+
+f(x) = φ(x)·w + z(x)·β with w ~ N(0, v I) in a basis of the kernel and β ~ N(0, diag s²) for the intercept and the
+covariates. Only what every `Basis` offers is used, so that all engines serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crowdfield.inference.fields.base import Array, Basis, cholesky, inverse_from_cholesky
+
+BLOCK = 1 << 15  # places at a time
+SMALLEST_VARIANCE = 1e-12  # of f: rounding may leave a little less than nothing where reports pin it down
+DENSE_SPECTRAL = 1 << 20  # entries of φ: beyond, transforms are faster than matrix products
+DENSE_OTHER = 1 << 26  # 512 MB: an inducing basis has no transforms
+
+
+INTERCEPT_SD = 2.0  # logits: states from 2 % to 98 % of the map are likely
+COVARIATE_SD = 1.0  # logits that one standard deviation of a covariate moves the appearance
+
+
+@dataclass(frozen=True)
+class Columns:
+    """z: the intercept, then covariates; the prior standard deviation of each weight; and a known offset of f."""
+
+    covariates: Callable[[Array], Array] | None = None  # [M, D] -> [M, C], standardised
+    count: int = 0  # C
+    offset: Callable[[Array], Array] | None = None  # [M, D] -> [M]
+
+    @property
+    def sd(self) -> Array:
+        return np.array([INTERCEPT_SD] + [COVARIATE_SD] * self.count)
+
+    def at(self, X: Array) -> Array:
+        ones = np.ones((len(X), 1))
+        return ones if self.covariates is None else np.hstack([ones, self.covariates(X)])
+
+    def offset_at(self, X: Array) -> Array:
+        return np.zeros(len(X)) if self.offset is None else self.offset(X)
+
+
+class Design:
+    """The places of the reports, prepared once for a basis: as a dense matrix where that is small, else through the
+    basis' own transforms, which never form it.
+    """
+
+    def __init__(self, basis: Basis, columns: Columns, X: Array):
+        self.basis, self.columns, self.X = basis, columns, X
+        self.Z = columns.at(X)  # [N, C]
+        self.offset = columns.offset_at(X)  # [N]
+        self.size = basis.size + self.Z.shape[1]
+        self.points = basis.locate(X)
+        dense = self.prefers_dense(len(X), basis)
+        self.phi = np.hstack([basis.features_at(self.points), self.Z]) if dense else None  # [N, m + C]
+
+    @staticmethod
+    def prefers_dense(n: int, basis: Basis) -> bool:
+        most = DENSE_SPECTRAL if basis.name == "spectral" else DENSE_OTHER
+        return n * basis.size <= most
+
+    def precision(self, variance: float) -> Array:
+        """Of the prior, on its diagonal: [m + C]."""
+        return np.concatenate([np.full(self.basis.size, 1.0 / variance), 1.0 / self.columns.sd**2])
+
+    def project(self, values: Array) -> Array:
+        """Σ_i v_i (φ_i, z_i): [m + C]."""
+        if self.phi is not None:
+            return np.asarray(self.phi.T @ values)
+        return np.concatenate([self.basis.project(self.points, values), self.Z.T @ values])
+
+    def gram(self, lam: Array) -> Array:
+        """Σ_i λ_i (φ_i, z_i)(φ_i, z_i)ᵀ: [m + C, m + C]."""
+        if self.phi is not None:
+            scaled = np.sqrt(lam)[:, None] * self.phi
+            return np.asarray(scaled.T @ scaled)
+        m = self.basis.size
+        out = np.empty((self.size, self.size))
+        out[:m, :m] = self.basis.gram(self.basis.gram_statistics(self.points, lam))
+        out[m:, m:] = self.Z.T @ (lam[:, None] * self.Z)
+        for c in range(self.Z.shape[1]):
+            out[:m, m + c] = out[m + c, :m] = self.basis.project(self.points, lam * self.Z[:, c])
+        return out
+
+    def moments(self, q: Weights) -> tuple[Array, Array]:
+        """Mean and variance of f at the places: [N], [N]."""
+        if self.phi is not None:
+            variance = np.einsum("nm,nm->n", self.phi @ q.covariance, self.phi)
+            return self.offset + self.phi @ q.mean, np.maximum(variance, SMALLEST_VARIANCE)
+        mean, variance = _moments(self.basis, self.points, self.Z, q)
+        return self.offset + mean, variance
+
+    def features(self, rows: slice) -> Array:
+        """(φ, z) of some places as a dense matrix [n, m + C]."""
+        if self.phi is not None:
+            return self.phi[rows]
+        return np.hstack([self.basis.features(self.X[rows]), self.Z[rows]])
+
+
+class Weights(NamedTuple):
+    """q(w, β)."""
+
+    mean: Array  # [m + C]
+    covariance: Array  # [m + C, m + C]
+    log_det: float  # of the covariance
+
+
+def posterior(design: Design, eta: Array, lam: Array, variance: float) -> Weights:
+    """q from Gaussian sites."""
+    precision = design.gram(lam)
+    precision[np.diag_indices_from(precision)] += design.precision(variance)
+    root = cholesky(precision, "the posterior precision of the map")
+    covariance = inverse_from_cholesky(root)
+    linear = design.project(eta - lam * design.offset)
+    return Weights(covariance @ linear, covariance, -2.0 * float(np.log(np.diag(root)).sum()))
+
+
+def kl(design: Design, q: Weights, variance: float) -> float:
+    """KL(q(w, β) ‖ p(w, β))."""
+    precision = design.precision(variance)
+    trace = float(precision @ (np.diag(q.covariance) + q.mean**2))
+    return 0.5 * (trace - len(precision) - q.log_det - float(np.log(precision).sum()))
+
+
+def _moments(basis: Basis, points: Any, Z: Array, q: Weights) -> tuple[Array, Array]:
+    m = basis.size
+    mean, variance = basis.moments(points, basis.fold(q.mean[:m], q.covariance[:m, :m]))
+    cross = basis.evaluate(points, np.ascontiguousarray(q.covariance[:m, m:]))  # [n, C]
+    variance = variance + 2.0 * (cross * Z).sum(1) + np.einsum("nc,cd,nd->n", Z, q.covariance[m:, m:], Z)
+    return mean + Z @ q.mean[m:], np.maximum(variance, SMALLEST_VARIANCE)
+
+
+class Surface(NamedTuple):
+    """q(f) anywhere."""
+
+    basis: Basis
+    columns: Columns
+    q: Weights
+    variance: float  # v of the smooth part
+
+    def at(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at places [M, D], with the prior variance that the basis leaves out."""
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for start in range(0, len(X), BLOCK):
+            rows = slice(start, start + BLOCK)
+            points = self.basis.locate(X[rows])
+            mean[rows], variance[rows] = _moments(self.basis, points, self.columns.at(X[rows]), self.q)
+            mean[rows] += self.columns.offset_at(X[rows])
+            variance[rows] += self.variance * self.basis.residual_at(points)
+        return mean, variance
+
+    def covariance_at(self, X: Array) -> Array:
+        """The joint covariance of f at a few thousand places at the most: [M, M]."""
+        features = np.hstack([self.basis.features(X), self.columns.at(X)])
+        left_out = self.basis.residual_covariance(X)
+        if left_out is None:
+            left_out = np.diag(self.basis.residual(X))
+        return np.asarray(features @ self.q.covariance @ features.T + self.variance * left_out)
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of f at places: [size, M]. What the basis leaves out is drawn place by place."""
+        covariance = self.q.covariance
+        jitter = 1e-12 * float(np.trace(covariance)) * np.eye(len(covariance))
+        root = cholesky(covariance + jitter, "the posterior covariance of the map")
+        weights = self.q.mean[:, None] + root @ rng.standard_normal((len(covariance), size))
+        m, out = self.basis.size, np.empty((size, len(X)))
+        for start in range(0, len(X), BLOCK):
+            rows = slice(start, start + BLOCK)
+            points = self.basis.locate(X[rows])
+            draws = (
+                self.basis.evaluate(points, np.ascontiguousarray(weights[:m])) + self.columns.at(X[rows]) @ weights[m:]
+            )
+            left_out = np.sqrt(self.variance * self.basis.residual_at(points))
+            out[:, rows] = (
+                self.columns.offset_at(X[rows]) + draws.T + left_out * rng.standard_normal((size, len(left_out)))
+            )
+        return out

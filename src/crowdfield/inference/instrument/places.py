@@ -1,0 +1,107 @@
+"""The appearance of every place, integrated: from what was said there and q(f) to a Gaussian site and P(g).
+
+At one place L(f) = Σ_k N(g_k; f, τ²) e^{ℓ(g_k)}, where ℓ is the log likelihood of all reports there as a function of
+the appearance. Convolving log-concave functions gives a log-concave one, so that every site has a precision λ ≥ 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from crowdfield.inference.instrument.grid import APPEARANCES, Array
+
+F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
+ROWS = 2048  # places in hand at a time: the temporaries stay in the cache
+LEAST_PRECISION = 1e-10  # of a site: rounding of zero
+
+
+T = TypeVar("T")
+
+
+class Local(NamedTuple):
+    """What the reports at some places say, under q(f) there."""
+
+    expected: float  # Σ_i E[log L_i(f)]
+    eta: Array  # [n] the Gaussian sites exp(η f − ½ λ f²)
+    lam: Array  # [n]
+    posterior: Array  # [n, K] of the appearance
+    nugget_energy: float  # Σ_i E[g − f]² given f, averaged over f
+    nugget_informed: float  # Σ_i 1 − Var(g | f) / τ²
+
+
+def integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -> Local:
+    """likelihood ℓ [n, K]; mean and variance of f [n]; nugget τ²."""
+    n = len(mean)
+    eta, lam, posterior = np.empty(n), np.empty(n), np.empty_like(likelihood)
+
+    def part(rows: slice) -> tuple[float, float, float]:
+        out = _integrate(likelihood[rows], mean[rows], variance[rows], nugget)
+        eta[rows], lam[rows], posterior[rows] = out.eta, out.lam, out.posterior
+        return out.expected, out.nugget_energy, out.nugget_informed
+
+    sums = np.array(in_parts(part, n)).reshape(-1, 3).sum(0)
+    return Local(float(sums[0]), eta, lam, posterior, float(sums[1]), float(sums[2]))
+
+
+def in_parts(work: Callable[[slice], T], n: int) -> list[T]:
+    """`work` on runs of places, on all cores; results in the order of the places."""
+    parts = [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]
+    if len(parts) < 2:
+        return [work(rows) for rows in parts]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(work, parts))
+
+
+def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -> Local:
+    f = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES  # [n, Q]
+    prior = _nugget_density(f, nugget)  # [n, Q, K]
+    prior_mean, prior_variance = _moments(prior)
+    top = likelihood.max(1)
+    joint = prior * np.exp(likelihood - top[:, None])[:, None, :]
+    total = joint.sum(2)
+    joint /= total[:, :, None]
+    g_mean, g_variance = _moments(joint)
+    gradient = (g_mean - prior_mean) / nugget
+    curvature = (prior_variance - g_variance) / nugget**2
+    lam = np.maximum(curvature @ F_WEIGHTS, LEAST_PRECISION)
+    moved = (g_mean - prior_mean) ** 2
+    return Local(
+        expected=float(((np.log(total) + top[:, None]) @ F_WEIGHTS).sum()),
+        eta=gradient @ F_WEIGHTS + lam * mean,
+        lam=lam,
+        posterior=np.einsum("nqk,q->nk", joint, F_WEIGHTS),
+        nugget_energy=float((moved @ F_WEIGHTS).sum()),
+        nugget_informed=float(((1.0 - g_variance / nugget) @ F_WEIGHTS).sum()),
+    )
+
+
+def _nugget_density(f: Array, nugget: float) -> Array:
+    """N(g; f, τ²) on the grid, normalised on it: a place beyond the grid's end is one at its end."""
+    density = APPEARANCES - f[..., None]
+    density *= density
+    density *= -0.5 / nugget
+    density -= density.max(-1, keepdims=True)
+    np.exp(density, out=density)
+    density /= density.sum(-1, keepdims=True)
+    return np.asarray(density)
+
+
+def _moments(density: Array) -> tuple[Array, Array]:
+    mean = density @ APPEARANCES
+    return mean, density @ APPEARANCES**2 - mean**2
+
+
+def marginal(mean: Array, variance: Array, nugget: float) -> Array:
+    """The distribution of g at places without reports: N(mean, variance + τ²) on the grid.   [n] -> [n, K]"""
+    density = APPEARANCES - mean[:, None]
+    density *= density
+    density *= (-0.5 / (variance + nugget))[:, None]
+    density -= density.max(1, keepdims=True)
+    np.exp(density, out=density)
+    return np.asarray(density / density.sum(1, keepdims=True))

@@ -1,0 +1,173 @@
+"""Learning the length-scale: the one under which left-out reports are most probable.
+
+A coarse ladder of length-scales, then parabolas around the best. Fits go on from one another, and large maps are
+searched on a part of their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from crowdfield.inference.instrument import bases, fitting, iterate, left_out
+from crowdfield.inference.instrument.fitting import Observed, Prior, State
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.linear import Columns, Design
+from crowdfield.inference.instrument.link import Checks
+from crowdfield.inference.kernels import Kernel
+
+STEP = 2.2  # factor between the rungs of the ladder: less than the evidence's width in a length-scale
+MOST_RUNGS = 8
+REFINEMENTS = 2
+FIRST_SWEEPS, SWEEPS = 20, 6  # of the first fit, and of those that go on from it
+SEARCH_SITES = 2_000  # places: a length-scale is as well known from these as from millions
+NEIGHBOURS = 4  # of every place that is drawn, kept with it
+CLEAR = 8.0  # nats under the best: further on in that direction nothing is worth a look
+LOG_SD = 1.5  # of the prior of log l around a seventh of the extent: a factor of four and a half either way
+
+
+class Reported(NamedTuple):
+    """The reports row by row."""
+
+    site: NDArray[np.int64]  # [R]
+    source: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+
+class Learned(NamedTuple):
+    lengthscale: float
+    log_sd: float  # of log l by the curvature of the score; infinite where it has no top
+    tried: Array  # [n, 2] length-scales and log P(left-out reports) with log prior
+    state: State  # of the best fit, on all places
+
+
+def search_range(X: Array, rng: np.random.Generator) -> tuple[float, float]:
+    """From the typical distance of neighbours to the map's extent."""
+    extent = float(np.ptp(X, axis=0).max(initial=0.0))
+    if extent == 0.0:
+        return 1.0, 1.0
+    some = X if len(X) <= SEARCH_SITES else X[rng.choice(len(X), SEARCH_SITES, replace=False)]
+    nearest = cKDTree(X).query(some, k=2)[0][:, 1]
+    apart = nearest[nearest > 0.0]
+    low = float(np.median(apart)) if len(apart) else extent / 4.0
+    return min(max(low, 1e-6 * extent), extent / 4.0), extent
+
+
+def thinned(observed: Observed, X: Array, rng: np.random.Generator, most: int) -> NDArray[np.int64]:
+    """About so many of the places: random ones with their nearest neighbours, so that short distances stay."""
+    if len(X) <= most:
+        return np.arange(len(X))
+    seeds = rng.choice(len(X), most // NEIGHBOURS, replace=False)
+    near = cKDTree(X).query(X[seeds], k=NEIGHBOURS)[1].ravel()
+    return np.union1d(near, np.unique(observed.checks.site))
+
+
+def at_places(observed: Observed, reported: Reported, kept: NDArray[np.int64]) -> tuple[Reported, Observed]:
+    """All that was reported at some of the places, which are numbered anew."""
+    position = np.full(observed.n_sites, -1)
+    position[kept] = np.arange(len(kept))
+    rows = position[reported.site] >= 0
+    inside = position[observed.checks.site] >= 0
+    checks = Checks(position[observed.checks.site[inside]], observed.checks.log_ratio[inside])
+    fewer = Reported(position[reported.site[rows]], reported.source[rows], reported.label[rows])
+    return fewer, observed._replace(votes=observed.votes[kept], checks=checks)
+
+
+def learn(
+    observed: Observed,
+    reported: Reported,
+    X: Array,
+    columns: Columns,
+    prior: Prior,
+    kernel: Kernel,
+    engine: str,
+    start: State,
+    bounds: tuple[float, float] | None,
+    log_prior: Callable[[float], float] | None,
+    rng: np.random.Generator,
+) -> Learned:
+    """One length-scale for all columns."""
+    low, high = bounds or search_range(X, rng)
+    kept = thinned(observed, X, rng, SEARCH_SITES)
+    fewer, part = at_places(observed, reported, kept)
+    first = start._replace(eta=start.eta[kept], lam=start.lam[kept])
+    found = _search(part, fewer, X[kept], columns, prior, kernel, engine, first, (low, high), log_prior, rng)
+    eta, lam = np.zeros(len(X)), np.zeros(len(X))
+    eta[kept], lam[kept] = found.state.eta, found.state.lam
+    return found._replace(state=found.state._replace(eta=eta, lam=lam))
+
+
+def _search(
+    observed: Observed,
+    reported: Reported,
+    X: Array,
+    columns: Columns,
+    prior: Prior,
+    kernel: Kernel,
+    engine: str,
+    start: State,
+    limits: tuple[float, float],
+    log_prior: Callable[[float], float] | None,
+    rng: np.random.Generator,
+) -> Learned:
+    low, high = limits
+    best_state, best_value, first = start, -np.inf, True
+    tried: dict[float, float] = {}
+    centre = np.log(high / 7.0)
+
+    def value(log_l: float) -> None:
+        nonlocal best_state, best_value, first
+        basis = bases.choose(engine, kernel.with_lengthscale(float(np.exp(log_l))), X, rng, bases.SEARCH)
+        design = Design(basis, columns, X)
+        policy = iterate.Policy(variance_sweeps=FIRST_SWEEPS if first else SWEEPS)
+        current = fitting.evaluate(observed, design, prior, best_state)
+        current, _ = iterate.learn_variances(observed, design, prior, current, policy)
+        first = False
+        weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
+        tried[log_l] = float(left_out.log_probabilities(observed, current, *reported).sum()) + weight
+        if tried[log_l] > best_value:
+            best_state, best_value = current.state, tried[log_l]
+
+    if not high > low:
+        value(float(np.log(low)))
+        return Learned(low, float("inf"), np.array([[low, best_value]]), best_state)
+    rungs = np.linspace(np.log(low), np.log(high), int(np.clip(np.log(high / low) / np.log(STEP) + 1, 3, MOST_RUNGS)))
+    middle = int(np.argmin(np.abs(rungs - np.clip(centre, rungs[0], rungs[-1]))))
+    value(float(rungs[middle]))
+    for direction in (1, -1):
+        at = middle + direction
+        while 0 <= at < len(rungs):
+            value(float(rungs[at]))
+            if tried[float(rungs[at])] < best_value - CLEAR:
+                break
+            at += direction
+    for _ in range(REFINEMENTS):
+        order = sorted(tried)
+        i = int(np.argmax([tried[x] for x in order]))
+        if not 0 < i < len(order) - 1:
+            break
+        top, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
+        if min(abs(top - x) for x in order) < 0.1:
+            break
+        value(top)
+    order = sorted(tried)
+    i = int(np.argmax([tried[x] for x in order]))
+    best, log_sd = order[i], float("inf")
+    if 0 < i < len(order) - 1:
+        best, curvature = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
+        log_sd = float(1.0 / np.sqrt(curvature)) if curvature > 0.0 else log_sd
+    return Learned(float(np.exp(best)), log_sd, np.array([[np.exp(x), tried[x]] for x in order]), best_state)
+
+
+def _parabola(x: list[float], y: list[float]) -> tuple[float, float]:
+    """The top of the parabola through three points, within them, and minus its second derivative."""
+    left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
+    curvature = -2.0 * (right - left) / (x[2] - x[0])
+    if not curvature > 0.0:
+        return x[1], 0.0
+    slope = left - 0.5 * curvature * (x[1] - x[0])
+    return float(np.clip(x[1] + slope / curvature, 0.5 * (x[0] + x[1]), 0.5 * (x[1] + x[2]))), curvature

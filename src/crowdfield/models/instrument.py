@@ -1,0 +1,373 @@
+"""The instrument model behind the estimator: from its settings to a problem, and from a fit to its attributes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+from threadpoolctl import ThreadpoolController
+
+from crowdfield.data import Reports
+from crowdfield.data.reports import distinct_places
+from crowdfield.errors import CrowdfieldWarning, InputError, NumericalError
+from crowdfield.inference.explain import Shares
+from crowdfield.inference.instrument import bases, fitting, left_out, places, responses
+from crowdfield.inference.instrument import model as instrument
+from crowdfield.inference.instrument.fitting import Observed, Prior, State
+from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.linear import Columns, Design
+from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.model import Fitted, Problem
+from crowdfield.inference.instrument.selection import Reported
+from crowdfield.models import sources as sources_
+from crowdfield.models.base import Array, confusion_priors, find_sites
+from crowdfield.models.covariates import Covariates
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.problem import Gold, LatentMean
+
+TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
+
+
+COMPARED_SWEEPS, COMPARED_TOL = 40, 1e-3  # of the fits that are compared: far less than left-out reports can tell
+CLEARLY = 1.0  # standard errors by which the instrument model must predict better
+COMPARED_PLACES = 2_000  # on which the two models are compared: thousands of left-out reports tell them apart
+
+
+class Comparison(NamedTuple):
+    """Mean log2 P of left-out reports under each model, and by quoting each source's habits."""
+
+    instrument: float
+    one_state: float
+    habits: float
+    standard_error: float  # of the difference between the two models
+
+    @property
+    def better(self) -> str:
+        """The paper's model is the sharper one where it holds: it stays unless the reports speak clearly against it."""
+        clearly = self.instrument - self.one_state > CLEARLY * self.standard_error
+        return "instrument" if clearly else "one_state"
+
+
+class Asked(NamedTuple):
+    """A problem, and how its places and labels are those of the reports."""
+
+    problem: Problem
+    places: Array  # [P, D] distinct places
+    place: NDArray[np.int64]  # [N] the place of every thing reported on
+    order: NDArray[np.int64]  # [L] labels in the model's order: the states' own first
+    thing: NDArray[np.int64]  # [R] what every report is about
+    crowd: NDArray[np.bool_]  # [R] reports of sources that are not trusted to see the truth
+    covariates: Covariates | None
+
+
+def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> str | None:
+    """Why reports like these cannot be read by instruments; None where they can."""
+    if len(states) != 2:
+        return f"it reads one appearance, for two states, not {len(states)}"
+    missing = [state for state in states if state not in labels]
+    if missing:
+        return f"nobody can say {missing[0]!r}: it is a state and no label"
+    if model.inference not in ("auto",):
+        return f"inference={model.inference!r} is a method of the one-state model"
+    everybody = model.confusion_prior.get(None) if isinstance(model.confusion_prior, Mapping) else model.confusion_prior
+    if everybody is not None and np.asarray(everybody, dtype=np.float64).sum(-1).min() >= TRUSTED_STRENGTH:
+        return "confusion_prior says how right everybody is, which only the one-state model can take up"
+    if model.communities is not None:
+        return "communities share confusion matrices, which are those of the one-state model"
+    return None
+
+
+def ask(
+    model: HeatmapBCC,
+    reports: Reports,
+    states: tuple[Any, ...],
+    gold: Gold,
+    kernel: Any,
+    mean_at: LatentMean,
+    tasks: NDArray[np.int64] | None,
+) -> Asked:
+    """The problem that the estimator's settings and these reports pose."""
+    R = len(reports)
+    places, at = distinct_places(np.concatenate([reports.places, gold.places]))
+    thing, site = _things(at[:R], at[R:], tasks)
+    first = [reports.labels.index(state) for state in states]
+    order = np.array(first + [code for code in range(len(reports.labels)) if code not in first])
+    label = np.argsort(order)[reports.label]
+    trusted, checks = _checks(model, reports, states, site, thing, at[R:], gold.state)
+    crowd = ~trusted[reports.source]
+    scores = responses.label_scores(states, tuple(reports.labels[code] for code in order))
+    rows = Reported(site[crowd], reports.source[crowd], label[crowd])
+    observed = Observed.of(*rows, len(thing), len(reports.sources), scores, checks)
+    X = np.asarray(places[thing])
+    covariates = None if model.covariates is None else Covariates.learn(model.covariates, X)
+    offset = None if not callable(model.prior_mean) and not np.any(model.prior_mean) else _Offset(mean_at)
+    columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
+    prior = Prior(float(model.scale_shape), float(model.scale_rate))
+    problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
+    return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
+
+
+class _Offset:
+    """The prior mean of the log odds as a function of places."""
+
+    def __init__(self, mean_at: LatentMean):
+        self.mean_at = mean_at
+
+    def __call__(self, X: Array) -> Array:
+        return np.asarray(self.mean_at(X)[:, 0], dtype=np.float64)
+
+
+def _things(
+    at: NDArray[np.int64], gold: NDArray[np.int64], tasks: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What reports are about: the place of every thing [N], and the thing of every report [R]."""
+    n_places = int(max(at.max(initial=-1), gold.max(initial=-1))) + 1
+    if tasks is None:
+        return np.arange(n_places), at
+    pairs, site = np.unique(np.stack([at, tasks], axis=1), axis=0, return_inverse=True)
+    alone = np.setdiff1d(np.arange(n_places), pairs[:, 0])  # places with gold and no reports
+    return np.concatenate([pairs[:, 0], alone]), site.ravel()
+
+
+def _checks(
+    model: HeatmapBCC,
+    reports: Reports,
+    states: tuple[Any, ...],
+    site: NDArray[np.int64],
+    thing: NDArray[np.int64],
+    gold: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> tuple[NDArray[np.bool_], Checks]:
+    """Which sources are trusted, and what is known of places by them and by gold."""
+    trusted = np.zeros(len(reports.sources), dtype=bool)
+    ratio = np.zeros(len(thing))
+    if isinstance(model.confusion_prior, Mapping):
+        alpha = confusion_priors(model.confusion_prior, states, reports.labels, reports.sources)
+        named = np.array([source in model.confusion_prior for source in reports.sources])
+        trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
+        pi = alpha / alpha.sum(-1, keepdims=True)
+        rows = np.flatnonzero(trusted[reports.source])
+        each = np.log(
+            pi[reports.source[rows], 1, reports.label[rows]] / pi[reports.source[rows], 0, reports.label[rows]]
+        )
+        np.add.at(ratio, site[rows], each)
+    known = np.zeros(len(thing), dtype=bool)
+    known[site[trusted[reports.source]]] = True
+    if len(gold):
+        by_place = np.argsort(thing, kind="stable")
+        first = np.searchsorted(thing[by_place], gold, side="left")
+        several = np.searchsorted(thing[by_place], gold, side="right") - first > 1
+        if several.any():
+            raise InputError("gold names a place that holds several tasks: it does not say which of them is meant.")
+        ratio[by_place[first]] = np.where(state == 1, np.inf, -np.inf)
+        known[by_place[first]] = True
+    chosen = np.flatnonzero(known)
+    return trusted, Checks(chosen, ratio[chosen])
+
+
+def compare(
+    model: HeatmapBCC, asked: Asked, state: State, reports: Reports, states: tuple[Any, ...], gold: Gold
+) -> Comparison:
+    """Which model predicts left-out reports better, on a part of the places, with the same length-scale."""
+    part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
+    first = state._replace(eta=state.eta[kept], lam=state.lam[kept])
+    fitted = instrument.fit(part, first, Policy(max_iter=COMPARED_SWEEPS), size=bases.SEARCH)
+    rows = np.isin(asked.thing, kept)
+    some = reports.take(rows)
+    twin = model.one_state_twin(asked.problem.kernel, reports.labels, states)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdfieldWarning)
+            twin.fit(
+                some.places,
+                [reports.labels[code] for code in some.label],
+                [reports.sources[s] for s in some.source],
+                gold=(gold.places, [states[j] for j in gold.state]) if len(gold.state) else None,
+            )
+        one_state = twin.left_out()[asked.crowd[rows]] / np.log(2.0)
+    except NumericalError:
+        one_state = np.full(len(part.reported.site), -np.inf)  # a model that cannot be fitted predicts nothing
+    habits = left_out.habits(part.reported.source, part.reported.label, part.observed.n_sources, len(asked.order))
+    read = fitted.left_out() / np.log(2.0)
+    finite = bool(np.isfinite(one_state).all())
+    error = float((read - one_state).std() / np.sqrt(max(len(read), 1))) if finite else 0.0
+    return Comparison(float(read.mean()), float(one_state.mean()), float(habits.mean() / np.log(2.0)), error)
+
+
+def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
+    """What an earlier fit knows, laid out for other reports. Things are found again by place."""
+    position = np.full(len(old.place), -1)
+    where = find_sites(new.places, old.places[old.place])
+    if len(new.place) == len(new.places):
+        position = where
+    state = before.state
+    S = new.problem.observed.n_sources
+    return instrument.extended(state, position, len(new.place), S)
+
+
+def posterior(asked: Asked, fitted: Fitted) -> Array:
+    """P(t) at every distinct place, the mean over its things: [P, 2]."""
+    n = np.bincount(asked.place, minlength=len(asked.places))
+    mean = np.bincount(asked.place, fitted.site_truth, minlength=len(asked.places)) / n
+    return np.stack([1.0 - mean, mean], axis=1)
+
+
+def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
+    """E[P(label | state)] of every source: [S, 2, L]. Trusted sources have the matrix that the user gave."""
+    out = fitted.confusion[:, :, np.argsort(asked.order)]
+    alpha = confusion_priors(model.confusion_prior, states, reports.labels, reports.sources)
+    if isinstance(model.confusion_prior, Mapping):
+        named = np.array([source in model.confusion_prior for source in reports.sources])
+        trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
+        out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
+    return out
+
+
+def source_table(fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float) -> pd.DataFrame:
+    """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
+    theta, covariance = fitted.state.theta, fitted.joint.sources
+    z = norm.ppf(0.5 * (1.0 + level))
+    sd = np.sqrt(np.einsum("sdd->sd", covariance))
+    said = [reports.labels.index(state) for state in states]
+    accuracy = 0.5 * (confusion[:, 0, said[0]] + confusion[:, 1, said[1]])
+    lean = confusion.mean(1) - 1.0 / confusion.shape[2]
+    favourite = lean.argmax(1)
+    low, high = _accuracy_interval(fitted, accuracy, sd, z)
+    return pd.DataFrame(
+        {
+            "source": pd.Series(list(reports.sources), dtype=object),
+            "reports": np.bincount(reports.source, minlength=len(reports.sources)),
+            "accuracy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "leans_to": pd.Series([reports.labels[i] for i in favourite], dtype=object),
+            "bias": lean.max(1),
+            "informativeness": sources_.informativeness(confusion),
+            "sensitivity": theta[:, 0],
+            "sensitivity_low": theta[:, 0] - z * sd[:, 0],
+            "sensitivity_high": theta[:, 0] + z * sd[:, 0],
+            "lean": theta[:, 1],
+            "lean_low": theta[:, 1] - z * sd[:, 1],
+            "lean_high": theta[:, 1] + z * sd[:, 1],
+        }
+    )
+
+
+def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
+    """Accuracy with the sensitivity at both ends of its interval."""
+    observed = fitted.problem.observed
+    ends = []
+    density = places.marginal(*fitted.settled_moments, fitted.state.variances.nugget).mean(0)
+    for sign in (-1.0, 1.0):
+        theta = fitted.state.theta.copy()
+        theta[:, 0] += sign * z * sd[:, 0]
+        pi = responses.implied_confusion(theta, observed.scores, density, fitted.link.truth)
+        ends.append(0.5 * (pi[:, 0, 0] + pi[:, 1, 1]))
+    return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
+
+
+def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probability: float) -> Shares:
+    """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1.
+
+    E[f(x)] is linear in the sites' η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m: each report has its own term of the sum, and
+    an even part of the rest.
+    """
+    problem, at = asked.problem, fitted.settled.at
+    sign, a = (1.0 if state == 1 else -1.0), float(fitted.link.theta[0])
+    features = np.hstack([fitted.design.basis.features(x), problem.columns.at(x)])[0]
+    reach = np.empty(problem.observed.n_sites)
+    direction = at.q.covariance @ features
+    for rows in problem.observed.blocks():
+        reach[rows] = fitted.design.features(rows) @ direction
+    things = problem.reported.site
+    pull = _pulls(fitted, problem)
+    count = np.maximum(np.bincount(asked.thing, minlength=len(reach)), 1)
+    eta = at.state.eta - at.state.lam * fitted.design.offset
+    rest = eta - np.bincount(things, pull, minlength=len(reach))
+    field = np.zeros(len(asked.thing))
+    field[asked.crowd] = reach[things] * pull
+    field += (reach * rest / count)[asked.thing]
+    field *= sign * a
+    own = np.zeros(len(asked.thing))
+    prior = sign * (a * float(problem.columns.offset_at(x)[0]) + float(fitted.link.theta[1]))
+    total = float(np.log(probability) - np.log1p(-probability))
+    if site >= 0:
+        here = np.flatnonzero(asked.place[asked.thing] == site)
+        # What the place's own reports add to what the field says there, by how strongly each of them pulls.
+        extra = total - prior - float(field.sum())
+        weight = np.zeros(len(asked.thing))
+        weight[asked.crowd] = np.abs(pull)
+        weight = weight[here] + 1e-12
+        own[here] = extra * weight / weight.sum() if len(here) else 0.0
+    return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
+
+
+def _pulls(fitted: Fitted, problem: Problem) -> Array:
+    """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
+    site, source, label = problem.reported
+    theta, scores = fitted.state.theta[source], problem.observed.scores
+    logits = theta[:, :1] * scores * fitted.appearances[site, :1]
+    logits[:, 1:] += theta[:, 1:]
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    return np.asarray(theta[:, 0] * (scores[label] - p @ scores))
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Finding the libraries takes as long as a small fit."""
+    return ThreadpoolController()
+
+
+def quiet_blas() -> AbstractContextManager[Any]:
+    """One BLAS thread: matrices are small, and waiting BLAS threads take the cores from the passes over the places."""
+    limits: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return limits
+
+
+def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, Fitted]:
+    """A fit that was found before, from the state it ended in."""
+    asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
+    problem = asked.problem
+    with quiet_blas():
+        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng())
+        design = Design(basis, problem.columns, problem.X)
+        at = fitting.evaluate(problem.observed, design, problem.prior, read.state)
+        settled = Settled(at, [at.objective], 0, True, 0.0)
+        return asked, instrument.finished(problem, design, settled)
+
+
+def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
+    """What a file must hold to go on from a fit."""
+    state = model._instrument.state
+    variances = state.variances
+    arrays = {
+        "eta": state.eta,
+        "lam": state.lam,
+        "theta": state.theta,
+        "link": state.link.theta,
+        "link_covariance": state.link.covariance,
+        "variances": np.array([variances.smooth, variances.nugget]),
+        "population_mean": variances.population.mean,
+        "population_variance": variances.population.variance,
+    }
+    if model._tasks is not None:
+        arrays["tasks"] = model._tasks
+    return arrays
+
+
+def read_state(arrays: Mapping[str, Any]) -> State:
+    population = responses.Population(arrays["population_mean"], arrays["population_variance"])
+    smooth, nugget = arrays["variances"].tolist()
+    truth_link = Link(arrays["link"], arrays["link_covariance"])
+    variances = fitting.Variances(smooth, nugget, population)
+    return State(arrays["eta"], arrays["lam"], arrays["theta"], truth_link, variances)

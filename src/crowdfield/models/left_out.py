@@ -1,0 +1,74 @@
+"""How probable every report's label was given all other reports, under the one-state model."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.data import contrast
+from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
+
+Array = NDArray[np.float64]
+
+ROWS = 1 << 14  # places in hand at a time
+LEAST_SHARE = 1e-3  # of a precision that a cavity keeps: rounding must not make it negative
+
+
+def log_probabilities(
+    mean: Array,
+    variance: Array,
+    alpha: Array,
+    r: Array,
+    site: NDArray[np.int64],
+    source: NDArray[np.int64],
+    label: NDArray[np.int64],
+) -> Array:
+    """log P(label | all other reports): [R].
+
+    mean, variance [N, F] of q(f) at the sites; alpha [S, J, L] of q(π); r [N, J] q(t). The report is taken out of its
+    source's counts, of its place's state, and its place's message out of the field (the cavity).
+    """
+    C = contrast(alpha.shape[1])
+    said = _log_ratio(alpha, source, label)  # [R, J] log E[π_jc]
+    sums = [np.bincount(site, said[:, j], len(mean)) for j in range(said.shape[1])]
+    at_site = np.stack(sums, axis=1).astype(np.float64, copy=False)
+    cavity_mean, cavity_variance = _cavity(mean, variance, at_site, C)
+    log_rate = np.log(_rates(cavity_mean, cavity_variance, C))
+    own = r[site]
+    counts = np.maximum(alpha[source, :, label] - own, 1e-6)
+    totals = np.maximum(alpha[source].sum(-1) - own, 1e-6)
+    others = softmax(log_rate[site] + at_site[site] - said)
+    return np.asarray(np.log((others * np.minimum(counts / totals, 1.0)).sum(1)))
+
+
+def _log_ratio(alpha: Array, source: NDArray[np.int64], label: NDArray[np.int64]) -> Array:
+    return np.asarray(np.log(alpha[source, :, label] / alpha[source].sum(-1)))
+
+
+def _cavity(mean: Array, variance: Array, log_likelihood: Array, C: Array) -> tuple[Array, Array]:
+    """q(f) without the Gaussian message of the place's own reports: E[r − ρ] and E[ρ(1−ρ) − r(1−r)] under q(f)."""
+    out_mean, out_variance = np.empty_like(mean), np.empty_like(variance)
+    for start in range(0, len(mean), ROWS):
+        rows = slice(start, start + ROWS)
+        m, v = mean[rows], variance[rows]
+        f, w = latent_nodes(m, v)
+        logits = f @ C.T
+        rho = np.exp(logits - logsumexp(logits)[..., None]) @ C
+        joint = logits + log_likelihood[rows, None, :]
+        state = np.exp(joint - logsumexp(joint)[..., None]) @ C
+        lam = np.einsum("nqf,q->nf", rho * (1.0 - rho) - state * (1.0 - state), w)
+        eta = np.einsum("nqf,q->nf", state - rho, w) + lam * m
+        precision = np.maximum(1.0 / v - lam, LEAST_SHARE / v)
+        out_variance[rows] = 1.0 / precision
+        out_mean[rows] = out_variance[rows] * (m / v - eta)
+    return out_mean, out_variance
+
+
+def _rates(mean: Array, variance: Array, C: Array) -> Array:
+    """E[ρ] [N, J]."""
+    out = np.empty((len(mean), len(C)))
+    for start in range(0, len(mean), ROWS):
+        rows = slice(start, start + ROWS)
+        f, w = latent_nodes(mean[rows], variance[rows])
+        out[rows] = np.einsum("nqj,q->nj", softmax(f @ C.T), w)
+    return out

@@ -1,0 +1,44 @@
+"""The instrument model, slow and literal: one place at a time, dense matrices, plain sums. Two labels."""
+
+import numpy as np
+
+from crowdfield.inference.instrument.grid import APPEARANCES
+
+
+def says(theta, label, g):
+    """P(label | g) of the two-parameter logistic."""
+    p = 1.0 / (1.0 + np.exp(-(theta[0] * g + theta[1])))
+    return p if label == 1 else 1.0 - p
+
+
+def place(reports, theta, f, nugget):
+    """log L(f) of one place, and the posterior of its appearance.   reports: (source, label) pairs"""
+    prior = np.array([np.exp(-0.5 * (g - f) ** 2 / nugget) for g in APPEARANCES])
+    prior /= prior.sum()
+    joint = np.array(
+        [
+            w * np.prod([says(theta[s], label, g) for s, label in reports])
+            for w, g in zip(prior, APPEARANCES, strict=True)
+        ]
+    )
+    return float(np.log(joint.sum())), joint / joint.sum()
+
+
+def bound(K, reports, theta, mean, covariance, nugget, prior_covariance):
+    """Σ_i E[log L_i(f)] − KL(q(f) ‖ p(f)) with q(f) = N(mean, covariance) at the places."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(5)
+    weights = weights / weights.sum()
+    expected = 0.0
+    for i, said in enumerate(reports):
+        for x, w in zip(nodes, weights, strict=True):
+            expected += w * place(said, theta, mean[i] + np.sqrt(covariance[i, i]) * x, nugget)[0]
+    inverse = np.linalg.inv(prior_covariance)
+    n = len(mean)
+    kl = 0.5 * (
+        np.trace(inverse @ covariance)
+        + mean @ inverse @ mean
+        - n
+        - np.linalg.slogdet(covariance)[1]
+        + np.linalg.slogdet(prior_covariance)[1]
+    )
+    return expected - kl
