@@ -31,8 +31,9 @@ from crowdfield.models.base import Array, confusion_priors, find_sites
 from crowdfield.models.covariates import Covariates
 
 if TYPE_CHECKING:
+    from crowdfield.inference.posed import LatentMean
     from crowdfield.models.heatmap_bcc import HeatmapBCC
-    from crowdfield.models.problem import Gold, LatentMean
+    from crowdfield.models.problem import Gold
 
 TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
 
