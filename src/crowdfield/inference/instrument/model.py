@@ -136,8 +136,12 @@ class Fitted:
         return self.settled.at.mean, self.settled.at.variance
 
     def left_out(self) -> Array:
-        """log P of every report given all others: [R]."""
-        return left_out.log_probabilities(self.problem.observed, self.settled.at, *self.problem.reported)
+        """log P of every report given all others: [R]. With the joint covariance: what a report did to its source, and
+        through it to the field, is as large as both are unsure together.
+        """
+        mean, variance = self.design.moments(self.joint.q)
+        at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.joint.sources)
+        return left_out.log_probabilities(self.problem.observed, at, *self.problem.reported)
 
 
 def fit(
