@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests import reference as ref
-from tests import reference_collapsed
 
 LINEARISATIONS = ("polya_gamma", "ekf")
 
@@ -35,14 +34,6 @@ def test_no_reports_leave_means_and_confusion_at_the_prior(linearisation, J):
     np.testing.assert_allclose(q.f_hat - q.f_hat.mean(1, keepdims=True) * (J > 2), 0.0, atol=1e-9)
     np.testing.assert_allclose(q.r, 1.0 / J, atol=1e-9)
     np.testing.assert_array_equal(q.alpha, q.problem.alpha0)
-
-
-def test_no_reports_leave_the_collapsed_scheme_at_the_prior_variance_too():
-    p = without_reports(problem(N=8, a0=20.0, b0=10.0))
-    q = reference_collapsed.collapsed(p, order=20)
-    np.testing.assert_allclose(q.r, 0.5, atol=1e-9)
-    np.testing.assert_allclose(q.variance, p.b0 / (p.a0 - 1.0), rtol=1e-4)  # E[1/ς] under its prior
-    np.testing.assert_allclose(q.e_scale, p.a0 / p.b0, rtol=1e-4)
 
 
 @pytest.mark.parametrize("linearisation", LINEARISATIONS)

@@ -104,7 +104,7 @@ def test_the_scale_does_not_run_away_before_sources_and_map_have_met():
     )
     reports = world.reports
     given = reports.places, reports.label, reports.source
-    settings = dict(confusion_prior=[[2, 1], [1, 2]], scale_shape=0.5, scale_rate=5.0)
+    settings = dict(confusion_prior=[[2, 1], [1, 2]], scale_shape=0.5, scale_rate=5.0, reports_model="one_state")
     cold = cf.HeatmapBCC(lengthscale=30.0, **settings).fit(*given)
     other = cf.HeatmapBCC(lengthscale=15.0, **settings).fit(*given)
     warm = other.set_params(lengthscale=30.0).forget(rows=[])

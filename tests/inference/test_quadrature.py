@@ -31,7 +31,7 @@ def test_two_states_are_the_general_case():
     mean, variance = 2.0 * rng.standard_normal((60, 1)), rng.random((60, 1)) ** 2
     likelihood = 3.0 * rng.standard_normal((60, 2))
     likelihood[:4] = [[0.0, -np.inf], [-np.inf, -2.0], [-900.0, -1.0], [-1.0, -900.0]]
-    local = linearise.collapsed(mean, variance, likelihood, contrast(2))
+    local = linearise.collapsed(mean, variance, likelihood, contrast(2), np.zeros((60, 1)))
     f, w = quadrature.latent_nodes(mean, variance, fine=True)
     logits = np.concatenate([np.zeros_like(f), f], -1)
     prior = quadrature.logsumexp(logits)
@@ -39,7 +39,7 @@ def test_two_states_are_the_general_case():
     r = np.exp(joint - np.logaddexp(joint[..., 0], joint[..., 1])[..., None])
     rho = expit(f[..., 0])
     np.testing.assert_allclose(local.r, np.einsum("nqj,q->nj", r, w), atol=1e-6)
-    np.testing.assert_allclose(local.doubt, (r[..., 0] * r[..., 1]) @ w, atol=1e-6)
+    np.testing.assert_allclose(local.missing[:, 0], (r[..., 0] * r[..., 1]) @ w, atol=1e-6)
     lam = np.maximum((rho * (1 - rho) - r[..., 0] * r[..., 1]) @ w, linearise.SMALLEST_PRECISION)
     np.testing.assert_allclose(local.lam[:, 0], lam, atol=1e-6)
     np.testing.assert_allclose(local.eta[:, 0], (r[..., 1] - rho) @ w + lam * mean[:, 0], atol=1e-5)

@@ -149,7 +149,8 @@ def test_all_reports_at_one_place(how):
     y = np.array([1] * 30 + [0] * 10)
     model = cf.HeatmapBCC(lengthscale=2.0, **how).fit(X, y, np.arange(40) % 8)
     sensible(model, X[:1] + np.array([[0.0, 0.0], [1.0, 0.0], [1e6, 0.0]]))
-    assert model.predict_proba(X[:1])[0, 1] > 0.8
+    # Three of four say so. The one-state model is sure of one state; instruments stay near the share.
+    assert model.predict_proba(X[:1])[0, 1] > 0.65
 
 
 @each

@@ -148,7 +148,7 @@ def test_a_file_of_an_earlier_version_is_fitted_again(tmp_path):
     """Before version 3 a file held the state of another method. Its reports are there: the map is made from them."""
     X, y, s = crowd(reports=60)
     path = tmp_path / "model.crowdfield"
-    model = cf.HeatmapBCC(lengthscale=3.0).fit(X, y, s)
+    model = cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, y, s)
     model.save(path)
 
     def earlier(members):

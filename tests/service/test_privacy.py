@@ -217,9 +217,10 @@ def test_reasons_tell_of_no_single_source(world, role):
         crowded = client.get(f"/situations/one/point/{person['longitude']},{person['latitude']}").json()
         for told in (lone, crowded):
             assert set(told["why"]) == {"total", "prior", "uncertainty", "groups"} and "source-" not in json.dumps(told)
-        assert lone["why"]["groups"] == [] and lone["reports_in_cell"] is None
+        assert lone["reports_in_cell"] is None
         assert crowded["reports_in_cell"] == 12 and crowded["why"]["groups"]
-        for group in crowded["why"]["groups"]:
+        # Reports far away tell of the map's level everywhere, so that a lone place has groups too, of many.
+        for group in lone["why"]["groups"] + crowded["why"]["groups"]:
             assert group["reports"] >= 3 and group["sources"] >= 3 and group["sources"] % 3 == 0
     with world.served.client("trusted") as client:
         whole = client.get(f"/situations/one/point/{zoe['longitude']},{zoe['latitude']}").json()

@@ -143,9 +143,14 @@ class MeanFieldSolver:
         return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
 
 
+def _here(sites: Any, one: Any, q: Any) -> Any:
+    """A sum over sites of this process; a function of the module, so that it can be pickled."""
+    return one(sites, q)
+
+
 def over(posed: Posed, sites: Sites, anywhere: Anywhere | None = None) -> Solver:
     """The method that was asked for, over these sites, or over sites of other processes with the same engine."""
-    total = (lambda one, q: one(sites, q)) if anywhere is None else anywhere
+    total = partial(_here, sites) if anywhere is None else anywhere
     prior, engine = Gamma(posed.prior.shape, posed.prior.rate), sites.engine
     if posed.method == "joint":
         sweep = partial(total, sums.sweep)

@@ -455,7 +455,9 @@ class HeatmapBCC(ReportClassifier):
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
         check_is_fitted(self, "classes_")
         if self.reports_model_ == "instrument":
-            frame = instrument.source_table(self._instrument, self.reports_, self.confusion_, self.classes_, level)
+            frame = instrument.source_table(
+                self, self._instrument, self.reports_, self.confusion_, self.classes_, level
+            )
             return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         frame["reports"] = self._reports_by_source()

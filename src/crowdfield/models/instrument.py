@@ -225,15 +225,23 @@ def posterior(asked: Asked, fitted: Fitted) -> Array:
 def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
     """E[P(label | state)] of every source: [S, 2, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
-    alpha = confusion_priors(model.confusion_prior, states, reports.labels, reports.sources)
-    if isinstance(model.confusion_prior, Mapping):
-        named = np.array([source in model.confusion_prior for source in reports.sources])
-        trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
-        out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
+    trusted, alpha = trusted_sources(model, reports, states)
+    out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
     return out
 
 
-def source_table(fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float) -> pd.DataFrame:
+def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
+    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, 2, L]."""
+    alpha = confusion_priors(model.confusion_prior, tuple(states), reports.labels, reports.sources)
+    if not isinstance(model.confusion_prior, Mapping):
+        return np.zeros(len(reports.sources), dtype=bool), alpha
+    named = np.array([source in model.confusion_prior for source in reports.sources])
+    return named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH), alpha
+
+
+def source_table(
+    model: HeatmapBCC, fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float
+) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
     theta, covariance = fitted.state.theta, fitted.joint.sources
     z = norm.ppf(0.5 * (1.0 + level))
@@ -243,6 +251,10 @@ def source_table(fitted: Fitted, reports: Reports, confusion: Array, states: Any
     lean = confusion.mean(1) - 1.0 / confusion.shape[2]
     favourite = lean.argmax(1)
     low, high = _accuracy_interval(fitted, accuracy, sd, z)
+    trusted, alpha = trusted_sources(model, reports, states)
+    given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
+    low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
+    high = np.where(trusted, given["accuracy_high"].to_numpy(), high)
     return pd.DataFrame(
         {
             "source": pd.Series(list(reports.sources), dtype=object),

@@ -19,6 +19,7 @@ from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks
 from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.lengthscale import log_moments
 
 STEP = 2.2  # factor between the rungs of the ladder: less than the evidence's width in a length-scale
 MOST_RUNGS = 8
@@ -40,7 +41,7 @@ class Reported(NamedTuple):
 
 class Learned(NamedTuple):
     lengthscale: float
-    log_sd: float  # of log l by the curvature of the score; infinite where it has no top
+    log_sd: float  # of log l, with exp(score) as its posterior on the length-scales tried
     tried: Array  # [n, 2] length-scales and log P(left-out reports) with log prior
     state: State  # of the best fit, on all places
 
@@ -156,11 +157,10 @@ def _search(
         value(top)
     order = sorted(tried)
     i = int(np.argmax([tried[x] for x in order]))
-    best, log_sd = order[i], float("inf")
+    best, table = order[i], np.array([[np.exp(x), tried[x]] for x in order])
     if 0 < i < len(order) - 1:
-        best, curvature = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
-        log_sd = float(1.0 / np.sqrt(curvature)) if curvature > 0.0 else log_sd
-    return Learned(float(np.exp(best)), log_sd, np.array([[np.exp(x), tried[x]] for x in order]), best_state)
+        best, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
+    return Learned(float(np.exp(best)), log_moments(table)[1], table, best_state)
 
 
 def _parabola(x: list[float], y: list[float]) -> tuple[float, float]:
