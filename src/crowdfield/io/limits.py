@@ -24,7 +24,7 @@ MOST_MEMBERS = 10_000
 """Files in a zip file. A KMZ may bring one picture for each of its points."""
 
 DEEPEST = 64
-"""Levels of nesting in JSON and XML. KML with folders in folders needs about ten."""
+"""Levels of nesting in XML. KML with folders in folders needs about ten."""
 
 ROW_OVERHEAD = 128
 """Bytes that a row counts for even when its cells are empty: about what Python needs to hold one."""

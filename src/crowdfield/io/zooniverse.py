@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdfield import geography
+from crowdfield.io import systems
 from crowdfield.io.collect import Batch
 from crowdfield.io.columns import named
 from crowdfield.io.delimited import Table
@@ -223,7 +224,7 @@ def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
     for names in _CORNERS:
         try:
             west, east, south, north = (float(subject[name]) for name in names)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if not all(math.isfinite(v) for v in (west, east, south, north)) or south >= north or west == east:
             continue
@@ -241,8 +242,8 @@ def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
 def _system(stated: Any) -> str | None:
     text = str(stated).strip()
     try:
-        return geography.check_crs(f"EPSG:{text}" if text.isdecimal() else text)
-    except ValueError:
+        return systems.by_name(f"EPSG:{text}" if text.isdecimal() else text)
+    except systems.UnknownSystem:
         return None
 
 

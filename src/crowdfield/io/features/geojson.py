@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 
 from crowdfield.errors import ReportFormatError
-from crowdfield.io import limits, systems
+from crowdfield.io import systems
 from crowdfield.io.features.common import Features, broken, table
 from crowdfield.io.features.shapes import NAMES, from_json
 from crowdfield.io.kinds import Found
@@ -49,7 +49,7 @@ def _parsed(text: str, path: Path, found: Found) -> Any:
     try:
         return json.loads(text, parse_int=_whole)
     except RecursionError:
-        raise ReportFormatError(f"is JSON nested more than {limits.DEEPEST} levels deep.", file=str(path)) from None
+        raise ReportFormatError("is JSON that is nested far too deeply.", file=str(path)) from None
     except ValueError as error:
         lines = text.split("\n", 2)
         if len(lines) > 1 and lines[1].lstrip("\x1e ").startswith("{"):
