@@ -5,11 +5,12 @@ READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test lint bench reproduce lock clean
+.PHONY: help setup system demo test lint fuzz bench reproduce lock clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
 	@echo "make test       linters and all tests"
+	@echo "make fuzz       hostile input for every reader, for FUZZ_SECONDS (600)"
 	@echo "make reproduce  every experiment of the paper, in ./reproduce"
 	@echo "make bench      benchmarks against other tools, in ./bench"
 	@echo "make setup      only the virtual environment .venv that the others use"
@@ -53,6 +54,12 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: setup system lint
 	$(BIN)/python -m pytest -n 2
+
+# Atheris follows what the readers do with each input; where it does not install, Hypothesis draws the inputs.
+FUZZ_SECONDS ?= 600
+fuzz: setup
+	@$(PIP) install --quiet "atheris>=3,<4" || echo "Atheris does not install here; Hypothesis is used instead."
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: setup
 	$(BIN)/python -m benchmarks
