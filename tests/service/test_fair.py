@@ -96,7 +96,8 @@ def maps(tmp_path_factory):
     )
     environment = {
         "CROWDFIELD_WORKER": "true", "CROWDFIELD_FIT_SECONDS": str(FIT_SECONDS), "CROWDFIELD_FIT_MEMORY": str(MEMORY),
-        "CROWDFIELD_LEASE_SECONDS": "2", "CROWDFIELD_REST_SECONDS": "3600", "OMP_NUM_THREADS": "1",
+        "CROWDFIELD_LEASE_SECONDS": "2", "CROWDFIELD_HEALTH_SECONDS": "0.5", "CROWDFIELD_REST_SECONDS": "3600",
+        "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1", "TEST_CLOCK": str(clock),
     }  # fmt: skip
     from tests.service.served import SOURCE
@@ -177,6 +178,8 @@ def test_an_error_of_a_fit_is_counted_and_told_and_a_retraction_cures_it(maps):
     until(lambda: maps.about("bad")["failure"], what="a failure")
     assert maps.about("bad")["version"] == 1  # the last good map stays
     maps.soon("small")
+    # What fails shows at the next look at health: `/health` itself asks nobody.
+    until(lambda: maps.client.get("/health").json()["checks"]["fits"] == "failing", what="health that tells it")
     assert maps.client.get("/health").json()["status"] == "degraded"
     assert 'crowdfield_map_fit_failures{situation="bad"}' in maps.client.get("/metrics").text
     assert maps.client.delete("/situations/bad/reports/poison").status_code == 202

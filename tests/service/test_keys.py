@@ -153,7 +153,7 @@ def _parameters(dependant):
 
 
 def test_an_expired_key_opens_nothing_and_its_stream_ends(closed):
-    key = made(closed, role="reader", expires=time.time() + 2.0)
+    key = made(closed, role="reader", expires=time.time() + 4.0)
     with closed.client(key=key) as client:
         assert client.get("/situations").status_code == 200
         assert client.get("/me").json()["expires"] > time.time()

@@ -39,7 +39,7 @@ def test_a_client_holds_only_its_share_and_a_full_queue_answers_at_once(pool):
                 await as_client("c0", anonymous=False)(pool.run(gate.wait))
             with pytest.raises(Problem) as full:
                 await as_client("c9")(pool.run(gate.wait))
-            assert time.perf_counter() - began < 1
+            assert time.perf_counter() - began < pool.seconds  # they did not wait for a place
             assert greedy.value.status_code == 429 and full.value.status_code == 503
             assert full.value.headers["Retry-After"]
             # The last places are kept for those who have a key.
@@ -66,6 +66,7 @@ def test_work_past_its_deadline_is_given_up_and_its_place_is_free_when_it_ends()
         gate.set()
         while pool.inside:
             await asyncio.sleep(0.01)
+        pool.seconds = 60  # however busy this machine is
         assert await pool.run(lambda: 7) == 7
 
     asyncio.run(scene())

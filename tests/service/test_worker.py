@@ -274,15 +274,16 @@ def test_a_lease_is_held_by_one_for_as_long_as_its_heart_beats(shared):
     a, b = Leases(engine, "a", 0.3), Leases(engine, "b", 0.3)
     assert a.acquire("flood") and a.acquire("flood")
     end = time.monotonic() + 0.6
-    while time.monotonic() < end:
+    while (now := time.monotonic()) < end:
+        last = now
         with writing(engine) as connection:
             pulse.beat(connection, "a", "worker", {})
         assert not b.acquire("flood")
         time.sleep(0.05)
     while not b.acquire("flood"):  # a's heart has stopped
-        assert time.monotonic() < end + 5
+        assert time.monotonic() < end + 30
         time.sleep(0.05)
-    assert time.monotonic() > end + 0.2
+    assert time.monotonic() > last + 0.3
     with engine.connect() as connection:
         assert lease.holds(connection, "flood", "b") and not lease.holds(connection, "flood", "a")
     a.release("flood")  # not its own: nothing happens

@@ -149,8 +149,9 @@ class Monitor:
             failing = {name: check.word for name, check in checks.items() if not check.ok}
             log.log(logging.INFO if found.status == "ok" else logging.WARNING, "health changed",
                     extra={"status": found.status, "was": before, "failing": failing})  # fmt: skip
-        self._latest = found
+        # First: whoever sees the new status in `/health` finds the same in `/metrics`.
         self._metrics.health(found, time.monotonic() - began)
+        self._latest = found
         return found
 
     # One thing each
