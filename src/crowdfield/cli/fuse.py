@@ -94,7 +94,7 @@ def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None,
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
         if state is not None and state.exists():
             say(f"Going on from {state}")
-            return pipeline.extend(pipeline.load_run(state), table, about=about, progress=say)
+            return pipeline.extend(pipeline.load_run(state, settings.covariates), table, about=about, progress=say)
         if cluster is None:
             return pipeline.fuse(table, settings, about=about, progress=say)
         return pipeline.fuse(table, settings, about=about, progress=say, fit=pipeline.on_cluster(cluster))
@@ -130,10 +130,14 @@ def _write(fused: Any, outputs: list[Path], figure: Path | None, next_looks: Pat
 def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dict[str, Any], list[str]]:
     import numpy as np
 
+    from crowdfield.io.layers import plain
+    from crowdfield.pipeline.layers import sentences
+
     heatmap = fused.heatmap
     grid = heatmap.grid
     reach = "–".join(f"{value:,.0f}" for value in sorted({float(v) for v in np.ravel(fused.model.lengthscale_)}))
     learned = fused.heatmap.metadata.get("lengthscale_interval")
+    covariates = fused.heatmap.metadata.get("covariates", [])
     data = {
         "reports": len(fused.seen),
         "new": fused.about.get("new", 0),
@@ -150,6 +154,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         },
         "lengthscale": np.ravel(fused.model.lengthscale_).tolist(),
         "lengthscale_interval": learned,
+        "covariates": plain(covariates),
         "engine": fused.model.engine_,
         "iterations": int(fused.model.n_iter_),
         "mean_probability": {
@@ -170,6 +175,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
             else ""
         )
         + f", engine {data['engine']}",
+        *sentences(covariates, str(heatmap.states[-1])),
         *(f"wrote {path}" for path in written),
     ]
     return data, lines

@@ -37,6 +37,8 @@ def settings_from(*groups: Said) -> Settings:
         given["states"] = [state.strip() for state in given["states"].split(",")]
     if str(given.get("communities", "")).isdigit():
         given["communities"] = int(given["communities"])
+    if "covariate" in given:
+        given["covariates"] = [str(path) for path in given.pop("covariate")]
     if "mask" in given:
         given["mask"] = str(given["mask"])
     try:
@@ -106,7 +108,7 @@ def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
     from crowdfield import pipeline
 
     if path.suffix.lower() == ".cf":
-        return pipeline.load_run(path)
+        return pipeline.load_run(path, settings.covariates)
     reports, settings, about = read_reports([path], settings, talk)
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
         return pipeline.fuse(reports, settings, about=about, progress=say)

@@ -93,6 +93,14 @@ Communities = Annotated[
     str | None,
     typer.Option(metavar="N|learn", help="Let sources with few reports borrow from others.", rich_help_panel=MODEL),
 ]
+Covariate = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE.tif",
+        help="What else is known of places: a GeoTIFF of heights, distances, people. May be repeated.",
+        rich_help_panel=MODEL,
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.", rich_help_panel=MODEL)]
 
 
@@ -135,6 +143,7 @@ class Beliefs(Said):
 
     lengthscale: Lengthscale = None
     trust: Trust = None
+    covariate: Covariate = None
     config: Config = None
 
 
@@ -151,6 +160,7 @@ class Fusing(Said):
     inference: Inference = None
     engine: Engine = None
     communities: Communities = None
+    covariate: Covariate = None
     seed: Seed = None
 
 

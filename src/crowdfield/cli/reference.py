@@ -39,7 +39,7 @@ A config file holds what should be the same every time; options on the command l
     cell = "500m"
 
     [model]                     # lengthscale, kernel, states, labels, inference, engine, communities, prior_mean,
-    lengthscale = "2km"         # scale_shape, scale_rate, max_iter, tol, seed
+    lengthscale = "2km"         # scale_shape, scale_rate, max_iter, tol, seed, covariates
 
     [sources.fire-brigade]
     trust = "high"              # certain, high, medium or low

@@ -2,7 +2,8 @@
 
 from crowdfield.data.grid import Grid
 from crowdfield.data.heatmap import Heatmap
+from crowdfield.data.raster import Raster
 from crowdfield.data.region import Region
 from crowdfield.data.reports import Reports, Sites
 
-__all__ = ["Grid", "Heatmap", "Region", "Reports", "Sites"]
+__all__ = ["Grid", "Heatmap", "Raster", "Region", "Reports", "Sites"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crowdfield.io.atomic import replacing
+    from crowdfield.io.covariates import Rasters, read_covariates
     from crowdfield.io.reading import inspect, read
     from crowdfield.io.rejects import Reject, Rejects
     from crowdfield.io.report_files import check_report_format, write_reports
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "FORMATS": "writing",
+    "Rasters": "covariates",
     "ReadResult": "result",
     "Reject": "rejects",
     "Rejects": "rejects",
@@ -27,6 +29,7 @@ _WHERE = {
     "check_report_format": "report_files",
     "inspect": "reading",
     "read": "reading",
+    "read_covariates": "covariates",
     "read_map": "writing",
     "replacing": "atomic",
     "write": "writing",
@@ -36,6 +39,7 @@ _WHERE = {
 
 __all__ = [
     "FORMATS",
+    "Rasters",
     "ReadResult",
     "Reject",
     "Rejects",
@@ -43,6 +47,7 @@ __all__ = [
     "check_report_format",
     "inspect",
     "read",
+    "read_covariates",
     "read_map",
     "replacing",
     "write",

@@ -26,7 +26,7 @@ MOST_LAYERS = 1000
 LARGEST_BLOCK = 2**24
 """Cells of one block of a raster. Blocks are unpacked whole; ours have 512 × 512 cells."""
 LONGEST_TEXT = 2**24  # bytes of what a map says of itself
-_TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
+TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _OURS = "is not a map that crowdfield wrote."
 
@@ -34,7 +34,7 @@ _OURS = "is not a map that crowdfield wrote."
 def read_raster(path: Path) -> Heatmap:
     """A map that `write_cog` or `write_netcdf` wrote."""
     start = first_bytes(path, 16)
-    if start.startswith(_TIFF):
+    if start.startswith(TIFF):
         library("rasterio")
         answer = ask("crowdfield.io.maps:geotiff", path, own_limits(), shown=str(path), environment=only("GTiff"))
     elif start.startswith(_HDF5):

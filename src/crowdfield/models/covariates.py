@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.stats import norm
 
-from crowdfield.errors import InputError
-from crowdfield.models.base import Array
+from crowdfield.data import Grid
+from crowdfield.data.reports import distinct_places
+from crowdfield.errors import DataWarning, InputError
+from crowdfield.models.base import Array, find_sites
+
+if TYPE_CHECKING:
+    from crowdfield.inference.instrument.model import Fitted
+
+SAME = 1e-4  # standard deviations by which two readings of one raster may differ
+
+Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
 
 
 @dataclass(frozen=True)
 class Covariates:
     """A user's function of places, with the mean and deviation that its columns had at the reports."""
 
-    given: Callable[[Array], Any]
+    given: Given
+    names: tuple[str, ...]  # C of them
     mean: Array  # [C]
     sd: Array  # [C]
+    places: int  # at which they were learned
+    missing: Array  # [C] how many of these had no value
 
     @property
     def count(self) -> int:
@@ -26,21 +42,39 @@ class Covariates:
 
     @classmethod
     def learn(cls, given: Any, X: Array) -> Covariates:
-        if not callable(given):
-            raise InputError("covariates must be a function of places [M, D] that returns [M] or [M, C].")
-        values = _values(given, X)
+        """From the places that have reports."""
+        if not callable(given) and not (isinstance(given, Mapping) and given and all(map(callable, given.values()))):
+            raise InputError(
+                "covariates must be a function of places [M, D] that returns [M] or [M, C], or a mapping from names "
+                "to functions that return [M] each."
+            )
+        values = raw_values(given, X)
+        names = names_of(given, values.shape[1])
         known = np.isfinite(values)
-        if not known.any(axis=0).all():
-            raise InputError("a covariate is missing at every place that has reports: there is nothing to learn from.")
+        missing = (~known).sum(axis=0)
+        for name, gaps in zip(names, missing.tolist(), strict=True):
+            if gaps == len(X):
+                raise InputError(f"{name} is missing at every place that has reports: there is nothing to learn from.")
         mean = np.nanmean(np.where(known, values, np.nan), axis=0)
         sd = np.nanstd(np.where(known, values, np.nan), axis=0)
-        if not (sd > 0).all():
-            raise InputError("a covariate has the same value at every report, so that nothing can be learned about it.")
-        return cls(given, mean, sd)
+        for name, spread in zip(names, sd.tolist(), strict=True):
+            if not spread > 0:
+                raise InputError(f"{name} has the same value at every report, so that nothing can be learned about it.")
+        return cls(given, names, mean, sd, len(X), missing)
+
+    def warn_about_gaps(self) -> None:
+        for name, gaps in zip(self.names, self.missing.tolist(), strict=True):
+            if gaps:
+                warnings.warn(
+                    f"{name} is missing at {gaps:,} of {self.places:,} places that have reports; its average stands "
+                    "in there.",
+                    DataWarning,
+                    stacklevel=6,
+                )
 
     def __call__(self, X: Array) -> Array:
         """Standardised, [M, C]. Where a value is missing the average stands in for it, which says nothing."""
-        values = _values(self.given, X)
+        values = raw_values(self.given, X)
         if values.shape[1] != self.count:
             raise InputError(
                 f"covariates returned {values.shape[1]} columns, but {self.count} when the model was fitted."
@@ -48,13 +82,125 @@ class Covariates:
         return np.where(np.isfinite(values), (values - self.mean) / self.sd, 0.0)
 
 
-def _values(given: Callable[[Array], Any], X: Array) -> Array:
+@dataclass(frozen=True)
+class KnownCovariates:
+    """Covariates as a file keeps them: values at some places, and for others whatever function is at hand."""
+
+    places: Array  # [P, D] sorted
+    values: Array  # [P, C]
+    names: tuple[str, ...]
+    otherwise: Given | None = None
+
+    @classmethod
+    def at(cls, places: Array, given: Given, names: Sequence[str], otherwise: Given | None = None) -> KnownCovariates:
+        distinct = distinct_places(places)[0]
+        return cls(distinct, raw_values(given, distinct), tuple(names), otherwise)
+
+    @classmethod
+    def of_cells(cls, grid: Grid, values: Array, otherwise: Given | None) -> KnownCovariates:
+        """From the cells of a map, row by row: values [cells, C]."""
+        centres, cell = distinct_places(grid.centres())
+        ordered = np.empty_like(values)
+        ordered[cell] = values
+        return cls(
+            centres, ordered, tuple(f"covariate {number}" for number in range(1, values.shape[1] + 1)), otherwise
+        )
+
+    def __call__(self, X: Array) -> Array:
+        where = find_sites(self.places, X)
+        out = np.empty((len(X), len(self.names)))
+        known = where >= 0
+        out[known] = self.values[where[known]]
+        if not known.all():
+            if self.otherwise is None:
+                raise InputError(
+                    f"{_listed(self.names)} is not known at {np.count_nonzero(~known):,} of these places: the file of "
+                    "this model holds it only where the model was fitted or mapped. Give the rasters again "
+                    "(--covariate FILE.tif, or covariates= when loading), or make a new model."
+                )
+            out[~known] = raw_values(self.otherwise, X[~known])
+        return out
+
+
+def check_same(kept: KnownCovariates, given: Given) -> None:
+    """Whether covariates given anew are those that a model was fitted with: the same values at the same places."""
+    if isinstance(given, KnownCovariates):  # of a file too: what is new is the function behind it
+        if given.otherwise is None:
+            return
+        given = given.otherwise
+    values = raw_values(given, kept.places)
+    names = names_of(given, values.shape[1])
+    if values.shape != kept.values.shape:
+        raise InputError(f"the model was fitted with {_listed(kept.names)}, not with {_listed(names)}.")
+    spread = np.nanstd(kept.values, axis=0)
+    with np.errstate(invalid="ignore"):
+        other = ~(np.abs(values - kept.values) <= SAME * spread) & ~(np.isnan(values) & np.isnan(kept.values))
+    for name, count in zip(kept.names, other.sum(axis=0).tolist(), strict=True):
+        if count:
+            raise InputError(
+                f"{name} has other values at {count:,} of {len(values):,} places than when the model was fitted. "
+                "Give the same rasters in the same order, or make a new model."
+            )
+
+
+def names_of(given: Given, count: int) -> tuple[str, ...]:
+    """What the columns are called: by the mapping, by the function's own `names`, or by their number."""
+    if isinstance(given, Mapping):
+        return tuple(str(name) for name in given)
+    names = getattr(given, "names", None)
+    if names is not None and len(names) == count:
+        return tuple(str(name) for name in names)
+    return ("covariate",) if count == 1 else tuple(f"covariate {number}" for number in range(1, count + 1))
+
+
+def raw_values(given: Given, X: Array) -> Array:
+    """As the user's functions return them: [M, C]."""
+    if isinstance(given, Mapping):
+        columns = [raw_values(each, X) for each in given.values()]
+        if any(column.shape[1] != 1 for column in columns):
+            raise InputError("each function of a mapping of covariates must return one number per place.")
+        return np.hstack(columns)
     try:
         values = np.asarray(given(X), dtype=np.float64)
     except (TypeError, ValueError) as problem:
+        if isinstance(problem, InputError):
+            raise
         raise InputError(f"covariates must return numbers: {problem}") from problem
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or len(values) != len(X):
         raise InputError(f"covariates must return one row per place: {len(X)} places gave shape {values.shape}.")
     return values
+
+
+def table(covariates: Covariates | None, fitted: Fitted, level: float) -> pd.DataFrame:
+    """One row per covariate: its weight with a credible interval.
+
+    `weight` is in log odds of the appearance per standard deviation, `per_unit` per unit of the covariate; `above_zero`
+    is the probability that the weight is positive.
+    """
+    C = 0 if covariates is None else covariates.count
+    first = fitted.design.basis.size + 1  # after the smooth part's features and the intercept
+    q = fitted.joint.q
+    weight, sd = q.mean[first : first + C], np.sqrt(np.diag(q.covariance)[first : first + C])
+    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    unit = np.ones(0) if covariates is None else covariates.sd
+    return pd.DataFrame(
+        {
+            "covariate": pd.Series([] if covariates is None else list(covariates.names), dtype=object),
+            "weight": weight,
+            "weight_low": weight - reach,
+            "weight_high": weight + reach,
+            "above_zero": norm.cdf(weight / np.maximum(sd, 1e-300)),
+            "per_unit": weight / unit,
+            "per_unit_low": (weight - reach) / unit,
+            "per_unit_high": (weight + reach) / unit,
+            "mean": [] if covariates is None else covariates.mean,
+            "sd": unit,
+            "missing": [] if covariates is None else covariates.missing,
+        }
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -26,6 +26,7 @@ from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
+from crowdfield.models import covariates as covariates_
 from crowdfield.models import instrument, left_out, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
@@ -37,6 +38,7 @@ from crowdfield.models.base import (
     validated_reports,
     whole,
 )
+from crowdfield.models.covariates import Given
 
 SURE = 1e-12  # a probability below this is none, where its logarithm is needed
 MOST_CANDIDATES = 4000  # of `suggest`, whose joint covariance is a matrix of this size
@@ -68,7 +70,8 @@ class HeatmapBCC(ReportClassifier):
     reports_model : "one_state" (the paper: reports are independent given a hidden state), "instrument" (sources read a
         latent appearance, each with a sensitivity and a lean; docs/instrument.md), or "auto": whichever predicts
         left-out reports better
-    covariates : a function of places [M, D] that returns [M, C], for the instrument model; standardised inside
+    covariates : what else is known of places, for the instrument model: a function of places [M, D] that returns
+        [M, C] (`io.read_covariates` makes one from rasters), or {name: function that returns [M]}; standardised inside
 
     After `fit`: `classes_` the states; `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `places_` [N, D]
     and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [1]; `lengthscale_`;
@@ -101,7 +104,7 @@ class HeatmapBCC(ReportClassifier):
         tol: float = 1e-4,
         random_state: int | np.random.Generator | None = None,
         reports_model: str = "auto",
-        covariates: Callable[[Array], ArrayLike] | None = None,
+        covariates: Given | None = None,
     ):
         self.kernel = kernel
         self.lengthscale = lengthscale
@@ -180,13 +183,22 @@ class HeatmapBCC(ReportClassifier):
         reason = instrument.why_not(self, states, reports.labels)
         if posed.free not in ((), (tuple(range(posed.data.X.shape[1])),)):
             reason = reason or "it learns one length-scale for all columns, not one for each"
-        must = self.reports_model == "instrument" or tasks is not None or self.covariates is not None
+        needs = "covariates" if self.covariates is not None else "tasks" if tasks is not None else None
+        must = self.reports_model == "instrument" or needs is not None
+        if needs is not None and self.reports_model == "one_state":
+            raise InputError(
+                f"{needs} are parts of the instrument model; reports_model='one_state' has no room for them. "
+                "Leave reports_model at 'auto'" + (", or use prior_mean." if needs == "covariates" else ".")
+            )
         if must and reason is not None:
-            raise InputError(f"reports_model='instrument' cannot be used here: {reason}.")
+            asked_by = "reports_model='instrument'" if needs is None else f"The instrument model, which {needs} need,"
+            raise InputError(f"{asked_by} cannot be used here: {reason}.")
         self.model_comparison_: instrument.Comparison | None = None
         if reason is not None or self.reports_model == "one_state" or (not must and _says_one_thing(reports)):
             return False
         asked = instrument.ask(self, reports, states, gold, posed.kernel, posed.mean_at, tasks)
+        if asked.covariates is not None:
+            asked.covariates.warn_about_gaps()
         start = None
         if warm and hasattr(self, "_instrument"):
             start = instrument.warm_start(self._instrument, self._asked, asked)
@@ -467,6 +479,13 @@ class HeatmapBCC(ReportClassifier):
             frame["membership"] = m.max(1)[frame.index]
         return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
 
+    def covariate_table(self, level: float = 0.95) -> pd.DataFrame:
+        """What the covariates tell: one row each, its weight with a credible interval (docs/covariates.md)."""
+        check_is_fitted(self, "classes_")
+        if self.reports_model_ != "instrument":
+            raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
+        return covariates_.table(self._asked.covariates, self._instrument, level)
+
     def _reports_by_source(self) -> NDArray[np.int64]:
         return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
 
@@ -594,9 +613,12 @@ class HeatmapBCC(ReportClassifier):
         storage.save(self, path)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model that `save` wrote; it predicts the same and can be continued with `partial_fit`."""
-        return storage.load(cls, path)
+    def load(cls, path: str | PathLike[str], covariates: Given | None = None) -> Self:
+        """Read a model that `save` wrote; it predicts the same and can be continued with `partial_fit`.
+
+        covariates: those that it was fitted with, for places at which the file does not hold them.
+        """
+        return storage.load(cls, path, covariates)
 
     def _restore(self, read: storage.Stored) -> None:
         self.n_features_in_ = read.reports.places.shape[1]

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.joint import method as joint
 from crowdfield.models import instrument
 from crowdfield.models.base import Array
+from crowdfield.models.covariates import Given, KnownCovariates, check_same
 from crowdfield.models.problem import Gold
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     }
     if reports.time is not None:
         arrays["time"] = reports.time
+    if model.covariates is not None:
+        kept = KnownCovariates.at(model.places_, model.covariates, model.covariate_table()["covariate"].tolist())
+        header["covariates"] = list(kept.names)
+        arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}
     if model.reports_model_ == "instrument":
         arrays |= instrument.state_arrays(model)
     else:
@@ -99,7 +105,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         raise
 
 
-def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
+def load(cls: type[Model], path: str | os.PathLike[str], covariates: Given | None = None) -> Model:
     try:
         with zipfile.ZipFile(path) as box:
             header = json.loads(box.read("header.json"))
@@ -114,15 +120,26 @@ def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
                 for name in box.namelist()
                 if name.endswith(".npy")
             }
-            return _restore(cls, header, arrays)
+            return _restore(cls, header, arrays, covariates)
     except InputError:
         raise
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, EOFError) as problem:
         raise InputError(f"{path} is not a crowdfield model, or it is damaged ({problem}).") from problem
 
 
-def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any]) -> Model:
+def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], covariates: Given | None) -> Model:
     settings = {name: _restored(name, value) for name, value in header["settings"].items()}
+    if "covariates" in header:
+        places, values = arrays["covariate_places"], arrays["covariate_values"]
+        names = tuple(header["covariates"])
+        if isinstance(covariates, KnownCovariates):
+            covariates = replace(covariates, names=names)
+        kept = KnownCovariates(places, values, names, covariates)
+        if covariates is not None:
+            check_same(kept, covariates)
+        settings["covariates"] = kept
+    elif covariates is not None:
+        raise InputError("this model was fitted without covariates; leave them out, or make a new model.")
     model = cls(**settings)
     reports = Reports(
         places=arrays["places"],
@@ -196,6 +213,8 @@ def _names(names: Any, what: str) -> list[Any]:
 
 def _setting(name: str, value: Any) -> Any:
     """A constructor argument as JSON."""
+    if name == "covariates":
+        return None  # their values at the model's places are kept instead
     if callable(value) and not isinstance(value, kernels.Kernel):
         raise InputError(f"{name} is a function, which cannot be saved. Save its values as data, and fit again.")
     if isinstance(value, kernels.Kernel):

@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
+from crowdfield.pipeline import layers
 from crowdfield.pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def fuse_on(
     model = build_model(settings, inside, grid)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
+    if fit is not None and model.covariates is not None:
+        raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
     model = fit(model, inside) if fit is not None else _fit(model, inside)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
@@ -212,6 +215,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:
         max_iter=settings.max_iter,
         tol=settings.tol,
         random_state=settings.seed,
+        covariates=layers.of_settings(settings, grid),
     )
 
 
@@ -313,6 +317,7 @@ def _finish(
         "lengthscale": np.ravel(model.lengthscale_).tolist(),
         **_learned(model),
         "iterations": int(model.n_iter_),
+        **({"covariates": found} if (found := layers.told(model, grid)) else {}),
         "settings": settings.changed(),
         **about,
     }

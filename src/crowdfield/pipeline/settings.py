@@ -46,7 +46,7 @@ _TABLES = {
     "map": ("region", "cell", "mask", "projection", "snap"),
     "model": (
         "lengthscale", "kernel", "states", "labels", "inference", "engine", "communities", "prior_mean",
-        "scale_shape", "scale_rate", "max_iter", "tol", "seed",
+        "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates",
     ),
 }  # fmt: skip
 
@@ -76,6 +76,7 @@ class Settings:
     max_iter: int = 200
     tol: float = 1e-4
     seed: int | None = None
+    covariates: Sequence[str] = ()  # GeoTIFF files
 
     # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
     sources: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +84,9 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("read", "sources"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        if isinstance(self.covariates, str) or not all(isinstance(name, str) for name in self.covariates):
+            raise InputError('covariates is a list of files, for example covariates = ["elevation.tif"].')
+        object.__setattr__(self, "covariates", tuple(self.covariates))
         if self.region is not None:
             object.__setattr__(self, "region", parse_region(self.region))
         for source, trust in self.sources.items():

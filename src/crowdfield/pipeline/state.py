@@ -5,6 +5,7 @@ model         as written by `HeatmapBCC.save`
 mask.npy      [rows, columns] bool
 reports.npy   [rows, columns] int64, reports in each cell
 seen.npy      uint64, the keys of all reports fused, so that none counts twice
+covariates.npy  [cells, C], where the run has covariates: their values in every cell
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import math
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,9 @@ from crowdfield.errors import CrowdfieldError, InputError, ReportFormatError
 from crowdfield.io.archives import Archive
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import plain
+from crowdfield.models.covariates import KnownCovariates, raw_values
 from crowdfield.pipeline.fusing import Fused, make_map
+from crowdfield.pipeline.layers import covariates_of
 from crowdfield.pipeline.settings import from_plain
 
 FORMAT = 1
@@ -44,6 +48,8 @@ def save_run(fused: Fused, path: str | Path) -> None:
         "metadata": plain(dict(fused.heatmap.metadata)),
     }  # fmt: skip
     arrays = {"mask": fused.heatmap.mask, "reports": fused.heatmap.reports, "seen": fused.seen}
+    if fused.model.covariates is not None:
+        arrays["covariates"] = raw_values(fused.model.covariates, grid.centres())
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         file.writestr("run.json", json.dumps(about, ensure_ascii=False, indent=1))
         for name, array in arrays.items():
@@ -56,8 +62,11 @@ def save_run(fused: Fused, path: str | Path) -> None:
             file.write(model, "model")
 
 
-def load_run(path: str | Path) -> Fused:
-    """The run that `save_run` wrote; its map is drawn again from the model."""
+def load_run(path: str | Path, covariates: Sequence[str] = ()) -> Fused:
+    """The run that `save_run` wrote; its map is drawn again from the model.
+
+    covariates: the rasters that it was made with, for places where it does not hold their values.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no run {path}. Make one with: crowdfield fuse REPORTS -o MAP --state {path}")
@@ -75,6 +84,7 @@ def load_run(path: str | Path) -> Fused:
             if about.get("format") != FORMAT:
                 raise InputError(f"{path} has format {about.get('format')}; this version of crowdfield reads {FORMAT}.")
             arrays = {name: _array(file.read(f"{name}.npy")) for name in ("mask", "reports", "seen")}
+            known = _array(file.read("covariates.npy")) if "covariates.npy" in file.names else None
             content = file.read("model")
             grid = Grid(**about["grid"])
             metadata: dict[str, Any] = about["metadata"]
@@ -84,11 +94,16 @@ def load_run(path: str | Path) -> Fused:
             raise InputError(not_ours) from problem
     if arrays["mask"].shape != grid.shape or arrays["reports"].shape != grid.shape:
         raise InputError(not_ours)
+    if known is not None and (known.ndim != 2 or len(known) != grid.size or known.dtype != np.float64):
+        raise InputError(not_ours)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model").write_bytes(content)
         with Archive(Path(folder) / "model"):
             pass  # the model is an archive of its own, and must not unfold without end either
-        model = HeatmapBCC.load(Path(folder) / "model")
+        rasters = covariates_of(covariates, grid)
+        model = HeatmapBCC.load(
+            Path(folder) / "model", rasters if known is None else KnownCovariates.of_cells(grid, known, rasters)
+        )
     heatmap = make_map(model, grid, arrays["reports"], mask=arrays["mask"], metadata=metadata)
     reports = replace(model.reports_, crs=grid.crs)
     return Fused(model, heatmap, reports, from_plain(about["settings"]), arrays["seen"], {})

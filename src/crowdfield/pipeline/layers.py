@@ -1,0 +1,58 @@
+"""Covariates of a run: rasters under its map, what they tell, and how they are kept in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdfield.data import Grid
+from crowdfield.errors import InputError
+from crowdfield.pipeline.settings import Settings
+
+
+def covariates_of(files: Sequence[str], grid: Grid) -> Any:
+    """The rasters that the settings name, as a function of the map's places; None where there are none."""
+    if not files:
+        return None
+    if grid.crs is None:
+        raise InputError("covariates from rasters need a map with a reference system.")
+    from crowdfield.io import read_covariates
+
+    return read_covariates(files, grid.crs, grid)
+
+
+def of_settings(settings: Settings, grid: Grid) -> Any:
+    return covariates_of(settings.covariates, grid)
+
+
+def told(model: Any, grid: Grid) -> list[dict[str, Any]]:
+    """What every covariate tells, as plain values: its weight with a 95 % interval, and what is missing of it."""
+    if getattr(model, "covariates", None) is None:
+        return []
+    from crowdfield.models.covariates import raw_values
+
+    gaps = (~np.isfinite(raw_values(model.covariates, grid.centres()))).sum(axis=0)
+    rows = model.covariate_table().to_dict("records")
+    return [{**row, "missing_cells": int(count)} for row, count in zip(rows, gaps, strict=True)]
+
+
+def sentences(found: Sequence[dict[str, Any]], state: str) -> list[str]:
+    """The same in words, for two states of which `state` is the second."""
+    lines = []
+    for row in found:
+        low, high = row["weight_low"], row["weight_high"]
+        sure = low > 0 or high < 0
+        way = ("more" if row["weight"] > 0 else "less") + f" {state}" if sure else f"no clear change of {state}"
+        line = (
+            f"{row['covariate']}: {row['sd']:,.3g} more (one standard deviation) means {way}: "
+            f"log odds {row['weight']:+.2f} (95 %: {low:+.2f} to {high:+.2f})"
+        )
+        if row["missing"] or row["missing_cells"]:
+            line += (
+                f"; no value at {int(row['missing']):,} places with reports and {row['missing_cells']:,} cells, "
+                "where its average stands in"
+            )
+        lines.append(line)
+    return lines
