@@ -203,6 +203,19 @@ def test_a_few_places_far_away_do_not_stretch_the_map():
     assert (whole.index(geography.project(alone, whole.crs).places) >= 0).all()
 
 
+@pytest.mark.parametrize(("far", "left_out"), [(2, True), (4, True), (5, False)])
+def test_at_most_one_place_in_fifty_is_taken_for_a_mistake(far, left_out):
+    town = np.random.default_rng(0).normal([-72.3, 18.5], 0.05, (200 - far, 2))
+    places = np.concatenate([town, np.tile([[30.0, 40.0]], (far, 1))])
+    assert geography.main_bounds(places) == geography.bounds(town if left_out else places)
+
+
+def test_places_that_lie_farther_and_farther_out_are_all_kept():
+    out = 0.05 * 1.8 ** np.arange(8)
+    places = np.concatenate([np.random.default_rng(0).normal(0, 0.02, (500, 2)), np.column_stack([out, out])])
+    assert geography.main_bounds(places) == geography.bounds(places)
+
+
 def test_a_grid_at_the_pole_holds_the_pole():
     grid = geography.make_grid(region="-180,80,180,90", cell="50km")
     assert grid.index(geography.transform([[0, 90]], "EPSG:4326", grid.crs))[0] >= 0

@@ -32,7 +32,9 @@ _LENGTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z]*)\s*
 _UTM_HALF_WIDTH = 4.0  # degrees from the central meridian
 _UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
 
-FEW = 100  # places; with fewer nobody can say which of them are the odd ones
+# Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
+# than `NEAR` degrees, about a kilometre, is in the middle.
+FEW, GAP, NEAR = 0.02, 2.0, 0.01
 
 
 def parse_length(length: str | float) -> float:
@@ -96,21 +98,20 @@ def bounds(places: ArrayLike) -> Region:
 def main_bounds(places: ArrayLike) -> Region:
     """The region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
 
-    Where all places span more than three times what the middle 98 % do, those alone count, with a margin of a tenth.
+    Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
+    others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes.
     """
     p = np.asarray(places, dtype=np.float64)
     whole = bounds(p)
-    if len(p) < FEW:
-        return whole
     # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
-    middle = _middle_longitude(p[:, 0])
-    offset = np.column_stack([wrap(p[:, 0] - middle), p[:, 1]])
-    low, high = np.percentile(offset, [1, 99], axis=0)
-    span = np.maximum(high - low, 1e-4)
-    if (np.ptp(offset, axis=0) <= 3 * span).all():
+    offset = np.column_stack([wrap(p[:, 0] - _middle_longitude(p[:, 0])), p[:, 1]])
+    distance = np.abs(offset - np.median(offset, axis=0)).max(axis=1)
+    ranked = np.maximum(np.sort(distance), NEAR)
+    first = len(p) - int(FEW * len(p))
+    gaps = np.flatnonzero(ranked[first:] > GAP * ranked[first - 1 : -1])
+    if len(gaps) == 0:
         return whole
-    near = ((offset >= low - span / 10) & (offset <= high + span / 10)).all(axis=1)
-    return bounds(p[near])
+    return bounds(p[distance < ranked[first + gaps[0]]])
 
 
 def _middle_longitude(longitude: NDArray[np.float64]) -> float:
@@ -122,10 +123,10 @@ def _middle_longitude(longitude: NDArray[np.float64]) -> float:
 def centre(region: Sequence[float]) -> tuple[float, float]:
     """(longitude, latitude) in the middle of a region."""
     west, south, _, north = region
-    return wrap(west + _span(region) / 2), (south + north) / 2
+    return wrap(west + span(region) / 2), (south + north) / 2
 
 
-def _span(region: Sequence[float]) -> float:
+def span(region: Sequence[float]) -> float:
     """Degrees of longitude, where a region around a single place spans none."""
     box = Region(*region)
     return box.width if box.west != box.east else 0.0
@@ -137,13 +138,13 @@ def choose_crs(region: Sequence[float]) -> str:
     zone = int((longitude + 180.0) // 6.0) + 1
     meridian = zone * 6.0 - 183.0
     _, south, _, north = region
-    span = _span(region)
-    reach = abs(wrap(longitude - meridian)) + span / 2
+    width = span(region)
+    reach = abs(wrap(longitude - meridian)) + width / 2
     if reach <= _UTM_HALF_WIDTH and south >= _UTM_SOUTH and north <= _UTM_NORTH:
         return f"EPSG:{(32600 if latitude >= 0 else 32700) + zone}"
-    if north > _UTM_NORTH and span > 90:
+    if north > _UTM_NORTH and width > 90:
         latitude = 90.0
-    elif south < _UTM_SOUTH and span > 90:
+    elif south < _UTM_SOUTH and width > 90:
         latitude = -90.0
     return f"+proj=laea +lat_0={latitude:.4f} +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
 

@@ -16,7 +16,7 @@ from crowdfield.service.database import connect, migrate, open_database, revisio
 
 def test_every_migration_leads_to_the_tables_that_the_code_uses(database):
     engine = connect(database)
-    for step in ("0001", "0002", "0003", "0004", "head"):
+    for step in ("0001", "0002", "0003", "0004", "0005", "head"):
         migrate(engine, step)
         with engine.connect() as connection:  # a workspace of each version takes rows, and keeps them
             connection.execute(text("SELECT count(*) FROM situation"))
@@ -34,13 +34,14 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
     engine = connect(database)
     migrate(engine, "0001")
     values = {
-        "states": '["a", "b"]', "region": "[2.0, 3.0, 50.0, 51.0]", "empty": "{}", "crs": "EPSG:32631"
+        "states": '["a", "b"]', "region": "[2.0, 3.0, 50.0, 51.0]", "crs": "EPSG:32631",
+        "model": '{"inference": "gibbs"}',
     }  # fmt: skip
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         connection.execute(
             text(
                 "INSERT INTO situation (id, title, states, labels, region, crs, extent, columns, rows, model, created)"
-                " VALUES ('old', 'Old', :states, :states, :region, :crs, :region, 4, 4, :empty, 0)"
+                " VALUES ('old', 'Old', :states, :states, :region, :crs, :region, 4, 4, :model, 0)"
             ),
             values,
         )
@@ -53,6 +54,7 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
 
     old = Store(engine).situation("old")
     assert old.states == ("a", "b") and old.failure is None
+    assert old.model["inference"] == "auto"  # a live map never could be fitted with gibbs
     assert old.region._asdict() == {"west": 2, "south": 50, "east": 3, "north": 51}  # it was west, east, south, north
     assert [row.id for row in Store(engine).standing("old")] == ["r"]
     engine.dispose()

@@ -247,13 +247,28 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
     table = tmp_path / "Bridges down.csv"
     rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(30)]
     table.write_text("\n".join(["source,lat,lon,label", *rows]))
-    with opened(live) as page:
+    # Refused regions, and tiles of versions that went with the old one, are told on the console.
+    with opened(live, expect=("422", "404")) as page:
         ready(page)
         page.click("#tab-files")
         page.check("#import-new")
         page.set_input_files("#file", table)
         until(page, "document.title.startsWith('Bridges down')")
         until(page, "document.getElementById('status').textContent.includes('30 reports')")
+        assert "30 stored" in page.inner_text("#import-outcome")
+        # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.
+        page.click("#region-view")
+        west, south, east, north = map(float, page.input_value("#region-value").split(","))
+        assert -73 < west < -72.3 < east < -72 and 18 < south < 18.5 < north < 19
+        for given, said in (
+            ("-72.4, -72.2, 18.4, 18.6", "west,south,east,north"),
+            ("-72.4, 18.4, -72.2, 18.51", "19 "),
+        ):
+            page.fill("#region-value", given)
+            page.click("#region button[type=submit]")
+            until(page, f"document.getElementById('region-outcome').textContent.includes('{said}')")
+        until(page, "document.getElementById('status').textContent.includes('11 reports')")
+        assert serious(page) == []
     with live.api() as api:
         assert "bridges-down" in {s["id"] for s in api.get("/situations").json()}
         api.delete("/situations/bridges-down").raise_for_status()

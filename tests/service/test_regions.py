@@ -1,7 +1,13 @@
-"""Regions of maps on a real server: one order for all that goes in and out; boxes that cannot be meant are refused."""
+"""Regions of maps on a real server: one order for all that goes in and out; boxes that cannot be meant are refused; a
+file makes a map of where its reports are; a region can be changed."""
 
+import os
+import subprocess
+import time
+
+import numpy as np
 import pytest
-from tests.service.served import serving
+from tests.service.served import COMMAND, SOURCE, serving
 
 MAP = {"title": "A map", "states": ["dry", "flooded"], "columns": 8}
 
@@ -67,3 +73,134 @@ def test_a_bbox_that_cannot_be_meant_is_refused(served, box):
         client.post("/situations", json=MAP | {"id": "asked", "region": [0, 0, 1, 1]})
         answer = client.get("/ogc/collections/asked/items", params={"bbox": box})
     assert answer.status_code == 400 and "west,south,east,north" in answer.json()["detail"]
+
+
+def test_an_inference_that_no_live_map_can_use_is_refused_with_the_reason(served):
+    with served.client("admin") as client:
+        new = MAP | {"id": "gibbs", "region": [0, 0, 1, 1], "model": {"inference": "gibbs"}}
+        answer = client.post("/situations", json=new)
+        assert answer.status_code == 422
+        (fault,) = answer.json()["faults"]
+        assert fault["where"] == "body.model.inference" and "cannot go on" in fault["what"]
+        assert client.get("/situations/gibbs").status_code == 404
+
+
+# A file that starts a map
+
+
+def country(rng, size):
+    """Places as an export of a country has them: most of them in its capital, some in towns all over it."""
+    capital = rng.normal([-72.34, 18.54], 0.05, (int(0.7 * size), 2))
+    towns = rng.uniform([-74.4, 18.05], [-71.7, 19.95], (size - len(capital), 2))
+    return np.concatenate([capital, towns])
+
+
+def table(places, first=0):
+    rows = [f"r{n},{lat:.6f},{lon:.6f},{('dry', 'wet')[n % 2]}" for n, (lon, lat) in enumerate(places.tolist(), first)]
+    return "\n".join(["id,lat,lon,label", *rows]).encode()
+
+
+ELSEWHERE = [(0.0, 0.0), (114.17, -18.77), (2.35, 48.85), (-0.1, 51.5), (129.0, 37.0), (-89.0, 30.0)]
+
+
+def test_a_file_of_which_almost_all_is_in_one_country_becomes_a_map_of_that_country(served):
+    """Six of 1,500 rows lie on other continents: 99.6 % are in Haiti."""
+    places = np.concatenate([country(np.random.default_rng(0), 1494), ELSEWHERE])
+    with served.client("admin") as client:
+        unusable = table(places) + b"\nbad,north,west,dry"
+        made = client.post("/import", files={"file": ("haiti.csv", unusable)}).json()
+        west, south, east, north = made["region"]
+        assert -75.5 < west < -74.3 and 17.5 < south < 18.1 and -71.8 < east < -71.0 and 19.9 < north < 20.5
+        # Nothing vanishes: what was not taken is counted, told, and can be had with another region.
+        receipt = made["receipt"]
+        assert receipt["stored"] == made["reports"] == 1494
+        assert receipt["rejected"] == 7 and receipt["outside"] == 6 and len(receipt["rejects"]) == 7
+        assert "outside the region" in receipt["rejects"][0]["reason"]
+        changed = client.patch(f"/situations/{made['id']}", json={"region": [-90, -20, 130, 52]})
+        assert changed.status_code == 200 and changed.json()["outside"] == 0
+        again = client.post(f"/situations/{made['id']}/import", files={"file": ("haiti.csv", unusable)}).json()
+        assert again["stored"] == 6 and again["duplicate"] == 1494 and again["rejected"] == 1 and again["outside"] == 0
+
+
+def test_where_many_reports_lie_far_apart_all_of_them_count(served):
+    rng = np.random.default_rng(1)
+    places = np.concatenate([rng.normal([-72.3, 18.5], 0.1, (180, 2)), rng.normal([120.9, 14.6], 0.1, (20, 2))])
+    with served.client("admin") as client:
+        made = client.post("/import", files={"file": ("two.csv", table(places))}).json()
+        assert made["receipt"]["stored"] == 200 and made["receipt"]["outside"] == 0
+
+
+# Another region for a map that has one
+
+
+@pytest.fixture(scope="module")
+def working(tmp_path_factory):
+    """A server whose worker makes maps."""
+    environment = {"CROWDFIELD_WORKER": "true", "CROWDFIELD_REST_SECONDS": "0.5"}
+    with serving(tmp_path_factory.mktemp("working"), environment=environment) as running:
+        yield running
+
+
+def fitted(client, name, reports):
+    """The newest version, once it has seen so many reports."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        found = client.get(f"/situations/{name}").json()
+        if found["version"] and found["reports"] == reports and not found["waiting"]:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"no map of {reports} reports: {found}")
+
+
+def test_an_admin_changes_the_region_of_a_map(working):
+    with working.client("admin") as client, working.client() as reader:
+        client.post("/situations", json=MAP | {"id": "moving", "region": [-73, 18, -72, 19]}).raise_for_status()
+        west, east = [{"longitude": lon, "latitude": 18.5, "label": "flooded"} for lon in (-72.8, -72.2)]
+        client.post("/situations/moving/reports", json=[west] * 3 + [east] * 4).raise_for_status()
+        before = fitted(client, "moving", 7)
+        old = client.get("/situations/moving/tilejson").json()
+
+        # Only the eastern half: the reports of the western stay in the log and off the map.
+        half = {"region": {"west": -72.5, "south": 18, "east": -72, "north": 19}, "columns": 12}
+        changed = client.patch("/situations/moving", json=half).json()
+        assert changed["outside"] == 3 and changed["region"] == [-72.5, 18, -72, 19] and changed["columns"] == 12
+        assert changed["layout_tag"] != before["layout_tag"]
+        after = fitted(client, "moving", 4)
+        assert after["version"] > before["version"]
+        assert reader.get(f"/situations/moving/tilejson?version={before['version']}").status_code == 404
+        assert client.get("/situations/moving/tilejson").json()["bounds"] == [-72.5, 18, -72, 19] != old["bounds"]
+        assert reader.get("/situations/moving/point/-72.2,18.5").json()["probability"]["flooded"] > 0.5
+        assert reader.get("/situations/moving/point/-72.8,18.5").status_code == 404
+        assert reader.get("/situations/moving/export/geojson").status_code == 200
+        shown = reader.get("/situations/moving/points").json()
+        assert shown["total"] == 4
+        assert client.post("/situations/moving/reports", json=west).status_code == 422
+
+        # Larger than ever, in another zone: the others are back.
+        client.patch("/situations/moving", json={"region": [-75, 17, -70, 20]}).raise_for_status()
+        assert fitted(client, "moving", 7)["version"] > after["version"]
+        assert reader.get("/situations/moving/point/-72.8,18.5").json()["probability"]["flooded"] > 0.5
+
+
+def test_a_workspace_whose_region_was_changed_is_whole(working):
+    with working.client("admin") as client:
+        client.post("/situations", json=MAP | {"id": "whole", "region": [-73, 18, -72, 19]}).raise_for_status()
+        reports = [{"longitude": -72.2 - 0.2 * n, "latitude": 18.5, "label": "dry"} for n in range(4)]
+        client.post("/situations/whole/reports", json=reports).raise_for_status()
+        client.patch("/situations/whole", json={"region": [-72.5, 18, -72, 19]}).raise_for_status()
+        fitted(client, "whole", 2)
+    environment = os.environ | {"PYTHONPATH": SOURCE, "CROWDFIELD_DATABASE": working.database}
+    done = subprocess.run([*COMMAND, "check"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_who_may_not_change_a_region_and_to_what(working):
+    with working.client("admin") as client:
+        client.post("/situations", json=MAP | {"id": "fixed", "region": [-73, 18, -72, 19]}).raise_for_status()
+        for region in ([-73, -72, 18, 19], [0, 1, 0, 1], [0, 0, 1], None):
+            assert client.patch("/situations/fixed", json={"region": region}).status_code == 422
+        assert client.patch("/situations/fixed", json={"region": [0, 0, 1, 1], "title": "x"}).status_code == 422
+    for role in (None, "reader", "reporter", "trusted"):
+        with working.client(role) as client:
+            answer = client.patch("/situations/fixed", json={"region": [0, 0, 1, 1]})
+            assert answer.status_code == (403 if role else 401)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from crowdfield.service import places
-from crowdfield.service.maps import Recent
+from crowdfield.service.maps import Recent, check_layout
 from crowdfield.service.publishing import CellRow, Minimum, PublishedCells, Told, publish_cells
 from crowdfield.service.store import Situation, Store, VersionInfo
 
@@ -26,6 +26,8 @@ class Cells:
         self._recent: Recent[PublishedCells] = Recent(TABLES_KEPT)
 
     def load(self, situation: Situation, info: VersionInfo) -> PublishedCells:
+        check_layout(situation, info)
+
         def make() -> PublishedCells:
             told = told_by(situation, self._store.standing(situation.id, upto=info.head))
             return publish_cells(told, situation.labels, self._minimum, self._hours)
@@ -38,9 +40,11 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
     """Rows of the log as arrays."""
     labels = {name: k for k, name in enumerate(situation.labels)}
     sources: dict[str, int] = {}
+    # A region that was changed may have left reports behind, which can still lie under a corner of its grid.
+    inside = np.array([places.inside(situation.region, row.longitude, row.latitude) for row in rows], dtype=bool)
     metres = places.to_metres(situation.crs, [(row.longitude, row.latitude) for row in rows])
     return Told(
-        cell=situation.grid.index(metres) if len(rows) else np.empty(0, dtype=np.int64),
+        cell=np.where(inside, situation.grid.index(metres), -1) if len(rows) else np.empty(0, dtype=np.int64),
         label=np.array([labels[row.label] for row in rows], dtype=np.int64),
         source=np.array([sources.setdefault(row.source, len(sources)) for row in rows], dtype=np.int64),
         time=np.array([row.received if row.time is None else row.time for row in rows], dtype=np.float64),

@@ -25,7 +25,7 @@ from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.scatter import scattered
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import Published, Situation
+from crowdfield.service.store import LAYOUT, Published, Situation
 from crowdfield.service.tiles import NO_IDEA
 
 SUGGESTIONS = 8
@@ -65,8 +65,9 @@ def fit_map(
     large to be carried there and back as a posterior.
     """
     began = time.perf_counter()
-    reports = effort.choose(list(ledger.reports.values()))
-    if len(reports) < len(ledger.reports):
+    mapped = _mapped(situation, ledger)
+    reports = effort.choose(mapped)
+    if len(reports) < len(mapped):
         previous = None  # a model of other reports than these
     with _listening() as remarks:
         model = _fitted(situation, ledger, reports, previous, scheduler, effort) if reports else None
@@ -86,7 +87,7 @@ def rested_map(
     which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
     """
     began = time.perf_counter()
-    reports = effort.choose(list(ledger.reports.values()))
+    reports = effort.choose(_mapped(situation, ledger))
     with _listening() as remarks:
         model = _fitted(situation, ledger, reports, None, None, effort) if reports else None
         for _ in range(MOST_ROUNDS):
@@ -126,11 +127,11 @@ def _published(
     rested: bool,
 ) -> Published:
     grid = situation.grid
-    metres = _metres(situation, list(ledger.reports.values()))
+    metres = _metres(situation, _mapped(situation, ledger))
     cells = grid.counts(metres).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
-    about = _about(model) | {"rested": rested, "remarks": words + remarks} | numbers
+    about = _about(model) | {"rested": rested, "remarks": words + remarks, LAYOUT: situation.layout} | numbers
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -167,6 +168,16 @@ def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]
     if everybody is None or not own:
         return own or everybody
     return {None: everybody, **own}
+
+
+def _mapped(situation: Situation, ledger: Ledger) -> list[Entry]:
+    """The standing reports that lie in the region: one that was changed may have left others behind."""
+    return [
+        r
+        for r in ledger.reports.values()
+        if r.longitude is not None and r.latitude is not None
+        and places.inside(situation.region, r.longitude, r.latitude)
+    ]  # fmt: skip
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:

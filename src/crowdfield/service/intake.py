@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
+from crowdfield.data import Grid, Region
 from crowdfield.service import places
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import Entry
@@ -32,6 +33,8 @@ class Intake:
 
     entries: list[Entry] = field(default_factory=list)
     rejects: list[Rejected] = field(default_factory=list)
+    outside: int = 0
+    """How many of the rejected lie outside the region; another region would take them."""
     single: bool = False
     note: str | None = None
     unlisted: int = 0
@@ -162,6 +165,7 @@ def admit(
         if reason is not None:
             if single:
                 raise Problem(422, reason)
+            intake.outside += not on_the_map(report, situation)
             intake.rejects.append(Rejected(row=where, reason=reason))
             continue
         source = name_source(report, principal, trust)
@@ -182,10 +186,14 @@ def admit(
     return intake
 
 
+def on_the_map(report: ReportIn, situation: Situation) -> bool:
+    return places.inside(situation.region, report.longitude, report.latitude)
+
+
 def unusable(report: ReportIn, situation: Situation) -> str | None:
     if report.label not in situation.labels:
         return f"the label is none of this situation's: {', '.join(situation.labels)}"
-    if not places.inside(situation.region, report.longitude, report.latitude):
+    if not on_the_map(report, situation):
         west, south, east, north = situation.region
         swapped = places.inside(situation.region, report.latitude, report.longitude)
         hint = ". Are longitude and latitude swapped?" if swapped else ""
@@ -257,6 +265,11 @@ def retraction(report: str, principal: Principal) -> Entry:
 
 def trust_entry(source: str, value: Any, principal: Principal) -> Entry:
     return Entry("trust", uuid4().hex, source=source, value=value, author=principal.id)
+
+
+def region_entry(region: Region, grid: Grid, principal: Principal) -> Entry:
+    value = {"region": region._asdict(), "columns": grid.columns, "rows": grid.rows}
+    return Entry("region", uuid4().hex, value=value, author=principal.id)
 
 
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap
-from crowdfield.service.store import Situation, Store, Unknown, VersionInfo
+from crowdfield.service.store import LAYOUT, Situation, Store, Unknown, VersionInfo
 
 V = TypeVar("V")
 # Bytes of map versions in memory: some dozens of ordinary ones, or five of 1,024² cells and twelve states.
@@ -72,7 +72,7 @@ class MapArrays:
             "title": self.situation.title,
             "situation": self.situation.id,
             "version": self.info.number,
-            **self.info.info,
+            **{name: value for name, value in self.info.info.items() if name != LAYOUT},
             **metadata,
         }
         p = self.probability.astype(np.float64)
@@ -109,6 +109,12 @@ def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray
     return coarse
 
 
+def check_layout(situation: Situation, info: VersionInfo) -> None:
+    """A server may have read a situation just before its region was changed, and a version just after."""
+    if info.info.get(LAYOUT, situation.layout) != situation.layout:
+        raise Unknown("this map has just been given another region; ask again in a moment")
+
+
 class Maps:
     def __init__(self, store: Store, size: int = KEPT_BYTES):
         self._store = store
@@ -118,6 +124,7 @@ class Maps:
         """What is known of a version, the newest by default."""
         info = self._store.version(situation.id, number)
         if info is not None:
+            check_layout(situation, info)
             return info
         if number is not None:
             raise Unknown(f"there is no version {number} of '{situation.id}'; GET versions lists those that are kept")

@@ -248,7 +248,7 @@ class Gate:
         origin = Headers(scope=scope).get("origin")
         if origin in self._service.settings.cors_origins:
             headers["Access-Control-Allow-Origin"] = origin or ""
-            headers["Access-Control-Allow-Methods"] = "GET, POST, DELETE"
+            headers["Access-Control-Allow-Methods"] = "GET, POST, PUT, PATCH, DELETE"
             headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         if self._service.settings.cors_origins:

@@ -3,7 +3,7 @@
 import re
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from crowdfield import geography
 from crowdfield.data import Grid, Region
@@ -18,6 +18,10 @@ LATTICE = 181
 # What is added around the lattice, so that every place of the region lies in a cell: a millimetre for rounding, and for
 # wide regions what may bulge between two points of the lattice, as a share of the whole.
 EDGE, WIDE, BULGE = 1e-3, 20.0, 2e-4  # metres, degrees, share
+# Of a region's sides, on each side of the reports that it is laid around.
+MARGIN = 0.08
+# Half the side of a region around a single place, in degrees: about a kilometre.
+SMALLEST = 0.01
 
 
 def plan(region: Region, columns: int, rows: int | None = None) -> Grid:
@@ -35,6 +39,17 @@ def plan(region: Region, columns: int, rows: int | None = None) -> Grid:
     if rows * columns > MOST_CELLS:
         raise InputError(f"{columns} × {rows} cells are more than {MOST_CELLS:,}; choose fewer columns")
     return Grid(float(left), float(right), float(bottom), float(top), columns, rows, crs)
+
+
+def around(spots: ArrayLike) -> Region:
+    """A region for a map that starts with reports at these (longitude, latitude) places: around the bulk of them, as
+    `crowdfield fuse` would choose it, with some room."""
+    bulk = geography.main_bounds(spots)
+    middle, latitude = geography.centre(bulk)
+    half = max(geography.span(bulk) * (0.5 + MARGIN), SMALLEST)
+    tall = max((bulk.north - bulk.south) * (0.5 + MARGIN), SMALLEST)
+    west, east = (-180.0, 180.0) if half >= 180.0 else (geography.wrap(middle - half), geography.wrap(middle + half))
+    return Region(west, max(latitude - tall, -90.0), east, min(latitude + tall, 90.0))
 
 
 def _projection(region: Region) -> str:

@@ -133,7 +133,17 @@ class Receipt(BaseModel):
     rejected: int = 0
     ids: list[str] = Field(default_factory=list, description="of a few reports; left empty for many")
     rejects: list[Rejected] = Field(default_factory=list, description="the first hundred")
+    outside: int = Field(0, description="of the rejected: how many lie outside the region of the map")
     note: str | None = None
+
+
+def _live(inference: Any) -> Any:
+    if inference == "gibbs":
+        raise ValueError(
+            "gibbs draws thousands of samples for one map and cannot go on from it when reports come in; a live map "
+            "takes auto, collapsed or vb"
+        )
+    return inference
 
 
 class ModelOptions(Strict):
@@ -143,7 +153,7 @@ class ModelOptions(Strict):
         None, description="metres over which neighbours agree; by default a tenth of the region"
     )
     kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern32"
-    inference: Literal["auto", "vb", "collapsed", "gibbs"] = "auto"
+    inference: Annotated[Literal["auto", "vb", "collapsed"], BeforeValidator(_live)] = "auto"
     communities: Annotated[int, Field(ge=1, le=20)] | Literal["learn"] | None = None
     confusion_prior: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
         None, description="counts [states][labels] that every source starts from"
@@ -194,6 +204,7 @@ class SituationOut(BaseModel):
     crs: str
     columns: int
     rows: int
+    layout_tag: str = Field(description="changes with the region and the grid")
     model: dict[str, Any]
     created: float
     version: int | None = Field(None, description="the newest map; null until there is one")
@@ -203,6 +214,20 @@ class SituationOut(BaseModel):
     failed: float | None = None
     failures: int = Field(0, description="how many fits of this map have failed so far")
     minimum_count: int = Field(3, description="readers see reports only in cells that hold at least this many")
+
+
+class StartedFromFile(SituationOut):
+    receipt: Receipt = Field(description="what became of the rows of the file")
+
+
+class NewRegion(Strict):
+    region: RegionIn
+    columns: int | None = Field(None, ge=4, le=1024, description="as before by default")
+    rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
+
+
+class RegionChanged(SituationOut):
+    outside: int = Field(description="reports that stand but lie outside the region now; a larger one brings them back")
 
 
 class VersionOut(BaseModel):

@@ -1,5 +1,6 @@
 """What the service remembers besides the log: situations, map versions, events. Plain functions over one engine."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,11 @@ from crowdfield.data import Grid, Region
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease
 from crowdfield.service.database import POINT, points_indexed, writing
+from crowdfield.service.journal import Entry, write
 from crowdfield.service.tables import entry, event, situation, state, version
+
+# Of a version's info: the layout of the map that it was made for.
+LAYOUT = "layout"
 
 
 class Unknown(CrowdfieldError):
@@ -43,6 +48,17 @@ class Situation:
     failure: str | None = None
     failed: float | None = None
     failures: int = 0
+    numbered: int = 0
+
+    @property
+    def layout(self) -> list[Any]:
+        """What the arrays of a version must fit: they are of no use on another grid."""
+        return [self.crs, *self.extent, self.columns, self.rows]
+
+    @property
+    def layout_tag(self) -> str:
+        """A short name of the layout, for addresses of files that may be kept for ever."""
+        return hashlib.sha256(repr(self.layout).encode()).hexdigest()[:12]
 
     @property
     def grid(self) -> Grid:
@@ -127,6 +143,25 @@ class Store:
         with writing(self.engine) as connection:
             if not connection.execute(delete(situation).where(situation.c.id == name)).rowcount:
                 raise Unknown(f"there is no situation '{name}'")
+
+    def change_region(self, changed: Situation, note: Entry) -> None:
+        """Lay a map out anew. Its versions are of the old region and go; the log, with a note of the change, stays."""
+        with writing(self.engine) as connection:
+            here = situation.c.id == changed.id
+            before = connection.execute(select(situation.c.numbered).where(here)).scalar()
+            if before is None:
+                raise Unknown(f"there is no situation '{changed.id}'")
+            # First, as intake does: the lock of the log, then the row of the situation. The other way round, the two
+            # could wait for each other.
+            write(connection, [(changed.id, [note])])
+            last = connection.execute(
+                select(func.max(version.c.number)).where(version.c.situation == changed.id)
+            ).scalar()
+            values = {name: _plain(getattr(changed, name)) for name in ("region", "crs", "extent", "columns", "rows")}
+            values |= {"numbered": max(before, last or 0), "failure": None, "failed": None}
+            connection.execute(update(situation).where(here).values(values))
+            connection.execute(delete(version).where(version.c.situation == changed.id))
+            connection.execute(delete(state).where(state.c.situation == changed.id))
 
     # Reports, as the log holds them
 
@@ -255,8 +290,13 @@ class Store:
         with writing(self.engine) as connection:
             if not lease.holds(connection, name, holder):
                 return None
+            row = connection.execute(select(situation).where(situation.c.id == name)).first()
+            if row is None or new.info.get(LAYOUT) not in (None, _situation(row).layout):
+                return None  # the map was given another region while it was fitted
             where = version.c.situation == name
-            number = 1 + (connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0)
+            number = 1 + max(
+                row.numbered, connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0
+            )
             connection.execute(
                 insert(version).values(
                     situation=name, number=number, head=new.head, reports=new.reports, created=now,

@@ -36,6 +36,8 @@ situation = Table(
     Column("rows", Integer, nullable=False),
     Column("model", JSON, nullable=False),
     Column("created", Float(53), nullable=False),
+    # The highest number of a version that went when the region was changed: numbers are never used twice.
+    Column("numbered", Integer, nullable=False, default=0),
     # How far the log of this situation reaches: what a worker compares with the last version.
     Column("head", BigInteger, nullable=False, default=0),
     Column("failure", Text),
@@ -48,7 +50,7 @@ entry = Table(
     metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
-    Column("kind", String(8), nullable=False),  # report, retract, trust, purge
+    Column("kind", String(8), nullable=False),  # report, retract, trust, region, purge
     Column("id", String(200), nullable=False),
     Column("longitude", Float(53)),
     Column("latitude", Float(53)),

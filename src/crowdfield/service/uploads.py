@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from crowdfield import geography
 from crowdfield.box import Answer, Limits, ask, believing
 from crowdfield.box.message import from_codes
 from crowdfield.data import Region
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.problems import Problem
+from crowdfield.service.regions import around
 from crowdfield.service.schemas import Rejected
 from crowdfield.service.settings import Settings
 
@@ -25,11 +23,6 @@ log = logging.getLogger("crowdfield.service")
 
 # Of the time that a file may take, how much may be work of the processor: starting and waiting take the rest.
 PROCESSOR_SHARE = 0.8
-# A region around less than this would be a map of a single building.
-SMALLEST_DEGREES = 0.01
-MARGIN = 0.08
-# Far: so many times the spread of the middle half; few: this share of the reports.
-FAR, FEW = 10.0, 0.02
 
 
 @dataclass
@@ -152,23 +145,9 @@ def _rows(answer: Answer) -> Read:
 
 
 def describe(read: Read) -> tuple[Region, list[str]]:
-    """The region and the states of a map that starts with these reports.
-
-    A few places far away, often wrong coordinates, must not turn the map of a town into one of the world.
-    """
-    spots = np.array([(row["longitude"], row["latitude"]) for row in read.rows])
-    middle = geography.centre(geography.bounds(spots))[0]
-    flat = np.column_stack([geography.wrap(spots[:, 0] - middle), spots[:, 1]])
-    low, high = np.percentile(flat, [25, 75], axis=0)
-    reach = FAR * np.maximum(high - low, SMALLEST_DEGREES)
-    near = ((flat >= low - reach) & (flat <= high + reach)).all(axis=1)
-    # Where many lie far out they are no mistakes.
-    flat = flat[near] if np.mean(~near) <= FEW else flat
-    span, centre = np.ptp(flat, axis=0), (flat.max(axis=0) + flat.min(axis=0)) / 2
-    half = np.maximum(span * (0.5 + MARGIN), SMALLEST_DEGREES)
-    west, east = (float(geography.wrap(middle + centre[0] + sign * half[0])) for sign in (-1, 1))
-    south, north = float(max(centre[1] - half[1], -89.9)), float(min(centre[1] + half[1], 89.9))
+    """The region and the states of a map that starts with these reports."""
+    region = around([(row["longitude"], row["latitude"]) for row in read.rows])
     states = list(read.labels)
     if len(states) == 1:  # every report is of something; its absence is the other state
         states = [f"not {states[0]}", states[0]]
-    return Region(west, south, east, north), states
+    return region, states

@@ -70,8 +70,8 @@ def install(app: FastAPI) -> None:
         Need(Role.reader).check(principal_of(request), situation)
         asked = await service.situation(situation)
         found = await service.ground(asked.region)
-        # The page names the files that it was made from, and when the situation was started.
-        known = at == f"{assets().digest}-{asked.created:.0f}"
+        # The page names the files that it was made from, and the layout of the map.
+        known = at == f"{assets().digest}-{asked.layout_tag}"
         keep = FOREVER if known and service.settings.anonymous_reading else ASK_AGAIN
         return send(request.headers, found, cache=keep)
 

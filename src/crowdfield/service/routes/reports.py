@@ -10,7 +10,7 @@ from crowdfield.service.auth import Principal
 from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
 from crowdfield.service.problems import Problem
 from crowdfield.service.routes.situations import build, shown
-from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, SituationOut
+from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, StartedFromFile
 from crowdfield.service.store import Situation, Store
 
 router = APIRouter(tags=["reports"])
@@ -90,6 +90,7 @@ async def store(request: Request, situation: Situation, taken: intake.Intake) ->
         rejected=taken.rejected,
         ids=[e.id for e in taken.entries] if len(taken.entries) <= IDS_TOLD else [],
         rejects=taken.rejects[:100],
+        outside=taken.outside,
         note=taken.note,
     )
 
@@ -158,8 +159,11 @@ async def start_from_file(
     id: Annotated[str | None, Form(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = None,
     title: Annotated[str | None, Form(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = None,
     columns: Annotated[int, Form(ge=4, le=1024)] = 128,
-) -> SituationOut:
-    """Start a situation from a file: its labels become the states, its places the region."""
+) -> StartedFromFile:
+    """Start a situation from a file: its labels become the states, its places the region.
+
+    A few places far from all others (2 % at most) are mostly mistakes and do not count for the region. The receipt
+    says how many rows were not taken, and how many of them lie outside."""
     service = service_of(request)
     name = title or uploads.title_of(file.filename)
     read = await service.pools.imports.run(service.reader.file, file.file)
@@ -170,8 +174,9 @@ async def start_from_file(
     await service.pools.imports.run(service.store.create, situation)
     service.forget()
     taken = await service.pools.imports.run(admit_file, read, situation, principal, {})
-    await store(request, situation, taken)
-    return shown(situation, None).model_copy(update={"reports": len(taken.entries), "waiting": True})
+    receipt = await store(request, situation, taken)
+    made = shown(situation, None, service.settings.minimum_count)
+    return StartedFromFile(**made.model_dump() | {"reports": len(taken.entries), "waiting": True}, receipt=receipt)
 
 
 def free_slug(store: Store, slug: str) -> str:

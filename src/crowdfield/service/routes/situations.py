@@ -1,16 +1,17 @@
 """Situations: the maps there are, and starting a new one."""
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from crowdfield.service import intake
+from crowdfield.service import intake, places
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, service_of, situation_of
 from crowdfield.service.problems import Problem
 from crowdfield.service.regions import plan
-from crowdfield.service.schemas import NewSituation, SituationOut, Trust
+from crowdfield.service.schemas import NewRegion, NewSituation, RegionChanged, SituationOut, Trust
 from crowdfield.service.store import Situation, VersionInfo
 
 router = APIRouter(tags=["situations"])
@@ -88,6 +89,31 @@ async def one_situation(
         return shown(service.store.situation(situation.id), newest, service.settings.minimum_count, exact=exact)
 
     return await service.pools.reading.run(read)
+
+
+@router.patch("/situations/{situation}")
+async def change_situation(
+    request: Request, situation: Annotated[Situation, Depends(situation_of)], change: NewRegion, principal: Admin
+) -> RegionChanged:
+    """Give a map another region. Every report stays in the log; those that lie in the new region make the next map.
+    Versions of the old region are removed. Rows of a file that were outside before can be imported again."""
+    service = service_of(request)
+
+    def do() -> RegionChanged:
+        before = service.store.situation(situation.id)
+        grid = plan(change.region, change.columns or before.columns, change.rows)
+        moved = replace(
+            before, region=change.region, crs=str(grid.crs), extent=grid.extent, columns=grid.columns, rows=grid.rows
+        )
+        service.store.change_region(moved, intake.region_entry(change.region, grid, principal))
+        standing = service.store.standing(moved.id)
+        outside = sum(not places.inside(moved.region, row.longitude, row.latitude) for row in standing)
+        now = shown(service.store.situation(moved.id), None, service.settings.minimum_count)
+        return RegionChanged(**now.model_dump(), outside=outside)
+
+    changed = await service.pools.operations.run(do)
+    service.forget()
+    return changed
 
 
 @router.delete("/situations/{situation}", status_code=204)

@@ -82,6 +82,9 @@ async function open(situation) {
   $("import-new").checked = !situation;
   $("import-new").disabled = !situation || !may("admin");
   $("legend").hidden = !situation;
+  $("region").hidden = !situation || !may("admin");
+  $("region-value").value = situation?.region.join(", ") ?? "";
+  $("region-outcome").textContent = "";
   if (!situation) {
     versions = [];
     $("time").hidden = true;
@@ -303,9 +306,9 @@ async function upload(file) {
     if (fresh) {
       situations = await get("/situations");
       await open(situations.find((s) => s.id === answer.id));
-      $("import-outcome").textContent = T.importStarted(answer.title);
+      imported(answer.receipt, T.importStarted(answer.title));
     } else {
-      fill($("import-outcome"), T.importDone(answer), ...answer.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r.row, r.reason)}` })));
+      imported(answer);
       await refresh();
     }
   } catch (error) {
@@ -315,7 +318,28 @@ async function upload(file) {
   }
 }
 
+// What became of the rows of a file; the first few that could not be used, with the reason.
+function imported(receipt, started = "") {
+  const outside = receipt.outside ? T.importOutside(receipt.outside) : "";
+  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r.row, r.reason)}` }));
+  fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects);
+}
+
+async function changeRegion() {
+  const region = $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number);
+  try {
+    const answer = await (await call(path(""), { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ region }) })).json();
+    situations = await get("/situations");
+    await open(situations.find((s) => s.id === answer.id));
+    $("region-outcome").textContent = T.regionDone(answer.outside);
+  } catch (error) {
+    $("region-outcome").textContent = T.error(error.problem?.faults?.[0]?.what ?? error.message);
+  }
+}
+
 function listenToForms() {
+  $("region").addEventListener("submit", (event) => { event.preventDefault(); changeRegion(); });
+  $("region-view").addEventListener("click", () => { $("region-value").value = view?.shown().join(", ") ?? ""; });
   $("situation").addEventListener("change", guarded((event) => open(situations.find((s) => s.id === event.target.value))));
   document.querySelectorAll("input[name=layer]").forEach((input) => input.addEventListener("change", () => choose(input.value)));
   $("base").addEventListener("change", () => { chosen.base = Number($("base").value); layer(); });

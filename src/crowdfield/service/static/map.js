@@ -5,6 +5,7 @@ import { headers } from "./api.js";
 // Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
+const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const NOTHING = { type: "FeatureCollection", features: [] };
 
 export function drawable() {
@@ -67,7 +68,7 @@ export class MapView {
     });
   }
 
-  async show({ id, region, created }) {
+  async show({ id, region, layout_tag }) {
     await this.ready;
     const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
@@ -75,14 +76,21 @@ export class MapView {
       type: "Feature", properties: {},
       geometry: { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] },
     });
-    // The address changes with the outlines and with the situation, so that a browser may keep what it got.
+    // The address changes with the outlines and with the region, so that a browser may keep what it got.
     const assets = document.querySelector("meta[name=crowdfield-assets]").content;
-    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${Math.round(created)}` })}`);
+    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`);
     const narrow = window.matchMedia("(max-width: 760px)").matches;
     this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
   }
 
   // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
+  // West, south, east, north of what is to be seen, to a metre or so.
+  shown() {
+    const bounds = this.map.getBounds();
+    const round = (value) => Math.round(value * 1e5) / 1e5;
+    return [turned(bounds.getWest()), Math.max(-90, bounds.getSouth()), turned(bounds.getEast()), Math.min(90, bounds.getNorth())].map(round);
+  }
+
   async tiles(url, region) {
     await this.ready;
     const before = this.overlay ? `overlay-${this.overlay}` : null;

@@ -113,6 +113,13 @@ export const T = {
   importDone: (r) => `${r.stored} stored, ${r.duplicate} known already, ${r.rejected} not usable.`,
   importReject: (row, reason) => `Row ${row}: ${reason}`,
   importStarted: (title) => `“${title}” started. Its map appears in a moment.`,
+  importOutside: (n) => ` ${n} of these lie outside the region.`,
+  regionTitle: "Change the region",
+  regionHint: "Every report is kept; those in the new region make the next map. Earlier versions are removed.",
+  regionLabel: "West, south, east, north in degrees",
+  regionView: "Take what the map shows",
+  regionSet: "Change it",
+  regionDone: (n) => (n ? `Changed. ${n} reports lie outside the region now.` : "Changed. All reports lie in the region."),
 
   welcomeNone: "There is no map yet",
   welcomeNoneHow: "Drop a CSV file with columns such as source, lat, lon and label anywhere on this page: its labels become the states, its places the region.",
