@@ -3,9 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+TOOLS := .tools/bin
+TOOLS_READY := .tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test lint fuzz bench reproduce lock clean
+.PHONY: help setup system demo test lint fuzz bench reproduce lock audit sbom clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
@@ -13,15 +15,19 @@ help:
 	@echo "make fuzz       hostile input for every reader, for FUZZ_SECONDS (600)"
 	@echo "make reproduce  every experiment of the paper, in ./reproduce"
 	@echo "make bench      benchmarks against other tools, in ./bench"
+	@echo "make audit      known flaws of the packages that we use, and slips of our own"
+	@echo "make sbom       what the service is made of (CycloneDX), in ./sbom.json"
+	@echo "make lock       the lock files again, from pyproject.toml"
 	@echo "make setup      only the virtual environment .venv that the others use"
 
 setup: $(READY)
 
+# Nothing is installed whose bytes are not those that were locked.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "crowdfield needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --requirement requirements.lock
+	$(PIP) install --quiet --require-hashes --requirement requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m crowdfield.service.basemap
 	@touch $(READY)
@@ -67,8 +73,26 @@ bench: setup
 reproduce: setup
 	$(BIN)/crowdfield reproduce all --output reproduce
 
-lock: setup
-	$(PIP) freeze --exclude-editable --exclude pip > requirements.lock
+# What looks after the packages has an environment of its own: none of it is needed to run or to test.
+$(TOOLS_READY): tools.lock
+	$(PYTHON) -m venv .tools
+	$(TOOLS)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement tools.lock
+	@touch $(TOOLS_READY)
+
+# For every platform and Python that we support, with the hashes of all files, and without the address of any package index.
+# Versions that are locked stay; `make lock UPGRADE=--upgrade` takes the newest. What is deployed is what is tested.
+COMPILE = $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE)
+lock: $(TOOLS_READY)
+	$(COMPILE) pyproject.toml --extra all --group dev --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra serve --group build --constraint requirements.lock --output-file deploy/requirements.lock
+	$(COMPILE) --group tools --output-file tools.lock
+
+audit: setup $(TOOLS_READY)
+	$(BIN)/ruff check .
+	$(TOOLS)/python deploy/audit.py requirements.lock deploy/requirements.lock tools.lock
+
+sbom: $(TOOLS_READY)
+	$(TOOLS)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file sbom.json deploy/requirements.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache sbom.json

@@ -158,7 +158,7 @@ def _fill(connection: Connection, archive: zipfile.ZipFile, about: dict[str, Any
                 connection.execute(insert(table), rows)
     if connection.dialect.name == "postgresql":
         for name, column in COUNTED:  # new entries must go on counting where the old ones ended
-            most = f"SELECT coalesce(max({column}), 0) + 1 FROM {name}"
+            most = f"SELECT coalesce(max({column}), 0) + 1 FROM {name}"  # noqa: S608 - our own names
             connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), ({most}), false)"))
 
 

@@ -110,7 +110,7 @@ class _Layers:
         asked = ", ".join(_quoted(column) for column in [geometry, *others])
         blobs: list[bytes | None] = []
         values: list[list[Any]] = [[] for _ in others]
-        for row in self._rows(f"SELECT {asked} FROM {_quoted(name)}"):
+        for row in self._rows(f"SELECT {asked} FROM {_quoted(name)}"):  # noqa: S608 - names are quoted
             blobs.append(_geometry(row[0]))
             for column, value in zip(values, row[1:], strict=True):
                 column.append(value)
