@@ -47,9 +47,10 @@ def differs_by(a, b) -> float:
 
 @pytest.fixture(scope="module")
 def client():
+    # On a free port: without an address its HTTP server wants 8787, which another process of the tests may have.
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -197,7 +197,7 @@ def _connected(client: Client | str | None) -> Iterator[Client]:
     if isinstance(client, Client):
         yield client
     elif client is None or client == "local":
-        with LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as own:
+        with LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as own:
             yield own
     elif isinstance(client, str):
         try:
