@@ -79,6 +79,8 @@ def fuse(
     first = next(path for path in (*outputs, figure, next_looks, state) if path is not None)
     table, settings, about = read_reports(reports, settings, talk, first)
     fused = _fused(table, about, settings, state, cluster, talk)
+    for warning in fused.about.get("warnings", []):
+        talk.remark(f"note: {warning}")
     written = _write(fused, outputs, figure, next_looks, talk)
     if state is not None:
         from crowdfield.pipeline import save_run
@@ -160,6 +162,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         "mean_probability": {
             str(state): float(np.nanmean(heatmap.probability[..., j])) for j, state in enumerate(heatmap.states)
         },
+        "warnings": fused.about.get("warnings", []),
         "read": about["read"],
         "written": [str(path) for path in written],
     }

@@ -101,6 +101,15 @@ Covariate = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Silence = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="Where all reports say the same: take silence as evidence, with N reports to expect of a cell where "
+        "something is the matter.",
+        rich_help_panel=MODEL,
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.", rich_help_panel=MODEL)]
 
 
@@ -161,6 +170,7 @@ class Fusing(Said):
     engine: Engine = None
     communities: Communities = None
     covariate: Covariate = None
+    silence: Silence = None
     seed: Seed = None
 
 

@@ -27,6 +27,7 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
     crowdfield sources run.cf                                         # who can be trusted?
     crowdfield next run.cf -o tasks.geojson                           # where to look next?
     crowdfield score run.cf gold.csv                                  # how good is it?
+    crowdfield check-model run.cf -o check.png                        # does the model hold, by the reports alone?
 
 A config file holds what should be the same every time; options on the command line win over it:
 
@@ -39,7 +40,7 @@ A config file holds what should be the same every time; options on the command l
     cell = "500m"
 
     [model]                     # lengthscale, kernel, states, labels, inference, engine, communities, prior_mean,
-    lengthscale = "2km"         # scale_shape, scale_rate, max_iter, tol, seed, covariates
+    lengthscale = "2km"         # scale_shape, scale_rate, max_iter, tol, seed, covariates, silence
 
     [sources.fire-brigade]
     trust = "high"              # certain, high, medium or low

@@ -55,7 +55,7 @@ class Diagnostics(NamedTuple):
 
 
 class SampledPosterior(NamedTuple):
-    """Draws of the field, moments of the rest. D draws, chain after chain."""
+    """Draws of the field, moments of the rest. D draws, sweep after sweep, all chains of a sweep together."""
 
     basis: Basis
     contrast: Array  # C [J, F]
@@ -68,6 +68,8 @@ class SampledPosterior(NamedTuple):
     confusion_draws: Array  # [D', S, J, L] float32, few enough to keep
     confusion_states: list[Any]  # of the confusion prior, where it has any, draw by draw
     diagnostics: Diagnostics
+    chains: int
+    confusion_every: int  # a draw of π for every so many sweeps that kept a draw of the field
 
     def latent(self, X: Array, mean: Array) -> tuple[Array, Array]:
         """Mean and variance of f at places, with prior mean [M, F]: [M, F] each."""
@@ -204,6 +206,8 @@ def run(
         confusion_draws=np.concatenate(kept_confusion).transpose(0, 1, 3, 2),
         confusion_states=kept_states,
         diagnostics=diagnostics,
+        chains=chains,
+        confusion_every=confusion_thin // thin,
     )
 
 

@@ -27,6 +27,7 @@ from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.models import covariates as covariates_
+from crowdfield.models import draws as draws_
 from crowdfield.models import instrument, left_out, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
@@ -282,6 +283,8 @@ class HeatmapBCC(ReportClassifier):
         if self.reports_model_ == "instrument":
             out[self._asked.crowd] = self._instrument.left_out()
             return out
+        if self.inference_ == "gibbs":
+            return draws_.left_out(self)
         mean, variance = self._predictor.latent(self.places_)
         site = find_sites(self.places_, reports.places)
         return left_out.log_probabilities(
@@ -312,6 +315,16 @@ class HeatmapBCC(ReportClassifier):
         scored = np.isfinite(values)
         frame.attrs["bits"], frame.attrs["habit_bits"] = float(values[scored].mean()), float(habit[scored].mean())
         return frame
+
+    def to_arviz(self, draws: int = 500, random_state: int | np.random.Generator | None = None) -> Any:
+        """The posterior and the log likelihood of every report as ArviZ's InferenceData; needs crowdfield[arviz].
+
+        Of Gibbs these are the draws that were kept, chain by chain; of other inferences, draws of their Gaussian
+        posterior. A report's log likelihood is given the draw and the other reports about the same thing, so that
+        `arviz.loo` leaves out one report (docs/checking.md).
+        """
+        check_is_fitted(self, "classes_")
+        return draws_.to_arviz(self, whole("draws", draws), np.random.default_rng(random_state))
 
     def _accept(self, solved: selection.Solved, targets: Array) -> None:
         """Keep what was just learned, and how the learning went."""

@@ -4,6 +4,7 @@ fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-bri
 fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
 """
 
+from crowdfield.pipeline.checking import ModelCheck, check_model
 from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map, on_cluster
 from crowdfield.pipeline.looks import Look, next_looks, write_looks
 from crowdfield.pipeline.scoring import score
@@ -15,7 +16,9 @@ __all__ = [
     "AtTime",
     "Fused",
     "Look",
+    "ModelCheck",
     "Settings",
+    "check_model",
     "extend",
     "fuse",
     "fuse_on",

@@ -15,6 +15,8 @@ from scipy.special import softmax
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
+from crowdfield.pipeline.checking import quick_warnings
+from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,13 +93,17 @@ def fuse_on(
     inside, outside = within(reports, grid)
     if settings.snap:
         inside = inside.snap(grid)
-    model = build_model(settings, inside, grid)
+    told, believed = with_silence(inside, grid, mask, settings)
+    model = build_model(believed, told, grid)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
-    model = fit(model, inside) if fit is not None else _fit(model, inside)
+    model = fit(model, told) if fit is not None else _fit(model, told)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
+    if fit is None:
+        progress("Checking the model")
+        said["warnings"] = [*offer(told, settings), *quick_warnings(model)]
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
 
 
@@ -124,9 +130,15 @@ def extend(
     said = {**dict(about or {}), "new": len(fresh), "outside": outside, "already_fused": again}
     if not len(fresh):
         return replace(fused, about=said)
+    if fused.settings.silence is not None:
+        # Cells that were silent may have spoken: silence is told anew, from all reports.
+        everything = joined([without_silence(fused.reports), fresh])
+        new_run = fuse_on(everything, grid, fused.settings, mask=mask, about=said, progress=progress)
+        return replace(new_run, about={**new_run.about, **said})
     progress(f"Folding in {len(fresh):,} new reports")
     model = fused.model
     model.partial_fit(fresh.places, said_labels(fresh), sources=said_sources(fresh))
+    said["warnings"] = [*offer(model.reports_, fused.settings), *quick_warnings(model)]
     seen = np.concatenate([fused.seen, keys(fresh)])
     counts = fused.heatmap.reports + grid.counts(fresh.places)
     everything = joined([fused.reports, fresh])
@@ -319,7 +331,7 @@ def _finish(
         "iterations": int(model.n_iter_),
         **({"covariates": found} if (found := layers.told(model, grid)) else {}),
         "settings": settings.changed(),
-        **about,
+        **{name: value for name, value in about.items() if name != "warnings" or value},
     }
     heatmap = make_map(model, grid, counts, mask=mask, metadata=metadata)
     return Fused(model, heatmap, reports, settings, seen, about)

@@ -46,7 +46,7 @@ _TABLES = {
     "map": ("region", "cell", "mask", "projection", "snap"),
     "model": (
         "lengthscale", "kernel", "states", "labels", "inference", "engine", "communities", "prior_mean",
-        "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates",
+        "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates", "silence",
     ),
 }  # fmt: skip
 
@@ -77,6 +77,7 @@ class Settings:
     tol: float = 1e-4
     seed: int | None = None
     covariates: Sequence[str] = ()  # GeoTIFF files
+    silence: float | None = None  # reports to expect of a cell where something is the matter (docs/silence.md)
 
     # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
     sources: Mapping[str, Any] = field(default_factory=dict)
@@ -87,6 +88,8 @@ class Settings:
         if isinstance(self.covariates, str) or not all(isinstance(name, str) for name in self.covariates):
             raise InputError('covariates is a list of files, for example covariates = ["elevation.tif"].')
         object.__setattr__(self, "covariates", tuple(self.covariates))
+        if self.silence is not None and not (isinstance(self.silence, int | float) and 0 < self.silence < np.inf):
+            raise InputError(f"silence is the number of reports to expect of a cell, above 0; not {self.silence!r}.")
         if self.region is not None:
             object.__setattr__(self, "region", parse_region(self.region))
         for source, trust in self.sources.items():

@@ -32,6 +32,7 @@ from crowdfield.io.layers import plain
 from crowdfield.models.covariates import KnownCovariates, raw_values
 from crowdfield.pipeline.fusing import Fused, make_map
 from crowdfield.pipeline.layers import covariates_of
+from crowdfield.pipeline.quiet import without_silence
 from crowdfield.pipeline.settings import from_plain
 
 FORMAT = 1
@@ -105,7 +106,7 @@ def load_run(path: str | Path, covariates: Sequence[str] = ()) -> Fused:
             Path(folder) / "model", rasters if known is None else KnownCovariates.of_cells(grid, known, rasters)
         )
     heatmap = make_map(model, grid, arrays["reports"], mask=arrays["mask"], metadata=metadata)
-    reports = replace(model.reports_, crs=grid.crs)
+    reports = replace(without_silence(model.reports_), crs=grid.crs)
     return Fused(model, heatmap, reports, from_plain(about["settings"]), arrays["seen"], {})
 
 

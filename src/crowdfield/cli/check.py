@@ -1,0 +1,59 @@
+"""`crowdfield check-model`: does the model hold, by the reports alone?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfield.cli import options as opt
+from crowdfield.cli.ask import Run
+
+
+@opt.grouped
+def check_model(
+    run: Run,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Draw what was found (.png) or write it (.json). May be repeated."
+        ),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=10, help="Draws of the posterior for the check of agreement.")] = 100,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
+) -> None:
+    """Does the model hold? Asked of the reports alone, without any truth.
+
+    Does the map predict left-out reports better than each source's habits; do reports about one place agree more than
+    the model expects; do the probabilities of left-out reports hold?
+    """
+    import json
+
+    from crowdfield import io
+    from crowdfield.cli.console import Talk, table
+    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.pipeline.checking import check_model as ask
+
+    talk = Talk.of(voice)
+    outputs = output or []
+    if wrong := [path for path in outputs if path.suffix.lower() not in (".png", ".json")]:
+        raise typer.BadParameter(f"{wrong[0]}: write it as .png or .json.", param_hint="--output")
+    fused = run_from(run, settings_from(beliefs), talk)
+    with talk.progress("Asking the reports"):
+        found = ask(fused.model, draws=draws)
+    for path in outputs:
+        with io.replacing(path) as temporary:
+            if path.suffix.lower() == ".png":
+                found.figure().savefig(temporary, format="png")
+            else:
+                temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
+    rows = [
+        [row.votes, f"{row.reports:,}", f"{row.surprise:.3f}", f"{row.habit_surprise:.3f}"]
+        for row in found.by_votes.itertuples()
+    ]
+    columns = ["reports about the place", "reports", "bits a left-out report", "by habits"]
+    text = [*found.lines(), table(None, columns, rows, right=(1, 2, 3)), *(f"wrote {path}" for path in outputs)]
+    talk.result({**found.plain(), "written": [str(path) for path in outputs]}, text)

@@ -1,0 +1,329 @@
+"""Does the model hold? Asked of the reports alone: no truth is needed, and none is claimed.
+
+    check = crowdfield.check_model(model)
+    print(check)                      # in plain words
+    check.figure().savefig("check.png")
+
+Three questions: does the map predict left-out reports better than each source's habits; do reports about one place
+agree more than the model expects; do the probabilities that it gives to left-out reports hold (docs/checking.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crowdfield.errors import MissingDependencyError
+from crowdfield.inference import agreement
+from crowdfield.inference.agreement import Agreement
+from crowdfield.io.layers import plain
+from crowdfield.metrics import Reliability, reliability
+from crowdfield.models import draws as draws_
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+Array = NDArray[np.float64]
+
+# Two standard errors: less is what a map that knows nothing reaches now and then.
+CLEARLY = 2.0
+# By how much reports about one place may vary together before it is told, and how rare that must be by chance. Less is
+# found in large crowds and changes no map that anybody would notice.
+MOST_INFLATION, LEAST_P = 1.15, 0.01
+# Mean distance between what is said and what happens, beyond what is left by chance: maps are read to about a tenth.
+MOST_GAP = 0.05
+CHANCES = 100  # made-up outcomes that say how large that distance is by chance
+DRAWS = 100  # for the check of agreement
+QUICK_DRAWS = 30  # when a map is made
+QUICK_REPORTS = 50_000  # beyond, a map is made without being checked: `crowdfield check-model` does it
+OFTEN = 20  # reports of a source about which something can be said
+POOR_K = 0.7  # of PSIS: importance weights with a larger tail index cannot be relied on (Vehtari and others)
+VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
+
+
+class Finding(NamedTuple):
+    name: str
+    holds: bool
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """What was found; `str()` says it in plain words, `plain()` as JSON values, `figure()` as pictures."""
+
+    reports: int
+    reports_model: str
+    surprise: float  # bits a left-out report
+    habit_surprise: float
+    gain: float  # bits a report by which the map is better than habits
+    gain_error: float  # its standard error; places are independent, reports at one place are not
+    agreement: Agreement
+    reliability: Reliability
+    calibration_error: float
+    calibration_by_chance: float  # what it would be on average if all probabilities held
+    by_votes: pd.DataFrame
+    by_source: pd.DataFrame
+    by_place: pd.DataFrame
+    psis: dict[str, Any]
+    label: str  # whose share is counted in the check of agreement
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [self._about_habits(), self._about_agreement(), self._about_probabilities()]
+
+    @property
+    def holds(self) -> bool:
+        return all(finding.holds for finding in self.findings)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [finding.sentence for finding in self.findings if not finding.holds]
+
+    def _about_habits(self) -> Finding:
+        figures = (
+            f"a left-out report costs {self.surprise:.3f} bits, by its source's habits {self.habit_surprise:.3f} "
+            f"(gain {self.gain:.3f} ± {self.gain_error:.3f})"
+        )
+        if self.gain > CLEARLY * self.gain_error:
+            return Finding("habits", True, f"The map knows something of places: {figures}.")
+        return Finding(
+            "habits",
+            False,
+            "The map predicts reports no better than quoting what each source usually says: it knows nothing of "
+            f"places. {figures[0].upper()}{figures[1:]}. More reports about the same or near places are needed.",
+        )
+
+    def _about_agreement(self) -> Finding:
+        found = self.agreement
+        if not found.pairs:
+            return Finding("agreement", True, "No place has two reports, so that nothing shows whether they agree.")
+        excess = (
+            f"{100 * found.excess:+.1f} of 100 pairs, by chance ± {100 * found.chance:.1f}; what is said about a place "
+            f"varies {found.inflation:.2f} times as much"
+        )
+        if found.p > LEAST_P or found.inflation < MOST_INFLATION:
+            return Finding(
+                "agreement", True, f"Reports about one place agree hardly more than the model expects ({excess})."
+            )
+        advice = "Something fools everybody there, or reports copy each other. The map is surer than it should be." + (
+            " Try reports_model='instrument'." if self.reports_model == "one_state" else ""
+        )
+        return Finding(
+            "agreement", False, f"Reports about one place agree more than the model expects ({excess}). {advice}"
+        )
+
+    def _about_probabilities(self) -> Finding:
+        gap = (
+            f"on average off by {100 * self.calibration_error:.1f} of 100, "
+            f"by chance {100 * self.calibration_by_chance:.1f}"
+        )
+        if self.calibration_error - self.calibration_by_chance <= MOST_GAP:
+            return Finding("probabilities", True, f"Probabilities given to left-out reports hold ({gap}).")
+        return Finding(
+            "probabilities", False, f"Probabilities given to left-out reports do not hold ({gap}): see the picture."
+        )
+
+    def lines(self) -> list[str]:
+        """All of it in words, one thing per line."""
+        poor = self.by_source[
+            (self.by_source["reports"] >= OFTEN) & (self.by_source["gain"] < -CLEARLY * self.by_source["gain_error"])
+        ]
+        often = int((self.by_source["reports"] >= OFTEN).sum())
+        names = ", ".join(str(source) for source in poor["source"].head(5))
+        more = f", among them {names}" if len(poor) else ""
+        return [
+            *(f"{'holds' if f.holds else 'FAILS'}: {f.sentence}" for f in self.findings),
+            f"{len(poor)} of {often} sources with at least {OFTEN} reports are predicted worse than by their "
+            f"habits{more}.",
+            self.psis["sentence"],
+            "Only reports were asked. A crowd that is wrong together passes all of this; checked places find it out.",
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def plain(self) -> dict[str, Any]:
+        out: dict[str, Any] = plain(
+            {
+                "holds": self.holds,
+                "reports": self.reports,
+                "reports_model": self.reports_model,
+                "findings": [finding._asdict() for finding in self.findings],
+                "surprise_bits": self.surprise,
+                "habit_surprise_bits": self.habit_surprise,
+                "gain_bits": self.gain,
+                "gain_standard_error": self.gain_error,
+                "agreement": {**self.agreement._asdict(), "z": self.agreement.z, "label": self.label},
+                "calibration_error": self.calibration_error,
+                "calibration_error_by_chance": self.calibration_by_chance,
+                "reliability": self.reliability.__dict__,
+                "psis": self.psis,
+                "by_votes": self.by_votes.to_dict("records"),
+                "by_source": self.by_source.to_dict("records"),
+                "by_place": self.by_place.head(50).to_dict("records"),
+            }
+        )
+        return out
+
+    def figure(self) -> Figure:
+        from crowdfield.pipeline.check_picture import draw
+
+        return draw(self)
+
+
+def check_model(
+    model: HeatmapBCC, *, draws: int = DRAWS, random_state: int | np.random.Generator | None = 0, psis: bool = True
+) -> ModelCheck:
+    """Ask the reports whether the model holds.
+
+    draws: of the posterior, for the check of agreement. psis: also ask ArviZ how far draws of Gibbs can be relied on.
+    """
+    rng = np.random.default_rng(random_state)
+    scores = model.score_reports()
+    kept = scores[scores["bits"].notna()].assign(gain=lambda table: table["bits"] - table["habit_bits"])
+    gain, error = _mean_and_error(kept["gain"].to_numpy(), kept["place"].to_numpy())
+    drawn = draws_.draws_of(model, draws, rng)
+    labels, shown = _labels(model)
+    said, probability = _stated(drawn, np.exp2(kept["bits"].to_numpy()), len(labels), shown)
+    stated = reliability(said, probability, bins=10)
+    return ModelCheck(
+        reports=len(kept),
+        reports_model=model.reports_model_,
+        surprise=-float(kept["bits"].mean()),
+        habit_surprise=-float(kept["habit_bits"].mean()),
+        gain=gain,
+        gain_error=error,
+        agreement=agreement.check(drawn, draws, shown, rng),
+        reliability=stated,
+        calibration_error=stated.error,
+        calibration_by_chance=_error_by_chance(stated, rng),
+        by_votes=_by_votes(kept),
+        by_source=_grouped(kept, "source").sort_values("gain", ignore_index=True),
+        by_place=_by_place(model, kept),
+        psis=_psis(model, rng) if psis else {"applies": False, "sentence": "PSIS was not asked for."},
+        label=labels[shown],
+    )
+
+
+def quick_warnings(model: Any) -> list[str]:
+    """What a reader of the map must be told: whatever fails of a small check. Nothing for very many reports."""
+    if not hasattr(model, "score_reports") or len(model.reports_) > QUICK_REPORTS:
+        return []
+    if len(np.unique(model.reports_.label)) < 2:
+        return []  # all reports say the same: there is nothing to predict, and another sentence says so
+    return check_model(model, draws=QUICK_DRAWS, psis=False).warnings
+
+
+def _labels(model: HeatmapBCC) -> tuple[list[str], int]:
+    """The labels in the order of the model's draws, and the one that names the last state (else the last label)."""
+    names = list(model.reports_.labels)
+    if model.reports_model_ == "instrument":
+        names = [names[code] for code in model._asked.order]
+    last = model.classes_.tolist()[-1]
+    return [str(name) for name in names], names.index(last) if last in names else len(names) - 1
+
+
+def _mean_and_error(values: Array, place: NDArray[np.int64]) -> tuple[float, float]:
+    """The mean, and its standard error with places as clusters."""
+    mean = float(values.mean())
+    by_place = np.bincount(np.unique(place, return_inverse=True)[1].ravel(), values - mean)
+    return mean, float(np.sqrt((by_place**2).sum()) / len(values))
+
+
+def _stated(drawn: Any, own: Array, labels: int, shown: int) -> tuple[Array, Array]:
+    """Whether a label was said (0/1), and the probability it had given all other reports.
+
+    Of two labels one is enough. Of more, every report counts once for each: what its own label leaves is shared among
+    the others as draws of the posterior would have it.
+    """
+    said = drawn.label
+    if labels == 2:
+        hit = said == shown
+        return hit.astype(np.float64), np.where(hit, own, 1.0 - own)
+    some = np.unique(np.linspace(0, drawn.size - 1, 10).astype(int)).tolist()
+    share = sum(drawn.predictive(d) for d in some) / len(some)
+    rows = np.arange(len(said))
+    share[rows, said] = 0.0
+    share *= ((1.0 - own) / np.maximum(share.sum(1), 1e-300))[:, None]
+    share[rows, said] = own
+    hit = np.zeros_like(share)
+    hit[rows, said] = 1.0
+    return hit.ravel(), np.clip(share.ravel(), 0.0, 1.0)
+
+
+def _error_by_chance(stated: Reliability, rng: np.random.Generator) -> float:
+    """The mean calibration error of outcomes drawn from the stated probabilities themselves."""
+    filled = stated.count > 0
+    count, predicted = stated.count[filled], stated.predicted[filled]
+    made = rng.binomial(count, np.clip(predicted, 0.0, 1.0), (CHANCES, len(count))) / count
+    return float(np.average(np.abs(made - predicted), weights=count, axis=1).mean())
+
+
+def _grouped(kept: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Surprise by source, place or number of votes, and how much less it is than by habits."""
+    rows = [
+        {by: name, "reports": len(part), "surprise": -part["bits"].mean(), "habit_surprise": -part["habit_bits"].mean()}
+        | dict(
+            zip(
+                ("gain", "gain_error"),
+                _mean_and_error(part["gain"].to_numpy(), part["place"].to_numpy()),
+                strict=True,
+            )
+        )
+        for name, part in kept.groupby(by, sort=False, observed=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _by_votes(kept: pd.DataFrame) -> pd.DataFrame:
+    names = {low: str(low) if high == low else f"{low} to {high}" if high else f"{low} or more" for low, high in VOTES}
+    lows = np.array(list(names))
+    group = lows[np.searchsorted(lows, kept["votes"].to_numpy(), side="right") - 1]
+    out = _grouped(kept.assign(group=group), "group").sort_values("group", ignore_index=True)
+    return out.assign(votes=[names[low] for low in out["group"]]).drop(columns="group")
+
+
+def _by_place(model: HeatmapBCC, kept: pd.DataFrame) -> pd.DataFrame:
+    """The most surprising places first."""
+    by = kept.groupby("place")["bits"].agg(["size", "mean"]).reset_index()
+    by.columns = pd.Index(["place", "reports", "surprise"])
+    by["surprise"] = -by["surprise"]
+    for d, name in enumerate(("easting", "northing", "time")[: model.places_.shape[1]]):
+        by[name] = model.places_[by["place"].to_numpy(), d]
+    return by.sort_values("surprise", ascending=False, ignore_index=True)
+
+
+def _psis(model: HeatmapBCC, rng: np.random.Generator) -> dict[str, Any]:
+    """Pareto-smoothed importance sampling, where left-out probabilities could come from draws."""
+    if model.inference_ != "gibbs":
+        return {
+            "applies": False,
+            "sentence": "PSIS does not apply: reports were left out by taking them out of the fit (cavities), not by "
+            "weighing draws.",
+        }
+    try:
+        arviz = draws_.library()
+    except MissingDependencyError as problem:
+        return {"applies": True, "sentence": f"PSIS was not computed. {problem}"}
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of ArviZ, about large k̂: they are what we ask for
+        loo = arviz.loo(model.to_arviz(random_state=rng), pointwise=True)
+    k = np.asarray(loo.pareto_k)
+    share, bits = float((k > POOR_K).mean()), float(-loo.elpd_loo / len(k) / np.log(2.0))
+    trust = "the draws tell what left-out reports cost" if share < 0.01 else "the draws are too few or too narrow there"
+    return {
+        "applies": True,
+        "k_above_0.7": share,
+        "largest_k": float(k.max()),
+        "surprise_bits": bits,
+        "sentence": f"PSIS: {bits:.3f} bits a left-out report; k̂ above {POOR_K} for {100 * share:.1f} of 100 reports "
+        f"(largest {k.max():.2f}): {trust}.",
+    }

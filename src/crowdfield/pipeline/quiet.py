@@ -1,0 +1,74 @@
+"""Channels that only ever say one thing: what that leaves open, and silence as evidence where it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield import silence
+from crowdfield.data import Grid, Reports
+from crowdfield.errors import InputError
+from crowdfield.pipeline.settings import Settings
+
+
+def only_label(reports: Reports) -> Any | None:
+    """The label that all reports have; None where they differ."""
+    said = np.unique(reports.label)
+    return reports.labels[int(said[0])] if len(said) == 1 else None
+
+
+def offer(reports: Reports, settings: Settings) -> list[str]:
+    """What a map of such reports cannot tell, and what could be done about it. Nothing where reports differ."""
+    label = only_label(reports)
+    if label is None or len(reports) < 2 or settings.silence is not None:
+        return []
+    return [
+        f"All reports say {str(label)!r}: nothing can be learned about where all is well. The map shows where reports "
+        f"are dense, not how likely {str(label)!r} is. If people everywhere could have reported, silence can count as "
+        "evidence: --silence N, with N the reports to expect of a cell where something is the matter."
+    ]
+
+
+def with_silence(
+    reports: Reports, grid: Grid, mask: NDArray[np.bool_] | None, settings: Settings
+) -> tuple[Reports, Settings]:
+    """The reports with those that silence makes, and settings that know its source; both as they were if not asked."""
+    if settings.silence is None:
+        return reports, settings
+    positive = only_label(reports)
+    if positive is None:
+        raise InputError(
+            "silence is for reports that all say the same; these differ, and tell by themselves where all is well."
+        )
+    negative = _opposite(positive, settings.states or reports.labels)
+    exposure = np.full(grid.shape, float(settings.silence))
+    if mask is not None:
+        exposure[~mask] = 0.0
+    told = silence.as_reports(
+        reports, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
+        rng=np.random.default_rng(settings.seed),
+    )  # fmt: skip
+    known = {silence.SOURCE: silence.PRIOR, **settings.sources}
+    return told, replace(settings, states=(negative, positive), sources=known)
+
+
+def without_silence(reports: Reports) -> Reports:
+    """Only what people said."""
+    if silence.SOURCE not in reports.sources:
+        return reports
+    gone = reports.sources.index(silence.SOURCE)
+    said = reports.take(reports.source != gone)
+    others = tuple(name for name in reports.sources if name != silence.SOURCE)
+    return replace(said, source=said.source - (said.source > gone), sources=others)
+
+
+def _opposite(positive: Any, known: Sequence[Any]) -> Any:
+    """The state that a quiet cell stands for: the other one of two that are known, else the absence of what is said."""
+    others = [state for state in known if state != positive]
+    if len(others) > 1:
+        raise InputError(f"silence needs two states, but there are {', '.join(map(str, known))}.")
+    return others[0] if others else f"no {positive}"
