@@ -5,6 +5,7 @@ How fast is measured by `python -m benchmarks service`; here the bounds are gene
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,6 +82,13 @@ def test_the_same_export_is_made_once_and_told_apart_by_its_tag(server):
         assert again.status_code == 304 and time.perf_counter() - began < SLOWEST_SECONDS
         other = anybody.get("/situations/map/export/kml", params={"version": 2})
         assert other.headers["etag"] != first.headers["etag"]
+
+
+def test_metrics_tell_which_pool_is_full(server):
+    with server.client() as anybody:
+        told = anybody.get("/metrics").text
+    assert 'crowdfield_pool_work{pool="exports"}' in told and 'crowdfield_pool_refused{pool="answers"}' in told
+    assert re.search(r"^crowdfield_lag_seconds \d", told, re.MULTILINE)
 
 
 # Helper processes

@@ -41,7 +41,7 @@ def test_a_client_holds_only_its_share_and_a_full_queue_answers_at_once(pool):
                 await as_client("c9")(pool.run(gate.wait))
             assert time.perf_counter() - began < pool.seconds  # they did not wait for a place
             assert greedy.value.status_code == 429 and full.value.status_code == 503
-            assert full.value.headers["Retry-After"]
+            assert full.value.headers["Retry-After"] and pool.refused == 2
             # The last places are kept for those who have a key.
             held.append(as_client("k", anonymous=False)(pool.run(gate.wait)))
             await asyncio.sleep(0.05)
@@ -62,7 +62,7 @@ def test_work_past_its_deadline_is_given_up_and_its_place_is_free_when_it_ends()
         with pytest.raises(Problem) as late:
             await pool.run(gate.wait)
         assert late.value.status_code == 504 and late.value.headers["Retry-After"]
-        assert pool.inside == 1  # the thread is still at it
+        assert pool.inside == 1 and pool.refused == 1  # the thread is still at it
         gate.set()
         while pool.inside:
             await asyncio.sleep(0.01)

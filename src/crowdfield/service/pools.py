@@ -77,6 +77,7 @@ class Pool:
         self._lock = threading.Lock()
         self._inside = 0
         self._held: Counter[str] = Counter()
+        self.refused = 0
 
     @property
     def inside(self) -> int:
@@ -90,7 +91,11 @@ class Pool:
     def submit(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> "Future[T]":
         """Take a place and queue the work; refused at once where there is no place."""
         caller = asking.get()
-        self._enter(caller)
+        try:
+            self._enter(caller)
+        except Problem:
+            self.refused += 1
+            raise
         future: Future[T] = self._executor.submit(self._timed, caller, work, *args, **named)
         # The place is free when the work has ended, not when somebody stopped waiting for it.
         future.add_done_callback(lambda _: self._leave(caller))
@@ -114,6 +119,7 @@ class Pool:
             return waiting.result()
         if not shared:
             future.cancel()
+        self.refused += 1
         raise Problem(
             504,
             f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",

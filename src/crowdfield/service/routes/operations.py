@@ -52,4 +52,8 @@ async def metrics(request: Request, _: ReaderOfAll) -> Response:
     await _found(request)
     service.metrics.commits.set(service.journal.commits)
     service.metrics.committed.set(service.journal.entries)
+    service.metrics.loop_lag.set(service.lag.seconds)
+    for pool in service.pools:
+        service.metrics.pool_work.labels(pool.name).set(pool.inside)
+        service.metrics.pool_refused.labels(pool.name).set(pool.refused)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
