@@ -291,6 +291,18 @@ def test_a_report_is_taken_back_by_its_own_id_or_by_that_of_the_receipt(closed, 
         assert client.delete(f"/situations/quake/reports/{own}").status_code == 404
 
 
+def test_a_report_that_was_retracted_cannot_be_sent_again(closed):
+    """It was acknowledged once more, and never stood."""
+    with closed.client("trusted") as client:
+        row = HERE | {"label": "dry", "id": "taken-back"}
+        assert client.post("/situations/flood/reports", json=row).status_code == 201
+        assert client.delete("/situations/flood/reports/taken-back").status_code == 202
+        again = client.post("/situations/flood/reports", json=row)
+        assert again.status_code == 409 and "retracted" in again.json()["detail"]
+        many = client.post("/situations/flood/reports", json=[row, row | {"id": "another"}]).json()
+        assert (many["stored"], many["retracted"], many["duplicate"]) == (1, 1, 0)
+
+
 def test_keys_made_before_keep_what_they_could_do(database):
     engine = connect(database)
     migrate(engine, "0004")

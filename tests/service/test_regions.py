@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from tests.service.served import COMMAND, SOURCE, serving
 
+from crowdfield.service.database import connect
+from crowdfield.service.maps import unpack
+from crowdfield.service.store import Store
+
 MAP = {"title": "A map", "states": ["dry", "flooded"], "columns": 8}
 
 
@@ -192,6 +196,31 @@ def test_a_workspace_whose_region_was_changed_is_whole(working):
     environment = os.environ | {"PYTHONPATH": SOURCE, "CROWDFIELD_DATABASE": working.database}
     done = subprocess.run([*COMMAND, "check"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+WORLDS = {
+    "world": (-180, -90, 180, 90),
+    "lands": (-180, -60, 180, 75),
+    "east": (0, -90, 180, 90),
+    "arctic": (-180, 55, 180, 90),
+}
+
+
+def test_the_whole_world_is_a_region(working):
+    with working.client("admin") as client:
+        for name, region in WORLDS.items():
+            new = MAP | {"id": name, "region": region, "columns": 32}
+            assert client.post("/situations", json=new).status_code == 201
+            west, south, east, north = region
+            corners = [(x, y) for x in (west, (west + east) / 2, east) for y in (south, (south + north) / 2, north)]
+            rows = [{"longitude": x, "latitude": y, "label": "dry"} for x, y in corners]
+            assert client.post(f"/situations/{name}/reports", json=rows).json()["stored"] == 9
+        engine = connect(working.database)
+        for name in WORLDS:
+            number = fitted(client, name, 9)["version"]
+            arrays = unpack(Store(engine).blob(name, number, "arrays"))
+            assert arrays["reports"].sum() == 9  # every place that is accepted lies in a cell
+        engine.dispose()
 
 
 def test_who_may_not_change_a_region_and_to_what(working):
