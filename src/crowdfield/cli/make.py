@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +110,7 @@ def convert(
 @opt.grouped
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT", help="all, or some of: synthetic, tacloban, haiti.")
+        list[str], typer.Argument(metavar="EXPERIMENT", help="all, or some of: synthetic, tacloban, haiti; or real.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")] = Path(
         "reproduce"
@@ -117,21 +118,29 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small honest version, in minutes.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one a core if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the data; if not given, CROWDFIELD_DATA, or fetched once."),
+    ] = None,
     *,
     voice: opt.Voice,
 ) -> None:
-    """Run the experiments of the paper again, and set the results beside the paper's.
+    """Run the experiments of the paper again, and set the results beside the paper's; or real crowds against truth.
 
     A run that was stopped goes on where it was when it is started again with the same folder.
     """
     from crowdfield.cli.console import Talk
-    from crowdfield.experiments import EXPERIMENTS
+    from crowdfield.experiments import EXPERIMENTS, REAL
     from crowdfield.experiments import reproduce as run
 
     talk = Talk.of(voice)
-    unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
+    unknown = [name for name in names if name not in (*EXPERIMENTS, REAL, "all")]
     if unknown:
-        raise typer.BadParameter(f"there is no experiment {unknown[0]!r}; choose all, {', '.join(EXPERIMENTS)}.")
+        raise typer.BadParameter(
+            f"there is no experiment {unknown[0]!r}; choose all, {', '.join(EXPERIMENTS)}, or {REAL}."
+        )
+    if data is not None:
+        os.environ["CROWDFIELD_DATA"] = str(data.resolve())  # of processes that this one starts as well
     with talk.warnings_as_remarks(), talk.counted(f"Reproducing {', '.join(names)}") as report:
         page = run(names, output, quick=quick, seed=seed, jobs=jobs, progress=report)
     talk.result({"written": str(page)}, f"wrote {page}")

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import __version__, datasets
-from crowdfield.errors import InputError
-from crowdfield.experiments import haiti, report, synthetic, tacloban
+from crowdfield.errors import DataUnavailableError, InputError
+from crowdfield.experiments import haiti, real, real_report, report, synthetic, tacloban
 from crowdfield.experiments.protocol import Plan, Progress, Store, run
 
-__all__ = ["EXPERIMENTS", "reproduce"]
+__all__ = ["EXPERIMENTS", "REAL", "reproduce"]
 
-EXPERIMENTS = ("synthetic", "tacloban", "haiti")
+EXPERIMENTS = ("synthetic", "tacloban", "haiti")  # of the paper: "all"
+REAL = "real"  # beside them, as its data must be put in place by hand
 
 
 def reproduce(
@@ -35,9 +36,15 @@ def reproduce(
 ) -> Path:
     """Run experiments (of EXPERIMENTS, or "all") and write figures, tables and a page; gives the path of the page.
 
+    REAL is run by itself and has a page of its own.
+
     quick: a small honest version; its cells are cells of the full run too. jobs: processes (default: one a core).
     progress: called with cells done, cells in all, and a text.
     """
+    if REAL in names:
+        if set(names) != {REAL}:
+            raise InputError("run real by itself: it has a page of its own.")
+        return _real(Path(output), quick=quick, seed=seed, jobs=jobs, progress=progress)
     chosen = EXPERIMENTS if "all" in names else tuple(dict.fromkeys(names))
     unknown = [name for name in chosen if name not in EXPERIMENTS]
     if unknown or not chosen:
@@ -54,6 +61,18 @@ def reproduce(
     options = " --quick" if quick else ""
     command = f"crowdfield reproduce {' '.join(names)}{options} --seed {seed} --output DIR"
     return report.write(table, maps, folder, command=command)
+
+
+def _real(folder: Path, *, quick: bool, seed: int, jobs: int | None, progress: Progress | None) -> Path:
+    plan = real.plan(quick)
+    if not plan.settings:
+        raise DataUnavailableError(
+            "none of the real crowds is there. Put their files into a folder and name it with --data or "
+            "CROWDFIELD_DATA; docs/experiments.md says which, and where they come from."
+        )
+    table = run([plan], Store(folder / "real.jsonl"), seed=seed, jobs=jobs or 1, progress=progress)
+    options = " --quick" if quick else ""
+    return real_report.write(table, folder, command=f"crowdfield reproduce real{options} --seed {seed} --output DIR")
 
 
 def _data_at_hand(chosen: Sequence[str]) -> None:

@@ -76,6 +76,10 @@ class Plan:
     methods: Callable[[str], Mapping[str, Callable[[], Any]]]
     only: Mapping[str, tuple[int, ...]]
 
+    def evaluate(self, cell: Cell) -> dict[str, Any]:
+        """Fit and judge one cell: a row of the results."""
+        return evaluate(self, cell)
+
     def cells(self, seed: int) -> list[Cell]:
         """All cells, in an order that keeps those of one data set together."""
         return [
@@ -147,7 +151,7 @@ def run(
 def _results(plans: Mapping[str, Plan], todo: list[Cell], jobs: int) -> Iterator[tuple[Cell, dict[str, Any]]]:
     if jobs <= 1 or len(todo) <= 1:
         for cell in todo:
-            yield cell, evaluate(plans[cell.experiment], cell)
+            yield cell, plans[cell.experiment].evaluate(cell)
         return
     # Spawned, not forked: a fork copies threads' locks of the numerical libraries in whatever state they are.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread_each)
@@ -157,7 +161,7 @@ def _results(plans: Mapping[str, Plan], todo: list[Cell], jobs: int) -> Iterator
         while True:
             # A short queue keeps neighbouring cells on the data set that a process has at hand.
             while len(waiting) < 2 * jobs and (cell := next(queue, None)) is not None:
-                waiting[pool.submit(evaluate, plans[cell.experiment], cell)] = cell
+                waiting[pool.submit(plans[cell.experiment].evaluate, cell)] = cell
             if not waiting:
                 break
             ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
