@@ -60,6 +60,10 @@ class DistributedHeatmapBCC(HeatmapBCC):
             "Fit again over all files, or use HeatmapBCC.fit where the reports fit in memory."
         )
 
+    def at_reported_places(self) -> None:
+        """Maps show the field alone: E[t] of places with reports stays with the workers."""
+        return None
+
     partial_fit = forget = explain = save = _without_reports  # type: ignore[assignment]
 
 

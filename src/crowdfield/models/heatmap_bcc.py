@@ -40,7 +40,9 @@ from crowdfield.models.base import (
     whole,
 )
 from crowdfield.models.covariates import Given
+from crowdfield.models.reported import ReportedPlaces, log_likelihoods, reported_places, same_places
 
+ROUNDING = 1e-15  # a probability this close to 0 or 1 has log odds that mean nothing
 SURE = 1e-12  # a probability below this is none, where its logarithm is needed
 MOST_CANDIDATES = 4000  # of `suggest`, whose joint covariance is a matrix of this size
 
@@ -258,11 +260,11 @@ class HeatmapBCC(ReportClassifier):
         self.bound_terms_ = {"objective": settled.at.objective}
         self.n_iter_, self.converged_ = settled.n_iter, settled.converged
 
-    def at_reported_places(self) -> tuple[Array, Array] | None:
-        """Places that were reported on and P(t) there, where these know more than the field around them: a map shows
-        them in their cells. None for the one-state model, whose maps show the field.
+    def at_reported_places(self) -> ReportedPlaces | None:
+        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells. None
+        where the reports are not at hand.
         """
-        return (self.places_, self.posterior_) if self.reports_model_ == "instrument" else None
+        return reported_places(self)
 
     def prior_rate_sd(self) -> float:
         """The standard deviation of ρ where nobody reported, under the instrument model."""
@@ -456,9 +458,12 @@ class HeatmapBCC(ReportClassifier):
     # --- prediction ---------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """E[t*] [M, J]: at a place that has reports (or gold) what they and the field say; elsewhere E[ρ*]."""
+        """E[t*] [M, J]: at a place that has reports (or gold) what they and the field say; elsewhere E[ρ*].
+
+        Coordinates closer than a millionth of the length-scale are the same place.
+        """
         places = validated_places(self, X)
-        where = find_sites(self.places_, places)
+        where = same_places(self, places)
         out = np.empty((len(places), len(self.classes_)))
         elsewhere = where < 0
         out[~elsewhere] = self.posterior_[where[~elsewhere]]
@@ -512,11 +517,11 @@ class HeatmapBCC(ReportClassifier):
         x = validated_places(self, np.atleast_2d(np.asarray(place, dtype=np.float64)))
         if len(x) != 1:
             raise InputError("explain takes one place.")
-        p = self.predict_proba(x)[0]
+        p = np.clip(self.predict_proba(x)[0], ROUNDING, 1.0 - ROUNDING)
         if state is not None and state not in self.classes_.tolist():
             raise InputError(f"state {state!r} is not one of {self.classes_.tolist()!r}.")
         j = int(p.argmax()) if state is None else self.classes_.tolist().index(state)
-        site = int(find_sites(self.places_, x)[0])
+        site = int(same_places(self, x)[0])
         if self.inference_ == "gibbs":
             raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
         if self.reports_model_ == "instrument":
@@ -591,7 +596,7 @@ class HeatmapBCC(ReportClassifier):
 
     def _said_at(self, places: Array) -> Array:
         """ℓ: the log likelihood of the states by the reports at each place, [M, J]; nothing where there are none."""
-        where = find_sites(self.places_, places)
+        where = same_places(self, places)
         out = np.zeros((len(places), len(self.classes_)))
         if self.reports_model_ == "instrument":
             here = where >= 0
@@ -599,11 +604,9 @@ class HeatmapBCC(ReportClassifier):
                 rate = self._predictor.rate(places[here])[0]
                 out[here] = np.log(np.clip(self.posterior_[where[here]], SURE, 1.0)) - np.log(np.clip(rate, SURE, 1.0))
             return out
-        data = self._posed.data
-        log_pi = np.log(self.confusion_)
-        for i in np.flatnonzero(where >= 0):
-            first, last = np.searchsorted(data.site, [where[i], where[i] + 1])
-            out[i] = log_pi[data.source[first:last], :, data.label[first:last]].sum(0)
+        here = where >= 0
+        if here.any():
+            out[here] = log_likelihoods(self)[where[here]]
         return out
 
     def _typical(self, source: Any) -> Array:

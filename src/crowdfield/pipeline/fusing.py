@@ -152,8 +152,13 @@ def make_map(
     *,
     mask: NDArray[np.bool_] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    field_only: bool = False,
 ) -> Heatmap:
-    """E[ρ] and its standard deviation in every cell of a grid, in blocks; NaN where the mask is False."""
+    """The state of every cell of a grid and its standard deviation; NaN where the mask is False.
+
+    A cell with reports shows the state of the things reported in it, one without what the field says at its centre.
+    field_only: the field everywhere, so that no report stands out by itself.
+    """
     wanted = np.ones(grid.size, dtype=bool) if mask is None else np.asarray(mask, dtype=bool).ravel()
     centres = grid.centres()[wanted]
     states = tuple(model.classes_.tolist() if hasattr(model.classes_, "tolist") else model.classes_)
@@ -163,25 +168,33 @@ def make_map(
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
         probability[rows[part]], sd[rows[part]] = model.predict_rate(centres[part])
-    _show_reported_places(model, grid, wanted, probability)
+    if not field_only:
+        _show_reported_places(model, grid, wanted, probability, sd)
     shape = (*grid.shape, len(states))
     about = {**dict(metadata or {}), "prior_sd": prior_sd(model, len(states))}
     return Heatmap(grid, states, probability.reshape(shape), sd.reshape(shape), counts, about)
 
 
-def _show_reported_places(model: Any, grid: Grid, wanted: NDArray[np.bool_], probability: NDArray[np.float64]) -> None:
-    """A cell with reports shows the state of the things reported in it: the mean of their probabilities."""
+def _show_reported_places(
+    model: Any,
+    grid: Grid,
+    wanted: NDArray[np.bool_],
+    probability: NDArray[np.float64],
+    sd: NDArray[np.float64],
+) -> None:
+    """Into cells with reports: the mean probability of the places in them, and the root mean square deviation."""
     known = model.at_reported_places() if hasattr(model, "at_reported_places") else None
-    if known is None or known[0].shape[1] != 2:  # with time, places are of many moments and the map is of one
+    if known is None or known.places.shape[1] != 2:  # with time, places are of many moments and the map is of one
         return
-    places, posterior = known
-    cell = grid.index(places)
+    cell = grid.index(known.places)
     inside = cell >= 0
     count = np.bincount(cell[inside], minlength=grid.size)
     shown = (count > 0) & wanted
-    for j in range(posterior.shape[1]):
-        total = np.bincount(cell[inside], posterior[inside, j], minlength=grid.size)
+    for j in range(known.probability.shape[1]):
+        total = np.bincount(cell[inside], known.probability[inside, j], minlength=grid.size)
+        spread = np.bincount(cell[inside], known.sd[inside, j] ** 2, minlength=grid.size)
         probability[shown, j] = total[shown] / count[shown]
+        sd[shown, j] = np.sqrt(spread[shown] / count[shown])
 
 
 def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:

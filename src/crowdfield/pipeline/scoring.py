@@ -13,7 +13,8 @@ from crowdfield.pipeline.fusing import Fused, within
 
 
 def score(fused: Fused, gold: Reports) -> dict[str, Any]:
-    """Measures of the map against known states: `gold` holds places and, as labels, what is true there.
+    """Measures of the map against known states: `gold` holds places and, as labels, what is true there. What is judged
+    is what the map shows in the cell of each place.
 
     A measure that has no meaning for these data (a ranking with one state only) is None, and `notes` says why.
     """
@@ -28,7 +29,12 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
             f"the gold file speaks of {strange[0]!r}, but the map's states are {', '.join(map(repr, by_text))}."
         )
     truth = np.array([by_text[str(label)] for label in known.labels])[known.label]
-    probability = fused.model.predict_proba(known.places)
+    shown = fused.heatmap.probability.reshape(-1, len(states))[fused.heatmap.grid.index(known.places[:, :2])]
+    masked = np.isnan(shown).any(axis=1)
+    if masked.all():
+        raise InputError("all gold places lie where the map's mask shows nothing.")
+    truth, probability = truth[~masked], shown[~masked]
+    outside += int(masked.sum())
     notes = [f"{outside} gold places lie outside the map"] if outside else []
     ranked: float | None
     if len(np.unique(truth)) < 2:
@@ -37,7 +43,7 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
     else:
         ranked = metrics.auc(truth, _column(probability))
     return {
-        "places": len(known),
+        "places": len(truth),
         "auc": ranked,
         "cross_entropy_bits": metrics.cross_entropy(truth, _column(probability)),
         "calibration_error": metrics.calibration_error(truth, _column(probability)),

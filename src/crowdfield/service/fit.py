@@ -260,7 +260,8 @@ def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
     """The map in its own cells, or in larger ones where the effort allows no more; without counts of reports."""
     if model is not None:
         grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
-        return make_map(model, grid, np.zeros(grid.shape, dtype=np.int64))
+        # Published maps show the field: no cell may tell strangers what its one report said.
+        return make_map(model, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
     # No reports: every state is as probable as the others, and nothing is known.
     grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
     shape = (*grid.shape, len(situation.states))

@@ -89,12 +89,16 @@ class Fitted:
         of its appearance (the field there, and its own nugget) and of the link is in the deviation.
         """
         mean, variance = self.surface.at(X)
+        one, sd = self.truth_moments(mean, variance + self.state.variances.nugget)
+        return np.stack([1.0 - one, one], axis=1), np.stack([sd, sd], axis=1)
+
+    def truth_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of σ(a g + c) where g has this mean and variance: [M], [M]."""
         first, second = self._truth_of_g
-        g = mean[:, None] + np.sqrt(variance + self.state.variances.nugget)[:, None] * F_NODES
+        g = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES
         one = np.interp(g, G_GRID, first) @ F_WEIGHTS
         two = np.interp(g, G_GRID, second) @ F_WEIGHTS
-        sd = np.sqrt(np.maximum(two - one**2, 0.0))
-        return np.stack([1.0 - one, one], axis=1), np.stack([sd, sd], axis=1)
+        return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
     def prior_rate_sd(self) -> float:
         """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it."""

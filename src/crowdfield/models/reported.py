@@ -1,0 +1,82 @@
+"""What is known of the places that were reported on: more than the field around them tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from crowdfield.inference.data import contrast
+from crowdfield.inference.quadrature import latent_nodes, softmax
+from crowdfield.models.base import Array, find_sites
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+ROWS = 1 << 14  # places in hand at a time
+# In length-scales. Coordinates that differ by less are the same place, written with other digits or by way of another
+# projection; nothing that a map could show lies between them.
+SAME_PLACE = 1e-6
+
+
+class ReportedPlaces(NamedTuple):
+    """P(t) of every distinct place that has reports or gold, and how far it may be off: what is not known of the field,
+    the appearance and the link to the truth.
+    """
+
+    places: Array  # [P, D]
+    probability: Array  # [P, J]
+    sd: Array  # [P, J]
+
+
+def reported_places(model: HeatmapBCC) -> ReportedPlaces:
+    sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
+    # No distribution over [0, 1] with mean p has more; where the state is certain none is left.
+    most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))
+    return ReportedPlaces(model.places_, model.posterior_, np.minimum(sd, most))
+
+
+def _of_instruments(model: HeatmapBCC) -> Array:
+    """The root mean square over the things at a place."""
+    fitted, thing_at = model._instrument, model._asked.place
+    variance = fitted.truth_moments(*fitted.appearances.T)[1] ** 2
+    count = np.bincount(thing_at, minlength=len(model.places_))
+    sd = np.sqrt(np.bincount(thing_at, variance, minlength=len(count)) / np.maximum(count, 1))
+    return np.stack([sd, sd], axis=1)
+
+
+def _of_states(model: HeatmapBCC) -> Array:
+    """Of P(t | f, reports) over what is not known of f."""
+    mean, variance = model._predictor.latent(model.places_)
+    said = log_likelihoods(model)
+    C = contrast(said.shape[1])
+    sd = np.empty_like(said)
+    for start in range(0, len(mean), ROWS):
+        rows = slice(start, start + ROWS)
+        f, weight = latent_nodes(mean[rows], variance[rows])
+        r = softmax(f @ C.T + said[rows, None, :])
+        first, second = np.einsum("nqj,q->nj", r, weight), np.einsum("nqj,q->nj", r**2, weight)
+        sd[rows] = np.sqrt(np.maximum(second - first**2, 0.0))
+    return sd
+
+
+def log_likelihoods(model: HeatmapBCC) -> Array:
+    """ℓ: log P(reports of a place | state), by the expected confusion matrices: [P, J]."""
+    data, log_pi = model._posed.data, np.log(model.confusion_)
+    each = log_pi[data.source, :, data.label]  # [R, J]
+    columns = [np.bincount(data.site, each[:, j], minlength=data.n_sites) for j in range(each.shape[1])]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def same_places(model: HeatmapBCC, X: Array) -> NDArray[np.int64]:
+    """The reported place that each row of X is, or −1: the same coordinates, or as good as the same."""
+    where = find_sites(model.places_, X)
+    unknown = np.flatnonzero(where < 0)
+    if len(unknown) and len(model.places_):
+        scale = np.broadcast_to(model.lengthscale_, model.places_.shape[1])
+        far, near = cKDTree(model.places_ / scale).query(X[unknown] / scale, distance_upper_bound=SAME_PLACE)
+        found = np.isfinite(far)
+        where[unknown[found]] = near[found]
+    return where
