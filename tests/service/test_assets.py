@@ -68,8 +68,8 @@ def test_the_page_asks_for_files_that_never_change_under_their_address(client):
         assert reply.status_code == 200 and "immutable" in reply.headers["cache-control"]
     for path in ("/", "/static/app.js", "/static/0123456789abcdef/app.js"):
         assert client.get(path).headers["cache-control"] == "no-cache"
-    made = client.get("/situations/flood").json()["created"]
-    ground = client.get("/basemap.json", params={"situation": "flood", "at": f"{digest}-{made:.0f}"})
+    layout = client.get("/situations/flood").json()["layout_tag"]
+    ground = client.get("/basemap.json", params={"situation": "flood", "at": f"{digest}-{layout}"})
     assert "immutable" in ground.headers["cache-control"]
 
 
