@@ -73,8 +73,9 @@ def test_5_a_site_where_reports_say_nothing_moves_nothing_when_t_is_summed_out()
     mean, variance, C = np.array([[0.4]]), np.array([[1.0]]), contrast(2)
     nothing = np.zeros((1, 2))
     assert linearise.polya_gamma(mean, variance, nothing, C).lam[0, 0] > 0.2
-    site = linearise.collapsed(mean, variance, nothing, C)
+    known_sources = np.zeros_like(mean)
+    site = linearise.collapsed(mean, variance, nothing, C, known_sources)
     assert site.lam[0, 0] <= linearise.SMALLEST_PRECISION
     assert site.eta[0, 0] == pytest.approx(site.lam[0, 0] * 0.4, abs=1e-9)
-    certain = linearise.collapsed(mean, variance, np.array([[-np.inf, 0.0]]), C)
+    certain = linearise.collapsed(mean, variance, np.array([[-np.inf, 0.0]]), C, known_sources)
     assert certain.lam[0, 0] > 0.15  # and a known state adds all of it

@@ -37,10 +37,11 @@ def test_plain_csv_tells_the_reliable_from_the_guessing(tmp_path):
 def test_damage_grades_follow_the_shaking(tmp_path):
     module = example("damage_classes")
     heatmap = module.main(tmp_path).heatmap
-    destroyed = heatmap.of("destroyed").ravel()
+    destroyed, damaged = heatmap.of("destroyed").ravel(), heatmap.of("damaged").ravel()
     centres = module.GRID.centres()
     near = np.linalg.norm(centres - (503_000.0, 4_172_500.0), axis=1) < 2_000
-    assert destroyed[near].mean() > 0.5 > 0.1 > destroyed[centres[:, 0] > 510_000].mean()
+    assert destroyed[near].mean() > damaged[near].mean() > 0.2 > heatmap.of("intact").ravel()[near].mean()
+    assert destroyed[centres[:, 0] > 510_000].mean() < 0.1
 
 
 def test_the_flood_is_found_at_every_hour(tmp_path):

@@ -26,9 +26,9 @@ from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
+from crowdfield.models import comparison, instrument, left_out, problem, storage
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
-from crowdfield.models import instrument, left_out, problem, storage
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import (
     Array,
@@ -196,8 +196,9 @@ class HeatmapBCC(ReportClassifier):
         if must and reason is not None:
             asked_by = "reports_model='instrument'" if needs is None else f"The instrument model, which {needs} need,"
             raise InputError(f"{asked_by} cannot be used here: {reason}.")
-        self.model_comparison_: instrument.Comparison | None = None
-        if reason is not None or self.reports_model == "one_state" or (not must and _says_one_thing(reports)):
+        kept = None if must else self._kept_model(reports, warm)
+        if reason is not None or self.reports_model == "one_state" or kept == "one_state":
+            self.model_comparison_: comparison.Comparison | None = None
             return False
         asked = instrument.ask(self, reports, states, gold, posed.kernel, posed.mean_at, tasks)
         if asked.covariates is not None:
@@ -216,19 +217,17 @@ class HeatmapBCC(ReportClassifier):
                     asked.problem, start, posed.lengthscale_bounds, log_prior
                 )
                 asked = asked._replace(problem=found)
-            comparison = None
-            if not must and warm and getattr(self, "reports_model_", None) == "instrument":
-                pass  # a stream keeps the model that it began with
-            elif not must:
-                first = asked.problem.start() if start is None else start
-                comparison = instrument.compare(self, asked, first, reports, states, gold)
-                if comparison.better == "one_state":
-                    self.model_comparison_ = comparison
+            compared = None
+            if not must and kept is None:
+                compared = comparison.compare(self, asked, reports, states, gold)
+                self._compared_reports = len(reports)
+                if compared.better == "one_state":
+                    self.model_comparison_ = compared
                     return False
             policy = Policy(tol=self.tol, max_iter=self.max_iter)
             fitted = fit_instrument(asked.problem, start, policy)
         self._remember(posed.with_kernel(asked.problem.kernel), reports, states, gold)
-        self.model_comparison_, self._tasks = comparison, tasks
+        self.model_comparison_, self._tasks = compared, tasks
         self._keep_instrument(asked, fitted, states)
         if learned is not None:
             self.lengthscale_log_sd_, self.lengthscale_tried_ = np.array([learned.log_sd]), learned.tried
@@ -241,6 +240,16 @@ class HeatmapBCC(ReportClassifier):
                 stacklevel=5,
             )
         return True
+
+    def _kept_model(self, reports: Reports, warm: bool) -> str | None:
+        """The model that "auto" takes without a comparison, or None where one is due: a stream compares again only when
+        it has grown, and a few reports, or reports that all say the same, cannot tell.
+        """
+        if _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
+            return "one_state"
+        if warm and len(reports) < comparison.GROWTH * getattr(self, "_compared_reports", 0):
+            return self.reports_model_
+        return None
 
     def _keep_instrument(self, asked: instrument.Asked, fitted: Fitted, states: tuple[Any, ...]) -> None:
         """What a fit of the instrument model leaves behind."""
@@ -269,13 +278,6 @@ class HeatmapBCC(ReportClassifier):
     def prior_rate_sd(self) -> float:
         """The standard deviation of ρ where nobody reported, under the instrument model."""
         return self._instrument.prior_rate_sd()
-
-    def one_state_twin(self, kernel: Kernel, labels: Sequence[Hashable], states: Sequence[Hashable]) -> HeatmapBCC:
-        """This estimator with the one-state model and a given kernel, not fitted: for comparing the two models."""
-        changed = {"reports_model": "one_state", "kernel": kernel, "lengthscale": 1.0, "covariates": None}
-        changed |= {"max_iter": instrument.COMPARED_SWEEPS, "tol": max(self.tol, instrument.COMPARED_TOL)}
-        named = {"states": list(states), "labels": list(labels)}
-        return HeatmapBCC(**{**self.get_params(deep=False), **changed, **named})
 
     def left_out(self) -> Array:
         """log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
@@ -640,7 +642,7 @@ class HeatmapBCC(ReportClassifier):
         self.n_features_in_ = read.reports.places.shape[1]
         posed = problem.pose(self, read.reports, read.states, read.gold)
         posed = posed.with_lengthscales(read.lengthscale)
-        self.model_comparison_ = None
+        self.model_comparison_, self._compared_reports = None, len(read.reports)
         if read.state is None:
             solved = selection.solve(posed, None, max_iter=self.max_iter, tol=self.tol)
             self._remember(posed, read.reports, read.states, read.gold)

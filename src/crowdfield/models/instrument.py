@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
@@ -16,12 +15,12 @@ from threadpoolctl import ThreadpoolController
 
 from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
-from crowdfield.errors import CrowdfieldWarning, InputError, NumericalError
+from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, left_out, places, responses
+from crowdfield.inference.instrument import bases, fitting, places, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
-from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.iterate import Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.model import Fitted, Problem
@@ -36,26 +35,6 @@ if TYPE_CHECKING:
     from crowdfield.models.problem import Gold
 
 TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
-
-
-COMPARED_SWEEPS, COMPARED_TOL = 40, 1e-3  # of the fits that are compared: far less than left-out reports can tell
-CLEARLY = 1.0  # standard errors by which the instrument model must predict better
-COMPARED_PLACES = 2_000  # on which the two models are compared: thousands of left-out reports tell them apart
-
-
-class Comparison(NamedTuple):
-    """Mean log2 P of left-out reports under each model, and by quoting each source's habits."""
-
-    instrument: float
-    one_state: float
-    habits: float
-    standard_error: float  # of the difference between the two models
-
-    @property
-    def better(self) -> str:
-        """The paper's model is the sharper one where it holds: it stays unless the reports speak clearly against it."""
-        clearly = self.instrument - self.one_state > CLEARLY * self.standard_error
-        return "instrument" if clearly else "one_state"
 
 
 class Asked(NamedTuple):
@@ -82,6 +61,14 @@ def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...])
     everybody = model.confusion_prior.get(None) if isinstance(model.confusion_prior, Mapping) else model.confusion_prior
     if everybody is not None and np.asarray(everybody, dtype=np.float64).sum(-1).min() >= TRUSTED_STRENGTH:
         return "confusion_prior says how right everybody is, which only the one-state model can take up"
+    if isinstance(model.confusion_prior, Mapping):
+        given = {name: matrix for name, matrix in model.confusion_prior.items() if name is not None}
+        for name, matrix in given.items():
+            if np.asarray(matrix, dtype=np.float64).sum(-1).min() < TRUSTED_STRENGTH:
+                return (
+                    f"confusion_prior says of {name!r} what only the one-state model can take up: fewer than "
+                    f"{TRUSTED_STRENGTH:g} pseudo-counts in a row, so that it is not trusted to see the truth"
+                )
     if model.communities is not None:
         return "communities share confusion matrices, which are those of the one-state model"
     return None
@@ -173,35 +160,6 @@ def _checks(
         known[by_place[first]] = True
     chosen = np.flatnonzero(known)
     return trusted, Checks(chosen, ratio[chosen])
-
-
-def compare(
-    model: HeatmapBCC, asked: Asked, state: State, reports: Reports, states: tuple[Any, ...], gold: Gold
-) -> Comparison:
-    """Which model predicts left-out reports better, on a part of the places, with the same length-scale."""
-    part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
-    first = state._replace(eta=state.eta[kept], lam=state.lam[kept])
-    fitted = instrument.fit(part, first, Policy(max_iter=COMPARED_SWEEPS), size=bases.SEARCH)
-    rows = np.isin(asked.thing, kept)
-    some = reports.take(rows)
-    twin = model.one_state_twin(asked.problem.kernel, reports.labels, states)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdfieldWarning)
-            twin.fit(
-                some.places,
-                [reports.labels[code] for code in some.label],
-                [reports.sources[s] for s in some.source],
-                gold=(gold.places, [states[j] for j in gold.state]) if len(gold.state) else None,
-            )
-        one_state = twin.left_out()[asked.crowd[rows]] / np.log(2.0)
-    except NumericalError:
-        one_state = np.full(len(part.reported.site), -np.inf)  # a model that cannot be fitted predicts nothing
-    habits = left_out.habits(part.reported.source, part.reported.label, part.observed.n_sources, len(asked.order))
-    read = fitted.left_out() / np.log(2.0)
-    finite = bool(np.isfinite(one_state).all())
-    error = float((read - one_state).std() / np.sqrt(max(len(read), 1))) if finite else 0.0
-    return Comparison(float(read.mean()), float(one_state.mean()), float(habits.mean() / np.log(2.0)), error)
 
 
 def warm_start(before: Fitted, old: Asked, new: Asked) -> State:

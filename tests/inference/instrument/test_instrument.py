@@ -82,7 +82,9 @@ def test_the_objective_is_the_literal_bound():
     phi = design.features(slice(0, 12))
     mean, covariance = phi @ at.q.mean, phi @ at.q.covariance @ phi.T
     prior_covariance = phi @ np.diag(1.0 / design.precision(state.variances.smooth)) @ phi.T
-    rest = responses.log_prior(state.theta, state.variances.population).sum() + link.log_prior(state.link)
+    rest = responses.log_prior(state.theta, state.variances.population).sum() + link.log_prior(
+        state.link, state.variances.population
+    )
     # The KL between weights is that between values at the places plus a part that no report touches, here none: the
     # thirteen weights and the twelve values differ by one direction, whose posterior is its prior.
     literal = reference.bound(None, said, state.theta, mean, covariance, state.variances.nugget, prior_covariance)
@@ -236,11 +238,11 @@ def test_explanations_add_up():
 
 def test_auto_reads_by_instruments_where_places_deceive_and_says_so():
     """Reports about one place agree with each other more than a hidden state explains."""
-    X, site, source, label, *_ = crowd(20, n_places=120, n_sources=15, reports=1500, nugget=2.0)
+    X, site, source, label, *_ = crowd(20, n_places=240, n_sources=15, reports=3000, nugget=2.0)
     fitted = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site], label, sources=source)
     assert fitted.reports_model_ == "instrument" and fitted.model_comparison_.better == "instrument"
     scores = fitted.score_reports()
-    assert scores.attrs["bits"] > scores.attrs["habit_bits"] and len(scores) == 1500
+    assert scores.attrs["bits"] > scores.attrs["habit_bits"] and len(scores) == 3000
 
 
 def test_auto_keeps_one_state_where_it_holds():

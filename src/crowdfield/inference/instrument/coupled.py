@@ -1,4 +1,4 @@
-"""The joint covariance of field and sources, once the iteration has settled.
+"""Field and sources together: their joint covariance, and Newton's step of both.
 
 A crowd that leans to yes and a map that is mostly yes explain the same reports: what is known of the sources depends on
 what is known of the field. With everything Gaussian around the mode, report r of source s at place i has the
@@ -22,13 +22,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from crowdfield.inference.fields.base import cholesky, inverse_from_cholesky
-from crowdfield.inference.instrument import link
-from crowdfield.inference.instrument.fitting import Evaluated, Observed
+from crowdfield.inference.instrument import link, responses
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.linear import Design, Weights
 from crowdfield.inference.instrument.link import Link
 
 MOST_PARAMETERS = 3_000  # of sources that are unsure together with the field; the surest beyond that are held
+MOST_IN_A_STEP = 1_000  # parameters that Newton's step moves together with the field
 ROWS = 1 << 14  # places in hand at a time
 
 
@@ -38,39 +39,49 @@ class Coupled(NamedTuple):
     link: Link
 
 
-def join(
-    observed: Observed, design: Design, at: Evaluated, appearances: Array, reported: tuple[NDArray[np.int64], ...]
-) -> Coupled:
-    """appearances [N, 2]: mean and variance of g at every place; reported: site, source and label of every report."""
-    site, source, _ = reported
+class Information(NamedTuple):
+    """Minus the Hessian in the parameters of sources and link, and of these with the field; appearances eliminated."""
+
+    parameters: Array  # C [p, p], p = S·d + 2
+    by_place: sp.csr_matrix  # c / (1 + τ² Λ) [N, p]: B = Φᵀ of it
+    informed: Array  # λ̃ [N]
+
+
+def information(observed: Observed, at: Evaluated, g: Array) -> Information | None:
+    """At the mean appearance of every place [N]; None for more parameters than are worth a dense matrix."""
     S, d = at.state.theta.shape
-    nugget = at.state.variances.nugget
-    g = appearances[:, 0]
+    if S * d + 2 > MOST_PARAMETERS:
+        return None
+    nugget, crowd = at.state.variances.nugget, at.state.variances.population
+    site, column = observed.votes.nonzero()
+    source = column // len(observed.scores)
     info = _report_information(at.state.theta[source], observed.scores, g[site])  # [R, 1 + d, 1 + d] in (g, θ)
+    info *= observed.votes.data[:, None, None]
     checks, check_info = _check_information(observed, at.state.link, g)
-    said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites)
+    said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites).astype(np.float64, copy=False)
     np.add.at(said, checks, check_info[:, 0, 0])
-    cross = _cross(site, source, info, checks, check_info, observed.n_sites, S, d)  # sparse c [N, S·d + 2]
-    held = 1.0 / nugget + said
-    precision = np.zeros((cross.shape[1], cross.shape[1])) if cross.shape[1] <= MOST_PARAMETERS else None
-    if precision is None:
-        return Coupled(at.q, at.covariance, at.state.link)
+    cross = _cross(site, source, info, checks, check_info, observed.n_sites, S, d)  # sparse c [N, p]
+    C = -(cross.T @ sp.diags(1.0 / (1.0 / nugget + said)) @ cross).toarray()
     complete = np.zeros((S, d, d))
     np.add.at(complete, source, info[:, 1:, 1:])
-    population = np.diag(at.state.variances.population.precision)
     for s in range(S):
         rows = slice(s * d, (s + 1) * d)
-        precision[rows, rows] = complete[s] + population
-    precision[S * d :, S * d :] = np.diag(link.PRIOR.precision) + check_info[:, 1:, 1:].sum(0)
-    precision -= (cross.T @ sp.diags(1.0 / held) @ cross).toarray()
-    A = design.gram(said / (1.0 + nugget * said))
+        C[rows, rows] += complete[s] + np.diag(crowd.precision)
+    C[S * d :, S * d :] += np.diag(link.prior(crowd).precision) + check_info[:, 1:, 1:].sum(0)
+    held = 1.0 + nugget * said
+    return Information(C, (sp.diags(1.0 / held) @ cross).tocsr(), said / held)
+
+
+def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
+    """appearances [N, 2]: mean and variance of g at every place."""
+    S, d = at.state.theta.shape
+    known = information(observed, at, appearances[:, 0])
+    if known is None:
+        return Coupled(at.q, at.covariance, at.state.link)
+    A = design.gram(known.informed)
     A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
-    B = np.zeros((design.size, cross.shape[1]))
-    weighted = (sp.diags(1.0 / (1.0 + nugget * said)) @ cross).tocsr()
-    for start in range(0, observed.n_sites, ROWS):
-        rows = slice(start, min(start + ROWS, observed.n_sites))
-        B += (weighted[rows].T @ design.features(rows)).T
-    root = cholesky(precision, "the joint precision of the sources")
+    B = _projected(design, known.by_place)
+    root = cholesky(known.parameters, "the joint precision of the sources")
     C_inverse_Bt = np.asarray(sla.cho_solve((root, True), B.T, check_finite=False))
     joint = cholesky(A - B @ C_inverse_Bt, "the precision of the map with unsure sources")
     covariance = inverse_from_cholesky(joint)
@@ -78,6 +89,45 @@ def join(
     blocks = np.stack([sources[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])
     q = Weights(at.q.mean, covariance, -2.0 * float(np.log(np.diag(joint)).sum()))
     return Coupled(q, blocks, Link(at.state.link.theta, sources[S * d :, S * d :]))
+
+
+def image(observed: Observed, design: Design, at: Evaluated) -> State:
+    """Where Newton's step of field, sources and link together leads.
+
+    Sources and field in turn (`at.image`) creep where both explain the same reports: a source that alone saw its part
+    of the map. Together they go to the optimum of the same quadratic model:
+
+        (C − Bᵀ Σ B) Δθ = ∇θ − Bᵀ Σ ∇w,   η ← η − c̃ Δθ,   Σ = Cov(w), c̃ = c / (1 + τ² Λ)
+    """
+    plain, state = at.image, at.state
+    if design.phi is None or state.theta.size > MOST_IN_A_STEP:
+        return plain
+    pull = plain.eta - plain.lam * at.mean  # E[∂ log L / ∂f]
+    known = information(observed, at, at.mean + state.variances.nugget * pull)
+    if known is None:
+        return plain
+    B = _projected(design, known.by_place)
+    sigma_B = at.q.covariance @ B
+    gradient_w = design.project(pull) - design.precision(state.variances.smooth) * at.q.mean
+    try:
+        root = sla.cho_factor(known.parameters - B.T @ sigma_B, check_finite=False)
+    except np.linalg.LinAlgError:
+        return plain  # far from the optimum the quadratic model may have no top
+    step = sla.cho_solve(root, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
+    longest = np.abs(step).max(initial=0.0)
+    step *= min(1.0, responses.LONGEST_STEP / max(longest, 1e-300))
+    theta = state.theta + step[:-2].reshape(state.theta.shape)
+    moved_link = plain.link._replace(theta=state.link.theta + step[-2:])
+    return plain._replace(eta=plain.eta - known.by_place @ step, theta=theta, link=moved_link)
+
+
+def _projected(design: Design, by_place: sp.csr_matrix) -> Array:
+    """B = Σ_i φ_i c̃_iᵀ: [m + C, p]."""
+    B = np.zeros((design.size, by_place.shape[1]))
+    for start in range(0, by_place.shape[0], ROWS):
+        rows = slice(start, min(start + ROWS, by_place.shape[0]))
+        B += (by_place[rows].T @ design.features(rows)).T
+    return B
 
 
 def _report_information(theta: Array, scores: Array, g: Array) -> Array:

@@ -101,6 +101,7 @@ class Evaluated(NamedTuple):
     evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
     covariance: Array  # [S, d, d] of θ if all appearances were known
+    gradient: Array  # [S·d + 2] of the objective in θ and in the link
 
 
 def start(observed: Observed, prior: Prior, labels: int) -> State:
@@ -110,7 +111,7 @@ def start(observed: Observed, prior: Prior, labels: int) -> State:
     population = Population(mean, variance)
     theta = np.tile(mean, (observed.n_sources, 1))
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
-    return State(np.zeros(n), np.zeros(n), theta, link.start(), first)
+    return State(np.zeros(n), np.zeros(n), theta, link.start(population), first)
 
 
 SENSITIVITY_VARIANCE = 0.25  # of sources around 1: most lie between guessing and twice as sharp as the average
@@ -124,16 +125,28 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
     q = linear.posterior(design, state.eta, state.lam, v)
     mean, variance = design.moments(q)
     sums = pass_over(observed, state, mean, variance)
-    objective = sums.expected - linear.kl(design, q, v) + link.log_prior(state.link)
+    objective = sums.expected - linear.kl(design, q, v) + link.log_prior(state.link, population)
     objective += float(responses.log_prior(state.theta, population).sum())
     if not np.isfinite(objective):
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
     theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
-    image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked), state.variances)
+    image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
     evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
+    slope = responses.slope(state.theta, observed.scores, sums.answers, population)
+    gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
-        state, q, mean, variance, sums.nugget_energy, sums.nugget_informed, objective, evidence, image, covariance
+        state,
+        q,
+        mean,
+        variance,
+        sums.nugget_energy,
+        sums.nugget_informed,
+        objective,
+        evidence,
+        image,
+        covariance,
+        gradient,
     )
 
 

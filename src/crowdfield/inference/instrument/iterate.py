@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.inference.anderson import Anderson
-from crowdfield.inference.instrument import fitting
+from crowdfield.inference.instrument import coupled, fitting
 from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
@@ -77,7 +77,8 @@ def learn_variances(
     """Empirical Bayes: steps that update the variances along, until these rest."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
     while n_iter < policy.variance_sweeps:
-        target = current.image._replace(variances=fitting.learned_variances(current, design, prior))
+        together = coupled.image(observed, design, current)
+        target = together._replace(variances=fitting.learned_variances(current, design, prior))
         change = log_change(current.state, target)
         if change < policy.variance_tol:
             break
@@ -120,7 +121,8 @@ def _rising_step(
     none does.
     """
     slack = policy.rounding * abs(current.objective)
-    proposed = fitting.unpack(current.state, accelerator.propose(*_packed(current, current.image)))
+    together = coupled.image(observed, design, current)
+    proposed = fitting.unpack(current.state, accelerator.propose(*_packed(current, together)))
     new = fitting.evaluate(observed, design, prior, proposed)
     if new.objective >= current.objective - slack:
         return new, 1

@@ -16,10 +16,10 @@ from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.responses import Population
 
-# Without checks nothing tells how the crowd's average relates to the truth. These say: the log odds of the truth are
-# those of the crowd's appearance within a third, and the crowd as a whole leans by a factor of about e either way.
-SLOPE_SD, SHIFT_SD = 0.3, 1.0
-PRIOR = Population(np.array([1.0, 0.0]), np.array([SLOPE_SD**2, SHIFT_SD**2]))
+# Without checks nothing tells how the crowd's average relates to the truth. The truth reads the appearance with a slope
+# that differs from the average one as the sources' own sensitivities differ: a crowd whose members see different things
+# cannot be sure. And the crowd as a whole leans by a factor of about e either way.
+SHIFT_SD = 1.0
 SCORES: Array = np.array([-0.5, 0.5])
 
 
@@ -51,8 +51,14 @@ class Link(NamedTuple):
         return _logistic(self.log_odds / np.sqrt(1.0 + np.pi / 8.0 * variance))  # MacKay's approximation
 
 
-def start() -> Link:
-    return Link(PRIOR.mean, np.diag(PRIOR.variance))
+def prior(population: Population) -> Population:
+    """Of slope a and shift c, in a crowd that varies so much."""
+    return Population(np.array([1.0, 0.0]), np.array([population.variance[0], SHIFT_SD**2]))
+
+
+def start(population: Population) -> Link:
+    expected = prior(population)
+    return Link(expected.mean, np.diag(expected.variance))
 
 
 def log_likelihood(link: Link, checks: Checks) -> Array:
@@ -77,14 +83,19 @@ def answers(link: Link, checks: Checks, posterior: Array) -> Array:
     return np.stack([(posterior * (1.0 - r)).sum(0), (posterior * r).sum(0)])
 
 
-def update(link: Link, checked: Array) -> Link:
+def update(link: Link, checked: Array, population: Population) -> Link:
     """Newton steps towards the mode.   checked [2, K]"""
-    theta, covariance = responses.maximise(link.theta[None], SCORES, checked[None], PRIOR)
+    theta, covariance = responses.maximise(link.theta[None], SCORES, checked[None], prior(population))
     return Link(theta[0], covariance[0])
 
 
-def log_prior(link: Link) -> float:
-    return float(responses.log_prior(link.theta[None], PRIOR)[0])
+def slope(link: Link, checked: Array, population: Population) -> Array:
+    """Of the objective in (a, c): [2]."""
+    return np.asarray(responses.slope(link.theta[None], SCORES, checked[None], prior(population))[0])
+
+
+def log_prior(link: Link, population: Population) -> float:
+    return float(responses.log_prior(link.theta[None], prior(population))[0])
 
 
 def _features() -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,11 @@ class Problem(NamedTuple):
     prior: Prior
     kernel: Kernel
     engine: str
-    seed: object
+    seed: Any
 
     def rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.seed)  # type: ignore[arg-type]
+        """Which places and reports are looked at in a search is drawn alike every time, unless somebody seeds it."""
+        return np.random.default_rng(0 if self.seed is None else self.seed)
 
     def start(self) -> State:
         return fitting.start(self.observed, self.prior, len(self.observed.scores))
@@ -147,6 +148,21 @@ class Fitted:
         at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.joint.sources)
         return left_out.log_probabilities(self.problem.observed, at, *self.problem.reported)
 
+    def log_probabilities(self, new: Reported) -> Array:
+        """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""
+        observed, state = self.problem.observed, self.state
+        logs = responses.log_responses(state.theta, observed.scores)
+        table = logs.reshape(-1, len(APPEARANCES))
+        mean, variance = self.design.moments(self.joint.q)
+        out = np.empty(len(new.site))
+        for rows in observed.blocks():
+            likelihood = observed.likelihood(rows, table, state.link)
+            posterior = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget).posterior
+            here = np.flatnonzero((new.site >= rows.start) & (new.site < rows.stop))
+            said = np.exp(logs[new.source[here], new.label[here]])
+            out[here] = np.log(np.einsum("rk,rk->r", posterior[new.site[here] - rows.start], said))
+        return out
+
 
 def fit(
     problem: Problem,
@@ -171,7 +187,7 @@ def finished(problem: Problem, design: Design, settled: Settled) -> Fitted:
     """The joint covariance, and what is known of every place reported on."""
     at = settled.at
     before = _at_sites(problem.observed, at.state, at.mean, at.variance, at.state.link)
-    joint = coupled.join(problem.observed, design, at, before[1], problem.reported)
+    joint = coupled.join(problem.observed, design, at, before[1])
     mean, variance = design.moments(joint.q)
     truth, appearances = _at_sites(problem.observed, at.state, mean, variance, joint.link)
     return Fitted(problem, design, settled, joint, truth, appearances)

@@ -78,6 +78,11 @@ def gradient(theta: Array, scores: Array, weights: Array) -> Array:
     return np.concatenate([sensitivity[:, None], surplus[:, 1:].sum(2)], axis=1)
 
 
+def slope(theta: Array, scores: Array, weights: Array, population: Population) -> Array:
+    """The same with the log prior: [S, d]."""
+    return gradient(theta, scores, weights) - (theta - population.mean) * population.precision
+
+
 def expected_log(theta: Array, scores: Array, weights: Array) -> Array:
     """Σ_lk w_lk log P(l | g_k): [S]."""
     return np.asarray(np.einsum("slk,slk->s", weights, log_responses(theta, scores)))
@@ -96,9 +101,8 @@ def maximise(theta: Array, scores: Array, weights: Array, population: Population
 def _maximise(theta: Array, scores: Array, weights: Array, population: Population) -> tuple[Array, Array]:
     counts, prior = weights.sum(1), np.diag(population.precision)
     for _ in range(NEWTON_STEPS):
-        slope = gradient(theta, scores, weights) - (theta - population.mean) * population.precision
         covariance = np.linalg.inv(information(theta, scores, counts) + prior)
-        step = np.einsum("sij,sj->si", covariance, slope)
+        step = np.einsum("sij,sj->si", covariance, slope(theta, scores, weights, population))
         theta = theta + step * np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(step).max(1, keepdims=True), 1e-300))
     return theta, np.asarray(np.linalg.inv(information(theta, scores, counts) + prior), dtype=np.float64)
 

@@ -1,0 +1,130 @@
+"""Which model of reports predicts reports that it has not seen better: the choice of `reports_model="auto"`.
+
+Both models are fitted to the same reports less a random third, and predict that third; all three in turn where reports
+are few, fewer where one already holds enough of them. Nothing is approximated beside the fits themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data import Reports
+from crowdfield.errors import NumericalError
+from crowdfield.inference import confusion, selection, solvers
+from crowdfield.inference.data import contrast
+from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.instrument import bases, left_out
+from crowdfield.inference.instrument import model as instrument
+from crowdfield.inference.instrument.fitting import Observed
+from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.model import Problem
+from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.posed import Posed
+from crowdfield.inference.predict import FieldPredictor
+from crowdfield.inference.sites import Sites
+from crowdfield.inference.solvers import Solver
+from crowdfield.models.base import Array, find_sites
+from crowdfield.models.instrument import Asked
+from crowdfield.models.problem import pose
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.problem import Gold
+
+FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is the paper's
+GROWTH = 1.25  # a stream compares again when it has so many times the reports of the last comparison
+PARTS = 3  # a third of the reports is left out at a time
+ENOUGH = 600  # reports predicted: as many tell two models apart
+COMPARED_PLACES = 1_000  # at the most, with all their reports
+FEATURES = bases.Size(exact=200, cheap=200, spectral=250, inducing=200)  # of either model: the same, and few
+COMPARED_SWEEPS, COMPARED_TOL = 40, 1e-3  # of the fits that are compared: far less than left-out reports can tell
+CLEARLY = 2.0  # standard errors by which the instrument model must predict better
+# Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
+NOTICEABLY = 0.01
+
+
+class Comparison(NamedTuple):
+    """Mean log2 P of left-out reports under each model, and by quoting each source's habits."""
+
+    instrument: float
+    one_state: float
+    habits: float
+    standard_error: float  # of the difference between the two models
+
+    @property
+    def better(self) -> str:
+        """The paper's model is the sharper one where it holds: it stays unless the reports speak clearly against it."""
+        gain = self.instrument - self.one_state
+        return "instrument" if gain > max(CLEARLY * self.standard_error, NOTICEABLY) else "one_state"
+
+
+def compare(model: HeatmapBCC, asked: Asked, reports: Reports, states: tuple[Any, ...], gold: Gold) -> Comparison:
+    """On at most `COMPARED_PLACES` places, with the same kernel for both models."""
+    part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
+    rows = np.flatnonzero(asked.crowd & np.isin(asked.thing, kept))  # the reports of `part`, in its order
+    trusted = np.flatnonzero(~asked.crowd & np.isin(asked.thing, kept))
+    read, one_state, habits = [], [], []
+    for hidden in _parts(len(rows), asked.problem.rng()):
+        read.append(_by_instruments(part, hidden))
+        one_state.append(
+            _by_one_state(model, asked, reports, states, gold, np.r_[rows[~hidden], trusted], rows[hidden])
+        )
+        habits.append(_by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores)))
+    difference = np.concatenate(read) - np.concatenate(one_state)
+    finite = bool(np.isfinite(difference).all())
+    error = float(difference.std() / np.sqrt(max(len(difference), 1))) if finite else 0.0
+    bits = [float(np.concatenate(each).mean() / np.log(2.0)) for each in (read, one_state, habits)]
+    return Comparison(bits[0], bits[1], bits[2], error / np.log(2.0))
+
+
+def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
+    """Which reports are left out, part by part."""
+    part = rng.permutation(count) % PARTS
+    needed = int(np.ceil(ENOUGH / max(count / PARTS, 1.0)))
+    return [part == k for k in range(min(PARTS, needed))]
+
+
+def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
+    seen = Reported(*(column[~hidden] for column in part.reported))
+    observed = part.observed
+    training = Observed.of(*seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks)
+    problem = part._replace(reported=seen, observed=training)
+    fitted = instrument.fit(problem, None, Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL), size=FEATURES)
+    return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))
+
+
+def _by_one_state(
+    model: HeatmapBCC,
+    asked: Asked,
+    reports: Reports,
+    states: tuple[Any, ...],
+    gold: Gold,
+    seen: NDArray[np.int64],
+    hidden: NDArray[np.int64],
+) -> Array:
+    posed = pose(model, reports.take(seen), states, gold).with_kernel(asked.problem.kernel)
+    try:
+        solver, fit = selection.solve(
+            posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=_with_few_features
+        )
+    except NumericalError:
+        return np.full(len(hidden), -np.inf)  # a model that cannot be fitted predicts nothing
+    places = reports.places[hidden]
+    probability = FieldPredictor(fit.q.fields, posed.mean_at, contrast(len(states))).rate(places)[0]
+    where = find_sites(posed.data.X, places)
+    probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
+    said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden], :, reports.label[hidden]]
+    return np.asarray(np.log((probability * said).sum(1)))
+
+
+def _with_few_features(posed: Posed) -> Solver:
+    basis = bases.choose(posed.engine_name, posed.field_kernel, posed.data.X, posed.rng(), FEATURES)
+    return solvers.over(posed, Sites(posed.data, posed.prior, FeatureEngine(basis, posed.data.X)))
+
+
+def _by_habits(reported: Reported, hidden: NDArray[np.bool_], n_sources: int, n_labels: int) -> Array:
+    seen, asked = ([column[mask] for column in reported] for mask in (~hidden, hidden))
+    return left_out.habits_of(seen[1], seen[2], n_sources, n_labels)[asked[1], asked[2]]
