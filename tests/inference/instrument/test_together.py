@@ -1,0 +1,81 @@
+"""Sources and field moved together, predictions of further reports, and the choice between the two models."""
+
+import numpy as np
+import pytest
+from tests.inference.instrument.test_instrument import crowd, problem
+
+import crowdfield as cf
+from crowdfield.errors import InputError
+from crowdfield.inference.instrument import coupled, iterate, model
+from crowdfield.inference.instrument.selection import Reported
+from crowdfield.models import comparison
+
+
+def test_newtons_step_leads_nowhere_once_the_iteration_has_settled():
+    X, site, source, label, *_ = crowd(31)
+    asked = problem(X, site, source, label, 8)
+    fitted = model.fit(asked, None, iterate.Policy(tol=1e-8, max_iter=400))
+    at = fitted.settled.at
+    step = coupled.image(asked.observed, fitted.design, at)
+    np.testing.assert_allclose(step.theta, at.state.theta, atol=1e-5)
+    np.testing.assert_allclose(step.eta, at.state.eta, atol=1e-4)
+
+
+def test_sources_that_saw_their_own_part_alone_settle():
+    """Leaning sources and a high field explain the same reports: in turn, sources and field would creep."""
+    rng = np.random.default_rng(32)
+    photos, points = 30, 12
+    X = np.repeat(rng.uniform(0, 1000, (photos, 2)), points, axis=0) + rng.uniform(0, 1, (photos * points, 2))
+    source = np.repeat(np.arange(photos), points)
+    g = np.repeat(2.0 * rng.standard_normal(photos), points) + rng.standard_normal(photos * points)
+    lean = 2.0 * rng.standard_normal(photos)
+    everybody = rng.choice(photos * points, 100, replace=False)  # and a few places that a common source saw too
+    site = np.concatenate([np.arange(photos * points), everybody])
+    by = np.concatenate([source, np.full(100, photos)])
+    said = g[site] + np.append(lean, 0.0)[by]
+    label = (rng.random(len(site)) < 1.0 / (1.0 + np.exp(-said))).astype(int)
+    fitted = model.fit(problem(X, site, by, label, photos + 1, lengthscale=2.0), None, iterate.Policy())
+    assert fitted.settled.converged and fitted.settled.n_iter < 60
+    assert (np.diff(fitted.settled.history) > -1e-6).all()
+
+
+def test_what_a_source_would_say_sums_to_one():
+    X, site, source, label, *_ = crowd(33)
+    fitted = model.fit(problem(X, site, source, label, 8), None, iterate.Policy())
+    places, sources = np.repeat(np.arange(60), 8), np.tile(np.arange(8), 60)
+    no, yes = (fitted.log_probabilities(Reported(places, sources, np.full(480, said))) for said in (0, 1))
+    np.testing.assert_allclose(np.exp(no) + np.exp(yes), 1.0, atol=1e-9)
+
+
+def test_the_choice_is_the_same_every_time():
+    X, site, source, label, *_ = crowd(34, n_places=80, reports=300)
+    found = [cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site], label, sources=source) for _ in range(2)]
+    assert found[0].model_comparison_ == found[1].model_comparison_
+    assert found[0].model_comparison_.one_state > found[0].model_comparison_.habits
+
+
+def test_a_few_reports_cannot_choose():
+    X, site, source, label, *_ = crowd(35, n_places=30, reports=comparison.FEWEST_REPORTS - 1)
+    fitted = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site], label, sources=source)
+    assert fitted.reports_model_ == "one_state" and fitted.model_comparison_ is None
+
+
+def test_a_stream_compares_again_when_it_has_grown():
+    X, site, source, label, *_ = crowd(36, n_places=60, reports=260)
+    fitted = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site[:200]], label[:200], sources=source[:200])
+    assert fitted.model_comparison_ is not None
+    fitted.partial_fit(X[site[200:230]], label[200:230], sources=source[200:230])
+    assert fitted.model_comparison_ is None
+    fitted.partial_fit(X[site[230:]], label[230:], sources=source[230:])
+    assert fitted.model_comparison_ is not None
+
+
+def test_what_is_said_of_one_source_beforehand_needs_the_one_state_model():
+    X, site, source, label, *_ = crowd(37)
+    prior = {3: [[8.0, 2.0], [4.0, 6.0]]}
+    auto = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1], confusion_prior=prior)
+    assert auto.fit(X[site], label, sources=source).reports_model_ == "one_state"
+    with pytest.raises(InputError, match="confusion_prior says of 3"):
+        cf.HeatmapBCC(reports_model="instrument", states=[0, 1], confusion_prior=prior).fit(
+            X[site], label, sources=source
+        )
