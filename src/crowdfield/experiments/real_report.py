@@ -72,7 +72,19 @@ def summary(good: pd.DataFrame) -> pd.DataFrame:
     out = grouped[present].mean().assign(draws=grouped.size())
     if "took" in good:
         out["took"] = grouped["took"].agg(lambda v: "/".join(sorted(set(v.dropna()))))
-    return out.reset_index()
+    out = out.reset_index()
+    methods = {name: i for i, name in enumerate(COLOURS)}
+    place = out.method.map(lambda name: methods.get(name, len(methods)))
+    return out.assign(_a=out.setting.map(_setting_order), _b=place).sort_values(["_a", "_b", "method", "n"]).drop(
+        columns=["_a", "_b"]
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def _setting_order(setting: str) -> tuple[int, int]:
+    """Crowds in the order of their description, the most votes first."""
+    name, _, votes = setting.partition(", ")
+    listed = list(real.VOTES)
+    return list(crowds.DESCRIPTIONS).index(name), listed.index(votes) if votes in listed else 0
 
 
 def markdown(table: pd.DataFrame, means: pd.DataFrame, drawn: Sequence[str], command: str) -> str:
@@ -87,12 +99,40 @@ def markdown(table: pd.DataFrame, means: pd.DataFrame, drawn: Sequence[str], com
         *(f"- **{name}**: {crowds.DESCRIPTIONS[name]}" for name in sets),
         "",
     ]
+    parts += [*_overview(means), ""]
     for name in drawn:
         parts += [f"![{CAPTIONS[name]}](figures/{name}.png)", "", f"*{CAPTIONS[name]}*", ""]
     for setting in dict.fromkeys(means.setting):
         parts += [f"## {setting}", "", *_table(means[means.setting == setting]), ""]
     without = "" if find_spec("crowdkit") else " crowd-kit was not installed."
     return "\n".join([*parts, "## How it was done", "", HOW + without, ""])
+
+
+OVERVIEW = (real.BASE, real.SHARE, "IBCC", "Dawid–Skene", real.ONE_STATE, real.INSTRUMENT)
+
+
+def _overview(means: pd.DataFrame) -> list[str]:
+    """Cross entropy of the main methods, none checked and sixty, and how far what is said for sure can be relied on."""
+    head = ["", *OVERVIEW, "sure, wrong of it: IBCC", "the instrument model"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for setting in _crowd_settings(means):
+        for n in (0, 60):
+            rows = means[(means.setting == setting) & (means.n == n)].set_index("method")
+            if rows.empty:
+                continue
+            best = rows.cross_entropy[[m for m in OVERVIEW if m in rows.index and m != real.BASE]].min()
+            cells = ["–" if m not in rows.index else _bits(rows.cross_entropy[m], best) for m in OVERVIEW]
+            sure = [
+                f"{100 * rows.sure[m]:.0f} %, {100 * rows.sure_and_wrong[m]:.1f} %" if m in rows.index else "–"
+                for m in ("IBCC", real.INSTRUMENT)
+            ]
+            name = setting if n == 0 else f"{setting}, {n} checked"
+            lines.append(f"| {' | '.join([name, *cells, *sure])} |")
+    return lines
+
+
+def _bits(value: float, best: float) -> str:
+    return f"**{value:.3f}**" if value <= best + 5e-4 else f"{value:.3f}"
 
 
 def _missing(table: pd.DataFrame) -> str:
@@ -105,17 +145,12 @@ def _missing(table: pd.DataFrame) -> str:
 
 def _table(means: pd.DataFrame) -> list[str]:
     sizes = sorted(means.n.unique())
-    head = ["method", *(f"{n} checked" for n in sizes), "sure", "wrong", "AUC", "seconds"]
+    head = ["method", *(f"{n} checked" for n in sizes), "sure", "wrong", "AUC", "processor seconds"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     best = {n: means[(means.n == n) & (means.method != real.BASE)].cross_entropy.min() for n in sizes}
     for method in dict.fromkeys(means.method):
         rows = means[means.method == method].set_index("n")
-        cells = [
-            "–" if n not in rows.index
-            else f"**{rows.cross_entropy[n]:.3f}**" if rows.cross_entropy[n] <= best[n] + 5e-4
-            else f"{rows.cross_entropy[n]:.3f}"
-            for n in sizes
-        ]  # fmt: skip
+        cells = ["–" if n not in rows.index else _bits(rows.cross_entropy[n], best[n]) for n in sizes]
         first = rows.iloc[0]
         took = f" → {first.took.replace('_', ' ')}" if method == real.AUTO and "took" in rows and first.took else ""
         some = [
@@ -125,7 +160,7 @@ def _table(means: pd.DataFrame) -> list[str]:
             f"{first.seconds:.0f}",
         ]
         lines.append(f"| {method}{took} | {' | '.join([*cells, *some])} |")
-    return [*lines, "", "*sure*, *wrong*, AUC and seconds: with the fewest checked places of the row."]
+    return [*lines, "", "*sure*, *wrong*, AUC and processor seconds: with the fewest checked places of the row."]
 
 
 CAPTIONS = {
@@ -210,21 +245,25 @@ def _calibration(good: pd.DataFrame) -> Figure:
 
 def _checked(means: pd.DataFrame) -> Figure:
     settings = _fullest(means)
-    figure = Figure(figsize=(4.0 * len(settings), 3.6), layout="constrained", dpi=110)
+    sizes = sorted(means.n.unique())
+    position = {n: i for i, n in enumerate(sizes)}
+    figure = Figure(figsize=(4.0 * len(settings), 4.0), layout="constrained", dpi=110)
     axes = np.atleast_1d(figure.subplots(1, len(settings), squeeze=False)).ravel()
+    lines = {}
     for ax, setting in zip(axes, settings, strict=True):
         part = means[means.setting == setting]
         for method in COLOURS:
             rows = part[part.method == method].sort_values("n")
-            if len(rows) > 1:
-                ax.plot(np.arange(len(rows)), np.minimum(rows.cross_entropy, 1.5), "o-", color=COLOURS[method], lw=1.2,
-                        ms=3.5, label=method)  # fmt: skip
-                ax.set_xticks(np.arange(len(rows)), [str(n) for n in rows.n])
+            if len(rows):
+                shown = np.minimum(rows.cross_entropy, 1.5)
+                x = [position[n] for n in rows.n]
+                (lines[method],) = ax.plot(x, shown, "o-", color=COLOURS[method], lw=1.2, ms=3.5)
+        ax.set_xticks(range(len(sizes)), [str(n) for n in sizes])
         ax.set_title(setting, loc="left", fontsize=9.5, fontweight="bold")
         ax.set_xlabel("checked places")
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("cross entropy, bits (1.5 and more as 1.5)")
-    axes[-1].legend(frameon=False, fontsize=7)
+    figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     return figure
 
 
