@@ -19,7 +19,7 @@ SOON = 30.0
 HUGE = FLOOD | {"id": "huge", "states": [f"s{j}" for j in range(12)], "columns": 1024, "rows": 1024}
 
 
-def until(true, seconds=90.0, what="it"):
+def until(true, seconds=180.0, what="it"):
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, f"waited {seconds:g} s in vain for {what}"
@@ -56,7 +56,7 @@ class Maps:
     def shown(self, name):
         return self.about(name)["reports"] == self._sent[name]
 
-    def wait(self, name, seconds=90.0):
+    def wait(self, name, seconds=180.0):
         until(lambda: self.shown(name), seconds, f"a map of {name}: {self.about(name)}")
 
     def newest(self, name):

@@ -34,7 +34,6 @@ from crowdfield.service.database import (
     writing,
 )
 from crowdfield.service.effort import UNLIMITED, Effort
-from crowdfield.service.fit import rested_map
 from crowdfield.service.journal import Entry, Ledger, write
 from crowdfield.service.maps import unpack
 from crowdfield.service.store import Store
@@ -253,6 +252,8 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
         # A coarser map is held to what the log gives at that coarseness.
         coarse = newest.info.get("coarser")
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
+        from crowdfield.service.fit import rested_map  # the models are loaded for this alone
+
         made = rested_map(situation, ledger, effort=effort)
         assert made is not None  # nobody interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
