@@ -8,9 +8,9 @@ import pytest
 import crowdfield as cf
 from crowdfield.inference import iterate
 from crowdfield.inference.data import Prior, arrange
-from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
-from crowdfield.inference.joint import method, rows, sums
+from crowdfield.inference.joint import method, rows, state, sums
 from crowdfield.inference.kernels import Matern32, WithLevel
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
@@ -61,7 +61,7 @@ def test_the_variance_at_a_place_is_that_of_all_its_reports_together(states, lab
     q = settled(made, max_iter=15).q
     assert len(q.slope) == 5
     phi, data = sites.engine.features(sites.engine.blocks[0]), sites.data
-    table = method.table(q)
+    table = state.table(q)
     slopes = table.coupling.slope
     for i in (0, 7, 20):
         keys = (data.source * labels + data.label)[data.site == i]
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_the_objective(states, labels):
     def objective(logits):
         moments = rows.moments(logits, at.q.covariance)
         q = at.q._replace(logits=logits, moments=moments, directions=made.layout.directions(moments.pi))
-        return made.objective(at.state, q, made.sweep(method.table(q))).total
+        return made.objective(at.state, q, made.sweep(state.table(q))).total
 
     for s, j in ((0, 0), (2, 1), (4, 1)):
         ahead, behind = at.q.logits.copy(), at.q.logits.copy()

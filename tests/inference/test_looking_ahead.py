@@ -7,7 +7,8 @@ import pytest
 
 from crowdfield.inference import confusion, linearise, vb
 from crowdfield.inference.data import Block, Data, Prior, contrast
-from crowdfield.inference.fields.base import FeatureEngine, Statistics
+from crowdfield.inference.fields.base import Statistics
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Matern32
 from crowdfield.inference.sites import Sites

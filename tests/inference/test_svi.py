@@ -8,7 +8,7 @@ import pytest
 from crowdfield.errors import InputError
 from crowdfield.inference import quadrature, settle, svi, vb
 from crowdfield.inference.data import Prior, arrange, contrast
-from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Matern32
 from crowdfield.inference.sites import Sites

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from crowdfield.distributed.reading import hold
 from crowdfield.inference import selection
 from crowdfield.inference.data import Data, Prior
-from crowdfield.inference.fields.base import Array, Basis, Engine, FeatureEngine, FeatureField
+from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.fields.features import Basis, FeatureEngine, FeatureField
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.posed import LatentMean, Posed, at_sites
 from crowdfield.inference.sites import Sites

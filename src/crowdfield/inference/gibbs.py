@@ -25,7 +25,7 @@ from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference.data import Data, Prior
-from crowdfield.inference.fields.base import Basis
+from crowdfield.inference.fields.features import Basis
 
 Array = NDArray[np.float64]
 

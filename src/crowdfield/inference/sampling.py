@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from crowdfield.errors import ConvergenceWarning, InputError
 from crowdfield.inference.data import Data, Prior, contrast
 from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
-from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
-from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
+from crowdfield.inference.fields.lattice import estimated_size
+from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.gibbs import ConfusionPrior, Sampler, softmax
 from crowdfield.inference.kernels import Kernel
 
@@ -150,6 +154,34 @@ def run(
 ) -> SampledPosterior:
     """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
     sampler = Sampler(data, prior, basis, confusion)
+    state, step_size = _warmed_up(sampler, chains, warm_up, rng)
+    record = _Record.of(data, sampler, chains, sweeps, draws)
+    for sweep in range(sweeps):
+        state, info = sampler.step(state, rng, step_size)
+        record.add(sweep, state, info)
+    weights = np.concatenate([w for w, _ in record.fields])
+    count, functions = weights.shape[:2]
+    # Evenly spaced normal quantiles in random order: what the basis leaves out is added without adding noise to means.
+    unseen = np.stack([rng.permutation(ndtri((np.arange(count) + 0.5) / count)) for _ in range(functions)], axis=1)
+    return SampledPosterior(
+        basis=basis,
+        contrast=contrast(data.n_states),
+        weights=weights,
+        scale=np.concatenate([s for _, s in record.fields]),
+        unseen=unseen,
+        target=(record.target / sweeps).T,
+        confusion_mean=(record.first / sweeps).transpose(0, 2, 1),
+        confusion_second=(record.second / sweeps).transpose(0, 2, 1),
+        confusion_draws=np.concatenate(record.confusion).transpose(0, 1, 3, 2),
+        confusion_states=record.states,
+        diagnostics=_diagnose(record.names(data), np.stack(record.traces, axis=1)),
+        chains=chains,
+        confusion_every=record.confusion_thin // record.thin,
+    )
+
+
+def _warmed_up(sampler: Sampler, chains: int, warm_up: int, rng: np.random.Generator) -> tuple[Any, Array]:
+    """A state after the warm-up, and the step sizes found in it."""
     state = sampler.init(chains, rng)
     step_size = np.full((2, chains), 0.8)
     for sweep in range(warm_up):
@@ -157,58 +189,60 @@ def run(
         # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
         step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
         step_size = np.minimum(step_size, 4.0)
+    return state, step_size
 
-    watched = np.sort(np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")[:TRACED_SOURCES])
-    diagonal = np.arange(min(data.n_states, data.n_labels))
-    thin = max(1, chains * sweeps // draws)
-    # Interval ends need a few hundred draws of π at most.
-    confusion_thin = thin * max(1, data.n_sources * data.n_states * data.n_labels * draws // (1 << 23))
-    kept: list[tuple[Array, Array]] = []
-    kept_confusion: list[Array] = []
-    kept_states: list[Any] = []
-    traces: list[Array] = []
-    target = np.zeros((data.n_states, data.n_sites))
-    first, second = np.zeros(sampler.table_shape(1)[1:]), np.zeros(sampler.table_shape(1)[1:])
-    for sweep in range(sweeps):
-        state, info = sampler.step(state, rng, step_size)
+
+@dataclass
+class _Record:
+    """What is kept of the sweeps: sums, thinned draws, and traces of some quantities."""
+
+    watched: NDArray[np.int64]  # sources whose matrices are traced
+    diagonal: NDArray[np.int64]
+    thin: int
+    confusion_thin: int
+    target: Array  # [J, N] sums of q(t)
+    first: Array  # [S, L, J] sums of π and π²
+    second: Array
+    fields: list[tuple[Array, Array]] = field(default_factory=list)  # weights and scale
+    confusion: list[Array] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+    traces: list[Array] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, data: Data, sampler: Sampler, chains: int, sweeps: int, draws: int) -> _Record:
+        busiest = np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")
+        thin = max(1, chains * sweeps // draws)
+        # Interval ends need a few hundred draws of π at most.
+        entries = data.n_sources * data.n_states * data.n_labels
+        shape = sampler.table_shape(1)[1:]
+        return cls(
+            np.sort(busiest[:TRACED_SOURCES]),
+            np.arange(min(data.n_states, data.n_labels)),
+            thin,
+            thin * max(1, entries * draws // (1 << 23)),
+            np.zeros((data.n_states, data.n_sites)),
+            np.zeros(shape),
+            np.zeros(shape),
+        )
+
+    def add(self, sweep: int, state: Any, info: Any) -> None:
         pi = np.exp(state.log_pi)
-        target += info.r.mean(axis=0)
-        first += pi.mean(axis=0)
-        second += (pi**2).mean(axis=0)
-        watched_pi = pi[:, watched][:, :, diagonal, diagonal].reshape(chains, -1)
-        traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale)[:, None], watched_pi], axis=1))
-        if sweep % thin == 0:
-            kept.append((state.weights, state.scale))
+        self.target += info.r.mean(axis=0)
+        self.first += pi.mean(axis=0)
+        self.second += (pi**2).mean(axis=0)
+        watched_pi = pi[:, self.watched][:, :, self.diagonal, self.diagonal].reshape(len(pi), -1)
+        self.traces.append(np.concatenate([info.rho.mean(axis=2), np.log(state.scale)[:, None], watched_pi], axis=1))
+        if sweep % self.thin == 0:
+            self.fields.append((state.weights, state.scale))
             if state.confusion is not None:
-                kept_states.append(state.confusion)
-        if sweep % confusion_thin == 0:
-            kept_confusion.append(pi.astype(np.float32))
+                self.states.append(state.confusion)
+        if sweep % self.confusion_thin == 0:
+            self.confusion.append(pi.astype(np.float32))
 
-    names = (
-        [f"mean rate of state {j}" for j in range(data.n_states)]
-        + ["log scale"]
-        + [f"confusion [{s}, {j}, {j}]" for s in watched for j in diagonal]
-    )
-    diagnostics = _diagnose(tuple(names), np.stack(traces, axis=1))
-    weights = np.concatenate([w for w, _ in kept])
-    shape = weights.shape[:2]
-    # Evenly spaced normal quantiles in random order: what the basis leaves out is added without adding noise to means.
-    unseen = np.stack([rng.permutation(ndtri((np.arange(shape[0]) + 0.5) / shape[0])) for _ in range(shape[1])], axis=1)
-    return SampledPosterior(
-        basis=basis,
-        contrast=contrast(data.n_states),
-        weights=weights,
-        scale=np.concatenate([s for _, s in kept]),
-        unseen=unseen,
-        target=(target / sweeps).T,
-        confusion_mean=(first / sweeps).transpose(0, 2, 1),
-        confusion_second=(second / sweeps).transpose(0, 2, 1),
-        confusion_draws=np.concatenate(kept_confusion).transpose(0, 1, 3, 2),
-        confusion_states=kept_states,
-        diagnostics=diagnostics,
-        chains=chains,
-        confusion_every=confusion_thin // thin,
-    )
+    def names(self, data: Data) -> tuple[str, ...]:
+        rates = [f"mean rate of state {j}" for j in range(data.n_states)]
+        matrices = [f"confusion [{s}, {j}, {j}]" for s in self.watched for j in self.diagonal]
+        return (*rates, "log scale", *matrices)
 
 
 def _diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:

@@ -15,8 +15,9 @@ from crowdfield.inference import confusion, iterate, linearise, settle, vb
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.iterate import Fit, Progress
-from crowdfield.inference.joint import method as joint
+from crowdfield.inference.joint import state as joint
 from crowdfield.inference.joint import sums
+from crowdfield.inference.joint.method import Method as JointMethod
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
@@ -72,7 +73,7 @@ class Solver(Protocol):
 @dataclass(frozen=True)
 class JointSolver:
     sites: Sites
-    method: joint.Method
+    method: JointMethod
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
         with _quiet_blas(self.method.engine):
@@ -154,7 +155,7 @@ def over(posed: Posed, sites: Sites, anywhere: Anywhere | None = None) -> Solver
     prior, engine = Gamma(posed.prior.shape, posed.prior.rate), sites.engine
     if posed.method == "joint":
         sweep = partial(total, sums.sweep)
-        return JointSolver(sites, joint.Method(engine, posed.prior.alpha0, prior, sweep, base=posed.base))
+        return JointSolver(sites, JointMethod(engine, posed.prior.alpha0, prior, sweep, base=posed.base))
     scheme = vb.SCHEMES[posed.method]
     iteration = vb.Iteration(
         engine,

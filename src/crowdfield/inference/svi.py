@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from crowdfield.errors import InputError
 from crowdfield.inference import confusion, vb
 from crowdfield.inference.data import Data, Prior
-from crowdfield.inference.fields.base import Array, Basis, FeatureEngine, Statistics
+from crowdfield.inference.fields.base import Array, Statistics
+from crowdfield.inference.fields.features import Basis, FeatureEngine
 from crowdfield.inference.iterate import Fit
 from crowdfield.inference.sites import Sites
 

@@ -15,7 +15,7 @@ from crowdfield.data import Reports
 from crowdfield.errors import NumericalError
 from crowdfield.inference import confusion, selection, solvers
 from crowdfield.inference.data import contrast
-from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.instrument import bases, left_out
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed

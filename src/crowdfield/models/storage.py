@@ -20,7 +20,7 @@ from crowdfield.inference import kernels, vb
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
-from crowdfield.inference.joint import method as joint
+from crowdfield.inference.joint import state as joint
 from crowdfield.models import instrument
 from crowdfield.models.base import Array
 from crowdfield.models.covariates import Given, KnownCovariates, check_same

@@ -10,7 +10,7 @@ import numpy as np
 from crowdfield.inference import vb
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields import inducing, spectral
-from crowdfield.inference.fields.base import FeatureEngine
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Matern32

@@ -10,8 +10,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from crowdfield.inference.fields.base import Diagonal, FeatureEngine
 from crowdfield.inference.fields.exact import ExactBasis, ExactEngine
+from crowdfield.inference.fields.features import Diagonal, FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product, WithLevel

@@ -7,8 +7,9 @@ import pytest
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference.fields import iterative
-from crowdfield.inference.fields.base import FeatureEngine
-from crowdfield.inference.fields.iterative import Convolution, IterativeEngine, Preconditioner
+from crowdfield.inference.fields.features import FeatureEngine
+from crowdfield.inference.fields.iterative import IterativeEngine
+from crowdfield.inference.fields.krylov import Convolution, Preconditioner
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Matern32, Matern52
 

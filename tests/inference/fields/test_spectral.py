@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from crowdfield.errors import InputError
-from crowdfield.inference.fields.base import FeatureEngine
-from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
+from crowdfield.inference.fields.features import FeatureEngine
+from crowdfield.inference.fields.lattice import estimated_size
+from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import RBF, Matern12, Matern32, Matern52, Product
 
 RADIAL = [Matern12(0.8), Matern32(0.8), Matern52(0.8), RBF(0.8)]

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import DataWarning, InputError
-from crowdfield.inference.fields.base import Array, Engine, FeatureEngine
+from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.exact import exact
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
-from crowdfield.inference.fields.spectral import SpectralBasis, estimated_size
+from crowdfield.inference.fields.lattice import estimated_size
+from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
 ENGINES = ("auto", "exact", "inducing", "spectral")
@@ -73,44 +75,52 @@ def choose(
     n, dimension = X.shape
     if name == "exact" or (name == "auto" and n <= min(EXACT_ALWAYS, affordable)):
         return exact(kernel, X, integrates_scale)
-    if name == "inducing":
-        return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
-    if dimension > 3:
-        if name == "spectral":
-            raise InputError(
-                f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
-            )
-        if n <= EXACT_AT_MOST:
-            return exact(kernel, X, integrates_scale)
-        return choose("inducing", kernel, X, size=size, rng=rng)
+    if name == "spectral" and dimension > 3:
+        raise InputError(
+            f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
+        )
+    if name != "inducing" and dimension <= 3:
+        tried = _spectral(name, kernel, X, tolerance, affordable, rng)
+        if tried is not None:
+            return tried
+    if name == "auto" and n <= EXACT_AT_MOST:
+        return exact(kernel, X, integrates_scale)
+    return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
+
+
+def _spectral(
+    name: str,
+    kernel: Kernel,
+    X: Array,
+    tolerance: float | None,
+    affordable: int,
+    rng: np.random.Generator | None,
+) -> Engine | None:
+    """Fourier features over all places, or over all but a few that lie far off; None where others serve better."""
 
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:
             return tolerance, estimated_size(kernel, places, tolerance)
         return default_tolerance(kernel, places, affordable)
 
-    def spectral(places: Array, at: float, needed: float) -> Engine:
+    def over(places: Array, at: float, needed: float) -> Engine:
         basis = SpectralBasis(kernel, places, at, max_size=ITERATIVE_AT_MOST)
         return FeatureEngine(basis, X) if needed <= DENSE_FACTOR * affordable else IterativeEngine(basis, X, rng)
 
     finest, needed = features_for(X)
-    if name == "auto" and n <= EXACT_AT_MOST and needed >= n:
-        return exact(kernel, X, integrates_scale)
+    if name == "auto" and needed >= len(X) and len(X) <= EXACT_AT_MOST:
+        return None
     if needed <= ITERATIVE_AT_MOST:
-        return spectral(X, finest, needed)
+        return over(X, finest, needed)
     near = bulk(kernel, X)
-    if not near.all() and n > EXACT_AT_MOST:
-        finest, needed = features_for(X[near])
-        if needed <= ITERATIVE_AT_MOST:
+    if not near.all() and len(X) > EXACT_AT_MOST:
+        near_finest, near_needed = features_for(X[near])
+        if near_needed <= ITERATIVE_AT_MOST:
             warnings.warn(
-                f"{int((~near).sum())} of {n} places lie far from all others and are treated as unrelated to the map. "
-                "Are their coordinates right?",
+                f"{int((~near).sum())} of {len(X)} places lie far from all others and are treated as unrelated to the "
+                "map. Are their coordinates right?",
                 DataWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-            return spectral(X[near], finest, needed)
-    if name == "spectral":
-        return spectral(X, finest, needed)
-    if n <= EXACT_AT_MOST:
-        return exact(kernel, X, integrates_scale)
-    return choose("inducing", kernel, X, size=size, rng=rng)
+            return over(X[near], near_finest, near_needed)
+    return over(X, finest, needed) if name == "spectral" else None

@@ -15,7 +15,8 @@ import scipy.linalg as sla
 from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.fields.base import Array, Engine, FeatureEngine, ScaleNodes, Statistics, cholesky
+from crowdfield.inference.fields.base import Array, Engine, ScaleNodes, Statistics, cholesky
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis, Points
 from crowdfield.inference.kernels import Kernel
 

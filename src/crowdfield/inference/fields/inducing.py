@@ -14,7 +14,8 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
-from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.kernels import Kernel
 
 SIZE = 512

@@ -26,14 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
-from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
 from crowdfield.inference.kernels import Kernel
 
 Complex = NDArray[np.complex128]
 
-TOLERANCE = 0.02  # on the kernel, whose variance is 1: see docs/engines.md for what it means for a map
-MARGIN = 0.25  # length-scales around the places in which predictions need no extrapolation
-MAX_SIZE = 200_000
 # Of the non-uniform FFT. A sum over 10⁷ sites must not make the Gram matrix visibly indefinite, and 1e-9 takes no
 # longer than 1e-6 on grids this small, where memory traffic and not arithmetic is the cost.
 NUFFT_EPS = 1e-9
@@ -62,69 +61,6 @@ class Folded(NamedTuple):
     constant_mean: float
     with_constant: Complex  # of the covariance with the constant feature's weight
     constant_variance: float
-
-
-def alias_distance(kernel: Kernel, dimension: int, tolerance: float) -> Array:
-    """How far apart copies of the domain must lie, along every axis, for k between copies to be ≤ tolerance: [D]."""
-    scales = kernel.lengthscales(dimension)
-    steps = np.linspace(0.0, 60.0, 6001)
-    out = np.empty(dimension)
-    for axis in range(dimension):
-        along = np.zeros((len(steps), dimension))
-        along[:, axis] = steps * scales[axis]
-        above = np.flatnonzero(kernel.smooth.covariance(along, np.zeros((1, dimension)))[:, 0] > tolerance)
-        out[axis] = steps[min(above[-1] + 1, len(steps) - 1)] * scales[axis]
-    return out
-
-
-def frequencies(kernel: Kernel, period: Array, tolerance: float, max_size: int) -> tuple[NDArray[np.int64], Array]:
-    """The fewest lattice points k [n, D] whose weights sum to 1 − tolerance, with those weights [n].
-
-    Points are taken in the order of their density: a ball for an isotropic kernel, never a box. Raises where more
-    than `max_size` would be needed.
-    """
-    dimension, h = len(period), 1.0 / period
-    relative = period / kernel.lengthscales(dimension)  # lattice points to one cycle per length-scale
-    radius = 0.5  # of the candidates, in cycles per length-scale
-    while True:
-        half = np.ceil(radius * relative).astype(np.int64)
-        if np.prod(2.0 * half + 1.0) > 8.0 * max_size + 64:
-            raise InputError(
-                f"a tolerance of {tolerance:g} on the kernel needs more than {max_size} Fourier features here. "
-                "Use a larger tolerance, a smoother kernel or a longer length-scale, or engine='inducing'."
-            )
-        axes = [np.arange(-n, n + 1) for n in half]
-        k = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dimension)
-        weight = kernel.spectral_density(k * h) * h.prod()
-        order = np.argsort(-weight, kind="stable")
-        captured = np.cumsum(weight[order])
-        # What lies on the faces of the box bounds what lies outside: stop only when all denser points are inside.
-        outside = weight[(np.abs(k) == half).any(1)].max()
-        needed = int(np.searchsorted(captured, 1.0 - tolerance)) + 1
-        if needed <= len(k) and weight[order[needed - 1]] >= outside:
-            # Points of equal weight come together, so that the set stays symmetric in k → −k and under reflections.
-            last = weight[order[needed - 1]] * (1.0 - 1e-9)
-            keep = order[: np.searchsorted(-weight[order], -last, side="right")]
-            return k[keep], weight[keep]
-        radius *= 1.3
-
-
-def estimated_size(kernel: Kernel, X: Array, tolerance: float = TOLERANCE) -> float:
-    """About how many features the places X need: cheap at any extent, for choosing an engine.
-
-    The frequencies kept fill a fixed volume of frequency space and the lattice's spacing is one over the period, so
-    the count of a small lattice, scaled by the ratio of the periods, is the count of a large one.
-    """
-    dimension = X.shape[1]
-    pad = alias_distance(kernel, dimension, tolerance)
-    extent = np.ptp(X, axis=0) if len(X) else np.zeros(dimension)
-    period = extent + MARGIN * kernel.lengthscales(dimension) + pad
-    reference = 2.0 * pad
-    try:
-        count = len(frequencies(kernel, reference, tolerance, MAX_SIZE // 10)[0])
-    except InputError:
-        return float("inf")
-    return float(count * np.prod(period / reference))
 
 
 class SpectralBasis(Basis):

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.errors import InputError
-from crowdfield.inference.fields.base import Array, Basis
+from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.choose import default_tolerance
 from crowdfield.inference.fields.exact import ExactBasis
+from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crowdfield.inference.fields.base import Array, Basis, cholesky, inverse_from_cholesky
+from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
+from crowdfield.inference.fields.features import Basis
 
 BLOCK = 1 << 15  # places at a time
 SMALLEST_VARIANCE = 1e-12  # of f: rounding may leave a little less than nothing where reports pin it down

@@ -137,13 +137,24 @@ def _search(
         value(float(np.log(low)))
         return Learned(low, float("inf"), np.array([[low, best_value]]), best_state)
     rungs = np.linspace(np.log(low), np.log(high), int(np.clip(np.log(high / low) / np.log(STEP) + 1, 3, MOST_RUNGS)))
-    middle = int(np.argmin(np.abs(rungs - np.clip(centre, rungs[0], rungs[-1]))))
-    value(float(rungs[middle]))
+    _climb(rungs.tolist(), float(np.clip(centre, rungs[0], rungs[-1])), tried, value)
+    order = sorted(tried)
+    i = int(np.argmax([tried[x] for x in order]))
+    best, table = order[i], np.array([[np.exp(x), tried[x]] for x in order])
+    if 0 < i < len(order) - 1:
+        best, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
+    return Learned(float(np.exp(best)), log_moments(table)[1], table, best_state)
+
+
+def _climb(rungs: list[float], centre: float, tried: dict[float, float], value: Callable[[float], None]) -> None:
+    """From the rung next to the centre both ways until it is clearly worse, then to the top of the parabola."""
+    middle = int(np.argmin(np.abs(np.array(rungs) - centre)))
+    value(rungs[middle])
     for direction in (1, -1):
         at = middle + direction
         while 0 <= at < len(rungs):
-            value(float(rungs[at]))
-            if tried[float(rungs[at])] < best_value - CLEAR:
+            value(rungs[at])
+            if tried[rungs[at]] < max(tried.values()) - CLEAR:
                 break
             at += direction
     for _ in range(REFINEMENTS):
@@ -155,12 +166,6 @@ def _search(
         if min(abs(top - x) for x in order) < 0.1:
             break
         value(top)
-    order = sorted(tried)
-    i = int(np.argmax([tried[x] for x in order]))
-    best, table = order[i], np.array([[np.exp(x), tried[x]] for x in order])
-    if 0 < i < len(order) - 1:
-        best, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
-    return Learned(float(np.exp(best)), log_moments(table)[1], table, best_state)
 
 
 def _parabola(x: list[float], y: list[float]) -> tuple[float, float]:

@@ -13,5 +13,6 @@ communities and starts alike.
 |---|---|
 | `rows` | rows of confusion matrices as Gaussians in logits |
 | `sums` | one pass over the sites: q in, additive sums out |
-| `method` | the state, q from a state, the objective, and the step to the next state |
+| `state` | what crosses a step, and q |
+| `method` | q from a state, the objective, and the step to the next state |
 """

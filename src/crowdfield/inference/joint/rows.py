@@ -74,6 +74,14 @@ def of_dirichlet(alpha: Array) -> tuple[Array, Array]:
     return digamma(alpha[..., 1:]) - digamma(alpha[..., :1]), covariance
 
 
+def covariance_of(prior: Array, reports: Array) -> Array:
+    """(prior + reports)⁻¹, where no direction is freer than before any report.   [..., d, d]"""
+    root = np.linalg.inv(np.linalg.cholesky(prior))
+    share, U = np.linalg.eigh(root @ reports @ root.swapaxes(-1, -2))
+    reach = root.swapaxes(-1, -2) @ U
+    return np.asarray((reach / (1.0 + np.maximum(share, 0.0))[..., None, :]) @ reach.swapaxes(-1, -2))
+
+
 def as_dirichlet(pi: Array, fisher: Array) -> Array:
     """Dirichlet rows with the mean and the total variance that q(v) has.   -> alpha [S, J, L]
 

@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 
 from crowdfield.inference import confusion, linearise, quadrature
 from crowdfield.inference.data import Block
-from crowdfield.inference.fields.base import Array, FeatureEngine, Statistics
+from crowdfield.inference.fields.base import Array, Statistics
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.sites import Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
 

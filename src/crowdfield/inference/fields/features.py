@@ -1,0 +1,268 @@
+"""Fields of finitely many features f(x) = φ(x)·w: what a basis offers, and the algebra that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.linalg as sla
+
+from crowdfield.errors import NumericalError
+from crowdfield.inference.fields.base import (
+    BLOCK,
+    Array,
+    ScaleNodes,
+    Statistics,
+    cholesky,
+    cut,
+    expected_kl,
+    integrate_scale,
+    inverse_from_cholesky,
+)
+
+
+class Basis(Protocol):
+    """A finite basis of the prior, g(x) = φ(x)·w with w ~ N(0, I/ς), and the products that inference needs.
+
+    `points` are places that the basis has prepared once (sorted, scaled, or turned into features).
+    """
+
+    name: str
+    size: int  # m
+    dimension: int  # D, the number of input columns
+
+    def locate(self, X: Array) -> Any:
+        """Prepare places for repeated use."""
+        ...
+
+    def project(self, points: Any, eta: Array) -> Array:
+        """Σ_i η_i φ(x_i): [m]."""
+        ...
+
+    def gram_statistics(self, points: Any, lam: Array) -> Array:
+        """An additive form of Σ_i λ_i φ(x_i) φ(x_i)ᵀ, as small as the basis allows."""
+        ...
+
+    def gram(self, statistics: Array) -> Array:
+        """The matrix Σ λ φφᵀ [m, m] of an additive form."""
+        ...
+
+    def evaluate(self, points: Any, weights: Array) -> Array:
+        """φ(x_i)·w: [n] for weights [m], [n, k] for weights [m, k]."""
+        ...
+
+    def variance(self, points: Any, covariance: Array) -> Array:
+        """φ(x_i)ᵀ C φ(x_i) for a symmetric C [m, m]: [n]."""
+        ...
+
+    def residual(self, X: Array) -> Array:
+        """Prior variance that the basis leaves out: k(x, x) − φ(x)·φ(x) ≥ 0, [M]."""
+        return self.residual_at(self.locate(X))
+
+    def residual_at(self, points: Any) -> Array:
+        """The same at places that were prepared."""
+        ...
+
+    def residual_covariance(self, X: Array) -> Array | None:
+        """The joint covariance of what it leaves out, [M, M], where that is known: k(X, X) − φφᵀ."""
+        return None
+
+    def features(self, X: Array) -> Array:
+        """φ as a dense matrix [M, m]: for Gibbs and for tests."""
+        ...
+
+    def features_at(self, points: Any) -> Array:
+        """The same at places that were prepared."""
+        ...
+
+    # What a pass over the sites asks, in pairs. A basis that shares work between the two overrides these.
+
+    def summarise(self, points: Any, eta: Array, lam: Array) -> tuple[Array, Array]:
+        """`project` of η and `gram_statistics` of λ."""
+        return self.project(points, eta), self.gram_statistics(points, lam)
+
+    def fold(self, mean: Array, covariance: Array) -> Any:
+        """Whatever of q(w) = N(mean, covariance) can be prepared once for all blocks of sites."""
+        return mean, covariance
+
+    def moments(self, points: Any, folded: Any) -> tuple[Array, Array]:
+        """Mean and variance of φ(x_i)·w under a folded q(w): [n], [n]."""
+        mean, covariance = folded
+        return self.evaluate(points, mean), self.variance(points, covariance)
+
+
+class Diagonal(NamedTuple):
+    """A Gaussian likelihood of the weights, exp(bᵀw − ½ wᵀV diag(d) Vᵀw), with p = Vᵀb."""
+
+    d: Array  # [m]
+    p: Array  # [m]
+    V: Array  # [m, m]
+    released: Array | None = None  # [m, m] information of the sites that sources who answer the field take away
+
+
+@dataclass(frozen=True)
+class FeatureField:
+    """q(w), the moments of the weights of a basis."""
+
+    basis: Basis
+    mean: Array  # [m]
+    readout: Array  # [m] the mean given one ς, where the other is over all of its nodes
+    covariance: Array  # [m, m]
+    spread: Array  # [m, nodes] the part of the covariance that comes from not knowing ς: spread spreadᵀ
+    scale: ScaleNodes
+    energy: float
+    informed: float
+    log_det: float
+    kl: float
+    follows: Array | None = None  # the Cholesky factor of M with E[w] = M⁻¹ Σ η φ, when sources answer the field
+
+    @cached_property
+    def folded(self) -> Any:
+        return self.basis.fold(self.mean, self.covariance)
+
+    def at(self, X: Array) -> tuple[Array, Array]:
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for start in range(0, len(X), BLOCK):
+            part = slice(start, start + BLOCK)
+            points = self.basis.locate(X[part])
+            mean[part], variance[part] = self.basis.moments(points, self.folded)
+            variance[part] += self.basis.residual_at(points) * self.scale.mean_inverse
+        return mean, variance
+
+    def as_sites(self, X: Array) -> tuple[Array, Array]:
+        return self.basis.moments(self.basis.locate(X), self.folded)
+
+    def covariance_at(self, X: Array) -> Array:
+        phi, left_out = self.basis.features(X), self.basis.residual_covariance(X)
+        if left_out is None:
+            left_out = np.diag(self.basis.residual(X))
+        return np.asarray(phi @ self.covariance @ phi.T + self.scale.mean_inverse * left_out)
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        root = cholesky(
+            self.covariance + 1e-12 * np.trace(self.covariance) * np.eye(len(self.mean)), "the posterior covariance"
+        )
+        weights = self.mean[:, None] + root @ rng.standard_normal((len(self.mean), size))
+        draws = self.basis.evaluate(self.basis.locate(X), weights).T
+        left_out = self.basis.residual_covariance(X)
+        if left_out is not None:
+            left_out *= self.scale.mean_inverse
+            left_out[np.diag_indices_from(left_out)] += 1e-10 * self.scale.mean_inverse
+            draws += rng.standard_normal(draws.shape) @ cholesky(left_out, "what the sites leave open").T
+        return draws
+
+
+class FeatureEngine:
+    """Any basis as an engine: one pass over the sites, then algebra on m × m matrices."""
+
+    def __init__(self, basis: Basis, X: Array, block: int | None = None):
+        self.basis, self.name, self.size = basis, basis.name, basis.size
+        self.n_sites = len(X)
+        self.blocks = cut(len(X), block)
+        self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
+
+    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        points = self._points[block.start]
+        return Statistics(*self.basis.summarise(points, eta, lam))
+
+    def empty(self) -> Statistics:
+        nowhere, nothing = self.basis.locate(np.empty((0, self.basis.dimension))), np.empty(0)
+        return Statistics(*self.basis.summarise(nowhere, nothing, nothing))
+
+    def at_sites(self, field: FeatureField, block: slice) -> tuple[Array, Array]:
+        return self.basis.moments(self._points[block.start], field.folded)
+
+    def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
+        phi = self.basis.features(x)[0]
+        if field.follows is None:
+            weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
+        else:
+            weights = sla.cho_solve((field.follows, True), phi, check_finite=False)
+        return self.basis.evaluate(self._points[block.start], weights)
+
+    def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
+        b, gram = statistics.linear, self.basis.gram(statistics.quadratic)
+        root = cholesky(gram + precision * np.eye(self.size), "the posterior precision of the features")
+        covariance = inverse_from_cholesky(root)
+        mean = covariance @ b
+        log_det = -2.0 * float(np.log(np.diag(root)).sum())
+        trace = float(np.trace(covariance))
+        energy = trace + float(mean @ mean)
+        return FeatureField(
+            basis=self.basis,
+            mean=mean,
+            readout=mean,
+            covariance=covariance,
+            spread=np.zeros((self.size, 0)),
+            scale=ScaleNodes(np.array([precision]), np.ones(1)),
+            energy=energy,
+            informed=self.size - precision * trace,
+            log_det=log_det,
+            kl=0.5 * (precision * energy - self.size - self.size * np.log(precision) - log_det),
+        )
+
+    def readout(self, statistics: Statistics, precision: float) -> Array:
+        return self._solve(self.basis.gram(statistics.quadratic), precision, statistics.linear)
+
+    def _solve(self, gram: Array, ridge: float, b: Array) -> Array:
+        root = cholesky(gram + ridge * np.eye(self.size), "the posterior precision of the features")
+        return np.asarray(sla.cho_solve((root, True), b, check_finite=False))
+
+    def posterior_integrated(
+        self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
+    ) -> tuple[FeatureField, ...]:
+        return self.posterior_of([self.diagonal(s) for s in statistics], shape, rate, near)
+
+    def posterior_of(
+        self, parts: Sequence[Diagonal], shape: float, rate: float, near: float
+    ) -> tuple[FeatureField, ...]:
+        """q(g) of functions whose sites' precisions come as eigenvalues and eigenvectors."""
+        d, p = (np.concatenate(each) for each in zip(*((part.d, part.p) for part in parts), strict=True))
+        scale = integrate_scale(d, p, shape, rate, near)
+        return tuple(self._mixture(part, scale, near) for part in parts)
+
+    def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
+        gram = self.basis.gram(statistics.quadratic)
+        step = self._solve(gram, precision, statistics.linear) - field.mean
+        # (ς + cΛ)⁻¹(ς + Λ) = (1/c)(I − ς(1/c − 1)(ς/c + Λ)⁻¹)
+        whole = (step - precision * (1.0 / share - 1.0) * self._solve(gram, precision / share, step)) / share
+        mean = field.mean + whole
+        return replace(statistics, linear=gram @ mean + precision * mean)
+
+    def diagonal(self, statistics: Statistics) -> Diagonal:
+        """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb."""
+        d, V = sla.eigh(self.basis.gram(statistics.quadratic), driver="evd", check_finite=False)
+        if d[0] < -1e-6 * max(d[-1], 1.0):
+            raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
+        return Diagonal(np.maximum(d, 0.0), V.T @ statistics.linear, V)  # rounding of zero eigenvalues
+
+    def features(self, block: slice) -> Array:
+        """φ at the sites of a block, as a dense matrix [n, m]."""
+        return self.basis.features_at(self._points[block.start])
+
+    def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
+        d, p, V, released = part
+        shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
+        means = p[:, None] * shrink
+        mean, average = means @ scale.weights, shrink @ scale.weights
+        spread = V @ ((means - mean[:, None]) * np.sqrt(scale.weights))
+        root = V * np.sqrt(average)
+        follows = None
+        if released is not None:
+            follows = cholesky((V / average) @ V.T + released, "how the field's mean follows its sites")
+        return FeatureField(
+            basis=self.basis,
+            mean=V @ mean,
+            readout=V @ (p / (near + d)),
+            covariance=root @ root.T + spread @ spread.T,
+            spread=spread,
+            scale=scale,
+            energy=float(((shrink + means**2) @ scale.weights).sum()),
+            informed=float(d @ shrink @ scale.weights),
+            log_det=float(np.log(shrink).sum(0) @ scale.weights),
+            kl=expected_kl(shrink, means, scale),
+            follows=follows,
+        )

@@ -1,0 +1,179 @@
+"""What crosses a step of the joint q, q itself, and what the sites need of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference import communities as communities_
+from crowdfield.inference.bound import Bound
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.base import Array, Field, Statistics
+from crowdfield.inference.joint import rows
+from crowdfield.inference.joint.rows import Layout, RowMoments
+from crowdfield.inference.joint.sums import Coupling, Sums, Table
+from crowdfield.inference.scale import Gamma
+from crowdfield.inference.sites import Elsewhere
+
+
+class Rows(NamedTuple):
+    """q of the confusion matrices' logits given the field, and where the field stood."""
+
+    logits: Array  # v̂ [S, J, D]
+    prior: Array  # information of the prior [S, F, d, d]
+    reports: Array  # of the reports, less what not knowing the states takes away [S, F, d, d]
+    gradient: Array  # still to be followed, times the length of the step [S, F, d]
+    projected: Array  # B [Sc, F, d, m]
+    position: NDArray[np.int64]  # [S] among the coupled sources, or −1
+
+
+ROW_ARRAYS = ("logits", "prior", "reports", "gradient", "projected")  # of `Rows`, that a step changes
+
+
+class State(NamedTuple):
+    """Everything that crosses a step: a quadratic model of the objective around a centre."""
+
+    alpha0: Array  # [S, J, L] of every source's prior
+    rows: Rows
+    statistics: tuple[Statistics, ...]  # F
+    centre: tuple[Array, ...]  # F times [m], the field's mean that rows and statistics were made at
+    length: float  # of the step that led here
+    precision: float  # ς: the centre of its grid
+    communities: Communities | None
+
+
+class Posterior(NamedTuple):
+    """q, assembled from a state."""
+
+    alpha0: Array  # [S, J, L]
+    logits: Array  # [S, J, D]
+    covariance: Array  # of the logits of every row, the field's uncertainty included [S, J, D, D]
+    moments: RowMoments
+    directions: Array  # h [S, F, L, d]
+    left: Array  # Q [S, F, d, d]
+    slope: Array  # G [Sc, F, d, m]
+    shared: Array  # G Σ [Sc, F, d, m]
+    position: NDArray[np.int64]  # [S]
+    fields: tuple[Field, ...]  # F
+    scale: Gamma  # the geometric mean of ς, as a gamma of shape 1
+    linear: tuple[Array, ...]  # F times [m], b of the field with the sources' answer
+
+    @property
+    def alpha(self) -> Array:
+        """Dirichlet rows with the same mean and spread: [S, J, L]."""
+        return rows.as_dirichlet(self.moments.pi, self.moments.fisher)
+
+
+class Evaluated(NamedTuple):
+    """A state, its q, what a pass over the sites says about it, and the objective."""
+
+    state: State
+    q: Posterior
+    sums: Sums
+    bound: Bound
+
+
+def table(q: Posterior) -> Table:
+    """What the sites need of q."""
+    if not len(q.slope):
+        return _table_without_slopes(q, q.fields)
+    S, F, L, _ = q.directions.shape
+    h, coupled = q.directions, q.position >= 0
+    slope, shared = (
+        np.einsum("sfld,sfdm->slfm", h[coupled], each).reshape(len(each) * L, F, -1) for each in (q.slope, q.shared)
+    )
+    variance = np.einsum("sfld,sfde,sfle->slf", h, q.left, h).reshape(S * L, F)
+    return Table(q.fields, _by_key(q.moments.log_pi), variance, Coupling(q.position, slope, shared))
+
+
+def table_elsewhere(q: Posterior) -> Table:
+    """For sites of another engine, whose weights q knows nothing about: with the sources' whole variance instead."""
+    return _table_without_slopes(q, tuple(Elsewhere(f) for f in q.fields))
+
+
+def _table_without_slopes(q: Posterior, fields: tuple[Any, ...]) -> Table:
+    S, F, L, _ = q.directions.shape
+    total = np.einsum("sfld,sfde,sfle->slf", q.directions, q.left + _through_field(q), q.directions)
+    return Table(fields, _by_key(q.moments.log_pi), total.reshape(S * L, F), None)
+
+
+def _by_key(log_pi: Array) -> Array:
+    return np.ascontiguousarray(log_pi.transpose(0, 2, 1).reshape(-1, log_pi.shape[1]))
+
+
+def _through_field(q: Posterior) -> Array:
+    """G Σ Gᵀ: what not knowing the field adds to the covariance of the logits.   [S, F, d, d]"""
+    return spread_over(q.position, q.shared @ q.slope.swapaxes(-1, -2))
+
+
+def spread_over(position: NDArray[np.int64], coupled: Array) -> Array:
+    """Values of the coupled sources [Sc, ...], as values of all [S, ...]: zero for the others."""
+    out = np.zeros((len(position), *coupled.shape[1:]))
+    out[position >= 0] = coupled
+    return out
+
+
+def with_new_sources(q: Posterior, alpha0: Array) -> Posterior:
+    """With sources that nobody has heard of yet, and their prior [S_new, J, L]."""
+    layout = Layout.of(*alpha0.shape[1:])
+    logits, covariance = rows.of_dirichlet(alpha0)
+    moments = rows.moments(logits, covariance)
+
+    def joined(old: Array, new: Array) -> Array:
+        return np.concatenate([old, new])
+
+    return q._replace(
+        alpha0=joined(q.alpha0, alpha0),
+        logits=joined(q.logits, logits),
+        covariance=joined(q.covariance, covariance),
+        moments=RowMoments(*map(joined, q.moments, moments)),
+        directions=joined(q.directions, layout.directions(moments.pi)),
+        left=joined(q.left, layout.block(covariance)),
+        position=np.concatenate([q.position, np.full(len(alpha0), -1, dtype=np.int64)]),
+    )
+
+
+def pack(state: State) -> Array:
+    """A state as one vector."""
+    parts = [a.ravel() for a in (*_arrays(state), np.log([state.precision]))]
+    if state.communities is not None:
+        parts.append(communities_.pack(state.communities))
+    return np.concatenate(parts)
+
+
+def unpack(like: State, z: Array) -> State:
+    """The state of the same layout that a vector describes."""
+    at, taken = 0, []
+    for array in _arrays(like):
+        taken.append(z[at : at + array.size].reshape(array.shape))
+        at += array.size
+    fields = len(like.statistics)
+    logits, prior, reports, gradient, projected = taken[1 : 1 + len(ROW_ARRAYS)]
+    new_rows = Rows(logits, prior, reports, gradient, projected, like.rows.position)
+    rest = taken[1 + len(ROW_ARRAYS) :]
+    communities = like.communities
+    if communities is not None:
+        communities = communities_.unpack(communities, z[at + 1 :])
+    return like._replace(
+        alpha0=np.maximum(taken[0], communities_.LEAST),
+        rows=new_rows,
+        centre=tuple(rest[:fields]),
+        statistics=tuple(map(Statistics, rest[fields::2], rest[fields + 1 :: 2])),
+        precision=float(np.exp(z[at])),
+        communities=communities,
+    )
+
+
+def _arrays(state: State) -> list[Array]:
+    statistics = [a for s in state.statistics for a in (s.linear, s.quadratic)]
+    return [state.alpha0, *(getattr(state.rows, name) for name in ROW_ARRAYS), *state.centre, *statistics]
+
+
+def readout(state: State, image: State) -> Array:
+    """How far the field's mean moved against its prior, the sources' logits by their share of the reports, ς."""
+    field = [(b - a) * np.sqrt(image.precision) for a, b in zip(state.centre, image.centre, strict=True)]
+    weight = np.sqrt(np.einsum("sfdd->s", image.rows.prior + image.rows.reports).clip(0.0))
+    logits = (image.rows.logits - state.rows.logits) * weight[:, None, None]
+    return np.concatenate([*field, logits.ravel(), np.log([image.precision / state.precision])])

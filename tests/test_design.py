@@ -1,0 +1,61 @@
+"""The design holds: small files, short functions, and what docs/design.md names is there."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfield.inference import kernels
+from crowdfield.inference.fields import base
+from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.fields.iterative import IterativeEngine
+from crowdfield.inference.fields.spectral import SpectralBasis
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "crowdfield"
+INFERENCE = sorted((SOURCE / "inference").rglob("*.py"))
+LONGEST_FILE, LONGEST_FUNCTION = 350, 50
+
+
+@pytest.mark.parametrize("path", INFERENCE, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_inference_can_be_read(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST_FILE
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION}
+    assert not long
+
+
+def test_modules_that_the_design_names_exist():
+    text = (ROOT / "docs" / "design.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", text))
+    there = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py")} | {
+        str(path.relative_to(ROOT)) for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    }
+    missing = {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)}
+    assert named and not missing
+
+
+def test_methods_honour_the_protocol():
+    """Whatever `iterate` drives has every function that its protocol lists."""
+    wanted = importlib.import_module("crowdfield.inference.iterate").Method
+    names = [name for name in vars(wanted) if not name.startswith("_")]
+    method = importlib.import_module("crowdfield.inference.joint.method").Method
+    assert names and not [name for name in names if not callable(getattr(method, name, None))]
+
+
+@pytest.mark.parametrize("name", ["exact", "inducing", "spectral", "iterative"])
+def test_engines_and_fields_honour_their_protocols(name):
+    X = np.random.default_rng(0).uniform(0, 10, (30, 2))
+    kernel = kernels.kernel("matern32", 3.0)
+    if name == "iterative":
+        engine = IterativeEngine(SpectralBasis(kernel, X), X, np.random.default_rng(0))
+    else:
+        engine = choose(name, kernel, X, rng=np.random.default_rng(0))
+    statistics = engine.summarise(slice(0, 30), np.ones(30), np.ones(30))
+    for thing, protocol in ((engine, base.Engine), (engine.posterior(statistics, 1.0), base.Field)):
+        names = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
+        assert not {name for name in names if not hasattr(thing, name)}
