@@ -39,8 +39,9 @@ GROWTH = 1.25  # a stream compares again when it has so many times the reports o
 PARTS = 3  # a third of the reports is left out at a time
 ENOUGH = 600  # reports predicted: as many tell two models apart
 COMPARED_PLACES = 1_000  # at the most, with all their reports
-FEATURES = bases.Size(exact=200, cheap=200, spectral=250, inducing=200)  # of either model: the same, and few
-COMPARED_SWEEPS, COMPARED_TOL = 40, 1e-3  # of the fits that are compared: far less than left-out reports can tell
+FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
+COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
+QUICK = Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05)
 CLEARLY = 2.0  # standard errors by which the instrument model must predict better
 # Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
 NOTICEABLY = 0.01
@@ -92,7 +93,7 @@ def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
     observed = part.observed
     training = Observed.of(*seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks)
     problem = part._replace(reported=seen, observed=training)
-    fitted = instrument.fit(problem, None, Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL), size=FEATURES)
+    fitted = instrument.fit(problem, None, QUICK, size=FEATURES)
     return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.fields import iterative
+from crowdfield.inference.fields import krylov
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.krylov import Convolution, Preconditioner
@@ -19,7 +19,7 @@ PRECISION = 0.8
 @pytest.fixture(autouse=True)
 def small_head(monkeypatch):
     """A head as large as the basis would make the preconditioner exact, and the test empty."""
-    monkeypatch.setattr(iterative, "HEAD", 20)
+    monkeypatch.setattr(krylov, "HEAD", 20)
 
 
 def problem(dimension: int, n: int = 400):
@@ -112,7 +112,7 @@ def test_no_sites_give_the_prior():
 
 
 def test_a_solve_that_does_not_converge_says_so(monkeypatch):
-    monkeypatch.setattr(iterative, "MAX_SOLVE", 1)
+    monkeypatch.setattr(krylov, "MAX_SOLVE", 1)
     X, basis, eta, lam = problem(2)
     engine = IterativeEngine(basis, X)
     with pytest.raises(NumericalError, match="larger tolerance"):
