@@ -1,6 +1,7 @@
 """A real server at its gate: whom a request is counted against, what is refused unread, who may hold what."""
 
 import json
+import os
 import select
 import socket
 import time
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.service.served import serving
+from tests.service.served import SOURCE, serving
 from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.service.access import RouteAccess
@@ -218,6 +219,64 @@ def test_one_client_does_not_hold_all_uploads(server):
         with server.client("trusted") as client:
             table = "source,lat,lon,label\ns,18.5,-72.3,dry\n"
             assert client.post("/situations/flood/import", files={"file": ("r.csv", table)}).status_code == 201
+
+
+# Heads
+
+
+def endless(server, start, piece, most=4_000_000):
+    """Send a request that never ends its head; how many bytes the server took, and what it answered."""
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        sent = 0
+        try:
+            connection.sendall(start)
+            while sent < most:
+                connection.sendall(piece)
+                sent += len(piece)
+                if select.select([connection], [], [], 0.002)[0]:
+                    return sent, connection.recv(65536)
+        except OSError:  # closed under our hands
+            return sent, b""
+    return sent, b""
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"A: b\r\n" * 2000),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nA: ", b"b" * 16_000),
+        (b"GET /", b"b" * 16_000),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"A: b\r\n" * 2000),
+    ],
+    ids=["headers", "a header", "an address", "trailers"],
+)
+def test_a_head_without_end_is_cut_off(server, start, piece):
+    """Any stranger could fill the memory with it."""
+    sent, answer = endless(server, start, piece)
+    assert sent < 4_000_000
+    assert answer == b"" or answer[9:12] in (b"431", b"400", b"200")
+    with at(server, "127.0.0.30") as client:
+        assert client.get("/ready").status_code == 200
+
+
+def test_a_large_body_in_small_chunks_is_no_head(server):
+    rows = [HERE | {"label": "dry", "id": f"chunked-{i}", "text": "x" * 200} for i in range(1000)]
+    body = json.dumps(rows).encode()
+    with server.client("reporter") as client:
+        pieces = (body[i : i + 100] for i in range(0, len(body), 100))
+        reply = client.post(REPORTS, content=pieces, headers={"Content-Type": "application/json"})
+        assert reply.json()["stored"] == 1000
+
+
+def test_a_connection_that_never_says_what_it_wants_is_closed(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("from crowdfield.service import heads\nheads.HEAD_SECONDS = 1.0\n")
+    with serving(tmp_path, environment={"PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE}"}) as served:
+        parts = urlsplit(served.url)
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n"):
+            with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+                connection.sendall(said)
+                assert connection.recv(100) == b""
 
 
 # Event streams

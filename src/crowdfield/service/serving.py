@@ -10,6 +10,7 @@ from crowdfield.service import logs
 from crowdfield.service.app import create_app
 from crowdfield.service.configuration import Configuration
 from crowdfield.service.database import exposed
+from crowdfield.service.heads import BoundedHeads
 
 # Requests under way get this long to finish after Ctrl+C or SIGTERM; event streams are ended at once.
 GRACE_SECONDS = 10
@@ -50,7 +51,8 @@ def run(configuration: Configuration) -> None:
         # The service itself reads X-Forwarded-For, and only from proxies that CROWDFIELD_TRUSTED_PROXIES names.
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=BoundedHeads,
+        ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
 
