@@ -176,3 +176,28 @@ def test_a_map_carries_what_fails(shadows, tmp_path, capsys):
 
 def test_nothing_is_asked_of_models_without_reports_to_ask():
     assert quick_warnings(object()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "states", "more"),
+    [
+        ({}, 3, {}),
+        ({"communities": 2, "reports_model": "one_state"}, 2, {}),
+        ({"inference": "vb"}, 2, {}),
+        ({"reports_model": "instrument", "confusion_prior": {0: [[50, 2], [2, 50]]}}, 2, {}),
+        ({}, 2, {"tasks": np.arange(320) // 2}),
+    ],
+    ids=["three states", "communities", "vb", "a trusted source", "tasks"],
+)
+def test_every_kind_of_model_can_be_asked(settings, states, more):
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.uniform(0.0, 10.0, (80, 2)), 4, axis=0)
+    truth = (X[:, 0] * states / 10.0).astype(int)
+    said = np.where(rng.random(320) < 0.7, truth, rng.integers(0, states, 320))
+    who = rng.integers(0, 8, 320)
+    model = cf.HeatmapBCC(lengthscale=3.0, random_state=0, **settings).fit(X, said, who, **more)
+    found = check_model(model, draws=20)
+    trusted = np.count_nonzero(who == 0) if "confusion_prior" in settings else 0
+    assert found.reports == 320 - trusted and found.gain > 0.0
+    assert json.loads(json.dumps(found.plain(), allow_nan=False))["reports"] == found.reports
+    assert model.to_arviz(draws=20).log_likelihood["label"].shape == (1, 20, found.reports)
