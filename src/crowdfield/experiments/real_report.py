@@ -40,8 +40,8 @@ HOW = (
     '(`reports_model="auto"`), beside both of its models; all with the length-scale learned. “maybe” is a '
     "label that names no state; for the share of votes it is half a vote, and the Gaussian process leaves "
     "it out. Without checked places the base rate is the true one, which nobody has. crowd-kit's methods "
-    "are as they come; GLAD and MACE are left out where one run would take many minutes. Haiti: length- "
-    "scale 16 cells as in the paper, `silence` with an exposure of 3; the rate of the cell is judged "
+    "are as they come; GLAD and MACE are left out where one run would take many minutes. Haiti: "
+    "length-scale 16 cells as in the paper, `silence` with an exposure of 3; the rate of the cell is judged "
     "(`predict_rate`)."
 )
 
