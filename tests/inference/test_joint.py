@@ -75,8 +75,8 @@ def test_the_variance_at_a_place_is_that_of_all_its_reports_together(states, lab
             block = sites.blocks[0]
             each = table.variance[block.key] * (1 if block.repeats is None else block.repeats[:, :1])
             direct = np.bincount(block.site, each[:, f], block.n)[i]
-            design = sums._design(sites, block, table.coupling)
-            through = sums._covariance_with_field(design, table.coupling)[i, f]
+            said = sums._said(sites, block, table.coupling)
+            through = sums._covariance_with_field(sites.engine, block, said, table.coupling)[i, f]
             if block.repeats is None or (block.repeats[block.site == i] == 1).all():
                 assert own + direct + through == pytest.approx(expected, rel=1e-9)
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg as sla
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference.fields.base import (
@@ -22,6 +24,9 @@ from crowdfield.inference.fields.base import (
     integrate_scale,
     inverse_from_cholesky,
 )
+
+Codes = NDArray[np.int64]
+ROWS = 1 << 13  # reports in hand at a time
 
 
 class Basis(Protocol):
@@ -77,6 +82,21 @@ class Basis(Protocol):
     def features_at(self, points: Any) -> Array:
         """The same at places that were prepared."""
         ...
+
+    # Functions of groups: every report of a source asks for that source's own function at the report's place.
+
+    def evaluate_groups(self, points: Any, rows: Codes, group: Codes, weights: Array) -> Array:
+        """φ(x_i)·w_g for pairs of a place (one of `rows` [R]) and a group: [R].   weights [G, m]"""
+        phi, out = self.features_at(points), np.empty(len(rows))
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            out[part] = np.einsum("rm,rm->r", phi[rows[part]], weights[group[part]])
+        return out
+
+    def project_groups(self, points: Any, rows: Codes, group: Codes, values: Array, count: int) -> Array:
+        """Σ v φ(x_i) over the pairs of every group: [G, m].   values [R]"""
+        phi = self.features_at(points)
+        return np.asarray(csr_array((values, (group, rows)), shape=(count, len(phi))) @ phi)
 
     # What a pass over the sites asks, in pairs. A basis that shares work between the two overrides these.
 
@@ -242,6 +262,14 @@ class FeatureEngine:
     def features(self, block: slice) -> Array:
         """φ at the sites of a block, as a dense matrix [n, m]."""
         return self.basis.features_at(self._points[block.start])
+
+    def evaluate_groups(self, block: slice, rows: Codes, group: Codes, weights: Array) -> Array:
+        """The function of its group at sites of a block, `rows` counted from its first: [R]."""
+        return self.basis.evaluate_groups(self._points[block.start], rows, group, weights)
+
+    def project_groups(self, block: slice, rows: Codes, group: Codes, values: Array, count: int) -> Array:
+        """Σ v φ over sites of a block, group by group: [G, m]."""
+        return self.basis.project_groups(self._points[block.start], rows, group, values, count)
 
     def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
         d, p, V, released = part

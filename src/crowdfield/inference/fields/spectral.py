@@ -26,8 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.inference.fields import groups
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.features import Basis, Codes
+from crowdfield.inference.fields.groups import Lattice
 from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
 from crowdfield.inference.kernels import Kernel
 
@@ -129,6 +131,7 @@ class SpectralBasis(Basis):
         constant = np.sqrt([self._constant + self.kernel.level])
         self.amplitude = np.concatenate([constant, amplitude, amplitude])  # [m]: 1, cosines, sines
         self.size = len(self.amplitude)
+        self._half = Lattice.of(self.lattice, self.amplitude) if self.dimension <= 2 else None
         self.entries = (int(np.prod(self.modes)) + 1) // 2  # frequencies q ≥ 0 of the wide lattice
         self.captured = float(weight.sum()) + self.kernel.level
 
@@ -308,6 +311,16 @@ class SpectralBasis(Basis):
             out *= points.decay[:, None]
             out += self._undecayed(points.decay)[:, None] * columns[0]
         return out.reshape(-1, *weights.shape[1:])
+
+    def evaluate_groups(self, points: Points, rows: Codes, group: Codes, weights: Array) -> Array:
+        if self._half is None or points.decay is not None:
+            return super().evaluate_groups(points, rows, group, weights)
+        return groups.evaluate(self._half, points.angles[:, rows], group, weights)
+
+    def project_groups(self, points: Points, rows: Codes, group: Codes, values: Array, count: int) -> Array:
+        if self._half is None or points.decay is not None:
+            return super().project_groups(points, rows, group, values, count)
+        return groups.project(self._half, points.angles[:, rows], group, values, count)
 
     def _undecayed(self, decay: Array) -> Array:
         """What the feature of frequency zero keeps beyond the decay of all others."""

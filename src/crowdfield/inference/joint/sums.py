@@ -18,6 +18,8 @@ from crowdfield.inference.fields.base import Array, Statistics
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.sites import Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
+SITES_AT_A_TIME = 1 << 12  # with several reports, whose slopes are added up
+
 
 class Coupling(NamedTuple):
     """How the log odds of reports of the coupled sources follow the field: rows h G of every (source, label)."""
@@ -60,19 +62,20 @@ class Sums(NamedTuple):
 
 
 class Local(NamedTuple):
-    """A block of sites: q(f) there, the Gaussian sites, and the features where sources are coupled."""
+    """A block of sites: q(f) there, the Gaussian sites, and the reports of coupled sources."""
 
     mean: Array  # [n, F]
     site: linearise.Local
-    design: Design | None
+    said: Said | None
 
 
-class Design(NamedTuple):
-    """The features of a block's sites, and who of the coupled sources said what there."""
+class Said(NamedTuple):
+    """Who of the coupled sources said what at the sites of a block."""
 
-    phi: Array  # [n, m]
+    site: NDArray[np.int64]  # [Rc]
+    key: NDArray[np.int64]  # [Rc] a row of the coupling's tables
     by_key: csr_array  # [n, Sc · L]
-    by_source: csr_array  # [n, Sc]
+    several: NDArray[np.int64]  # sites with more than one such report
 
 
 def sweep(sites: Sites, table: Table) -> Sums:
@@ -93,34 +96,42 @@ def local(sites: Sites, table: Table, b: int) -> Local:
     each = table.variance[block.key]
     if block.repeats is not None:
         each = each * block.repeats[:, :1]
-    added, design = confusion.sum_by_site(block, each), None
+    added, said = confusion.sum_by_site(block, each), None
     if table.coupling is not None:
-        design = _design(sites, block, table.coupling)
-        added += _covariance_with_field(design, table.coupling)
-    return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), design)
+        said = _said(sites, block, table.coupling)
+        added += _covariance_with_field(_engine(sites), block, said, table.coupling)
+    return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), said)
 
 
-def _design(sites: Sites, block: Block, coupling: Coupling) -> Design:
-    labels = sites.data.n_labels
+def _engine(sites: Sites) -> FeatureEngine:
     if not isinstance(sites.engine, FeatureEngine):
-        raise TypeError(f"the {sites.engine.name} engine has no dense features to couple sources with.")
+        raise TypeError(f"the {sites.engine.name} engine has no features to couple sources with.")
+    return sites.engine
+
+
+def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
+    labels = sites.data.n_labels
     position = coupling.position[block.key // labels]
     kept = position >= 0
-    start = np.concatenate([[0], np.cumsum(np.bincount(block.site[kept], minlength=block.n))])
-    chosen, ones = position[kept], np.ones(int(kept.sum()))
-    count = len(coupling.slope) // labels
-    by_key = csr_array((ones, chosen * labels + block.key[kept] % labels, start), shape=(block.n, count * labels))
-    by_source = csr_array((ones, chosen, start), shape=(block.n, count))
-    return Design(sites.engine.features(block.sites), by_key, by_source)
+    site, key = block.site[kept].astype(np.int64), position[kept] * labels + block.key[kept] % labels
+    count = np.bincount(site, minlength=block.n)
+    start = np.concatenate([[0], np.cumsum(count)])
+    by_key = csr_array((np.ones(len(site)), key, start), shape=(block.n, len(coupling.slope)))
+    return Said(site, key, by_key, np.flatnonzero(count > 1))
 
 
-def _covariance_with_field(design: Design, coupling: Coupling) -> Array:
-    """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so (2φ + s)ᵀ Σ s.   [n, F]"""
-    added = np.empty((len(design.phi), coupling.slope.shape[1]))
+def _covariance_with_field(engine: FeatureEngine, block: Block, said: Said, coupling: Coupling) -> Array:
+    """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so 2φᵀ Σ s + sᵀ Σ s.   [n, F]"""
+    added = np.empty((block.n, coupling.slope.shape[1]))
     for f in range(added.shape[1]):
-        slope, shared = design.by_key @ coupling.slope[:, f], design.by_key @ coupling.shared[:, f]
-        slope += 2.0 * design.phi
-        added[:, f] = np.einsum("ij,ij->i", slope, shared)
+        slope, shared = coupling.slope[:, f], coupling.shared[:, f]
+        alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
+        each = 2.0 * engine.evaluate_groups(block.sites, said.site, said.key, shared) + alone[said.key]
+        added[:, f] = np.bincount(said.site, each, block.n)
+        for start in range(0, len(said.several), SITES_AT_A_TIME):
+            chosen = said.several[start : start + SITES_AT_A_TIME]
+            by_key = said.by_key[chosen]
+            added[chosen, f] += np.einsum("im,im->i", by_key @ slope, by_key @ shared) - by_key @ alone
     return added
 
 
@@ -130,7 +141,7 @@ def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
     r, lam, kappa = at.site.r, at.site.lam, at.site.missing
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = at.site.eta - lam * block.mean
-    projected, shifted = _projections(at.design, table.coupling, kappa)
+    projected, shifted = _projections(sites, block, at.said, table.coupling, kappa)
     return Sums(
         counts=confusion.counts(block, r, data.n_sources, data.n_labels),
         missing=_missing(block, kappa, data.n_sources, data.n_labels),
@@ -151,14 +162,21 @@ def _missing(block: Block, kappa: Array, sources: int, labels: int) -> Array:
     return np.stack(columns, axis=1).astype(np.float64, copy=False).reshape(sources, labels, -1)
 
 
-def _projections(design: Design | None, coupling: Coupling | None, kappa: Array) -> tuple[Array, Array]:
+def _projections(
+    sites: Sites, block: Block, said: Said | None, coupling: Coupling | None, kappa: Array
+) -> tuple[Array, Array]:
     """B and Σ κ ψ."""
-    if design is None or coupling is None:
+    if said is None or coupling is None:
         return np.zeros(0), np.zeros(0)
-    projected = np.empty_like(coupling.slope)
-    shifted = np.empty((design.by_source.shape[1], *coupling.slope.shape[1:]))
-    for f in range(kappa.shape[1]):
-        seen = kappa[:, f, None] * design.phi
-        projected[:, f] = design.by_key.T @ seen
-        shifted[:, f] = design.by_source.T @ (seen + kappa[:, f, None] * (design.by_key @ coupling.slope[:, f]))
+    engine, labels = _engine(sites), sites.data.n_labels
+    keys, F, m = coupling.slope.shape
+    projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
+    ones, start = said.by_key.data, said.by_key.indptr
+    by_source = csr_array((ones, said.key // labels, start), shape=(block.n, keys // labels))
+    for f in range(F):
+        weight = kappa[said.site, f]
+        projected[:, f] = engine.project_groups(block.sites, said.site, said.key, weight, keys)
+        # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
+        met = by_source.T @ csr_array((weight, said.key, start), shape=(block.n, keys))
+        shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]
     return projected, shifted

@@ -1,0 +1,116 @@
+"""Many functions, each wanted at places of its own, on a lattice of frequencies in one or two dimensions.
+
+Every report of a source asks for that source's own function at the report's place. A wave of a lattice is a product of
+one wave per axis, e^{i k·θ} = e^{i k₁ θ₁} e^{i k₂ θ₂}, so the features of a place are an outer product of two short
+vectors, and a function at the places of its group is a product of small matrices: nothing of size reports × features
+is formed. Groups of about the same size are handled together, padded to the largest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.fields.base import Array
+
+Complex = NDArray[np.complex128]
+Codes = NDArray[np.int64]
+
+MOST_ENTRIES = 1 << 14  # places in hand at a time, padding included: their waves stay in the cache
+LEAST_FILLED = 0.7  # share of its batch's largest group that a group must have
+
+
+class Lattice(NamedTuple):
+    """One half of a lattice of frequencies, k₁ ≥ 0, as positions in a box [n₁, n₂]."""
+
+    axes: tuple[int, int]  # the largest k₁ and |k₂|
+    position: Codes  # [H] of every frequency in the flattened box
+    amplitude: Array  # [2H − 1]: of the constant, the cosines and the sines
+
+    @classmethod
+    def of(cls, k: Codes, amplitude: Array) -> Lattice:
+        """k [H, D], D = 1 or 2, the zeroth frequency first."""
+        first, second = k[:, 0], k[:, 1] if k.shape[1] == 2 else np.zeros(len(k), np.int64)
+        reach = int(np.abs(second).max())
+        return cls((int(first.max()), reach), first * (2 * reach + 1) + second + reach, amplitude)
+
+    def boxes(self, weights: Array) -> Complex:
+        """Functions Σ a cos + b sin as coefficients of which the real part is meant.   [G, m] -> [G, n₁, n₂]"""
+        scaled, H = weights * self.amplitude, len(self.position)
+        out = np.zeros((len(weights), (self.axes[0] + 1) * (2 * self.axes[1] + 1)), complex)
+        out[:, self.position] = scaled[:, :H]
+        out[:, self.position[1:]] -= 1j * scaled[:, H:]
+        return out.reshape(len(weights), self.axes[0] + 1, -1)
+
+    def weights(self, boxes: Complex) -> Array:
+        """Sums of waves as sums of features.   [G, n₁, n₂] -> [G, m]"""
+        kept = boxes.reshape(len(boxes), -1)[:, self.position]
+        return np.asarray(np.concatenate([kept.real, kept.imag[:, 1:]], axis=1) * self.amplitude)
+
+    def waves(self, angles: Array) -> tuple[Complex, Complex]:
+        """e^{i k₁ θ₁} and e^{i k₂ θ₂} of places.   [D, ...] -> [..., n₁], [..., n₂]"""
+        one = _powers(np.exp(1j * angles[0]), self.axes[0])
+        if len(angles) == 1:
+            return one, np.ones((*one.shape[:-1], 1), complex)
+        half = _powers(np.exp(1j * angles[1]), self.axes[1])
+        return one, np.concatenate([half[..., :0:-1].conj(), half], axis=-1)
+
+
+def _powers(z: Complex, most: int) -> Complex:
+    """1, z, z², …: [..., most + 1]."""
+    out = np.empty((*z.shape, most + 1), complex)
+    out[..., 0] = 1.0
+    for k in range(1, most + 1):
+        np.multiply(out[..., k - 1], z, out=out[..., k])
+    return out
+
+
+class Batch(NamedTuple):
+    """Groups of about one size."""
+
+    groups: Codes  # [g]
+    members: Codes  # [g, n] rows of the table of places; a repeated one where there are fewer
+    present: NDArray[np.bool_]  # [g, n]
+
+
+def batches(group: Codes, count: int) -> Iterator[Batch]:
+    """Rows of a table by the group that each belongs to [R], the largest groups first."""
+    order = np.argsort(group, kind="stable")
+    size = np.bincount(group, minlength=count)
+    start = np.concatenate([[0], np.cumsum(size)[:-1]])
+    by_size = np.argsort(-size, kind="stable")[: int(np.count_nonzero(size))]
+    falling = -size[by_size]
+    at = 0
+    while at < len(by_size):
+        largest = int(size[by_size[at]])
+        alike = int(np.searchsorted(falling, -LEAST_FILLED * largest, side="right"))
+        end = min(alike, at + max(1, MOST_ENTRIES // largest))
+        chosen = by_size[at:end]
+        step = np.arange(largest)
+        present = step < size[chosen, None]
+        yield Batch(chosen, order[start[chosen, None] + np.where(present, step, 0)], present)
+        at = end
+
+
+def evaluate(lattice: Lattice, angles: Array, group: Codes, weights: Array) -> Array:
+    """The function of its group at every place.   angles [D, R], group [R], weights [G, m] -> [R]"""
+    out = np.empty(len(group))
+    for batch in batches(group, len(weights)):
+        one, two = lattice.waves(angles[:, batch.members])
+        along = two @ lattice.boxes(weights[batch.groups]).swapaxes(1, 2)  # [g, n, n₁]
+        values = np.einsum("gnk,gnk->gn", one, along).real
+        out[batch.members[batch.present]] = values[batch.present]
+    return out
+
+
+def project(lattice: Lattice, angles: Array, group: Codes, values: Array, count: int) -> Array:
+    """Σ v φ(x) over the places of every group.   angles [D, R], group [R], values [R] -> [G, m]"""
+    out = np.zeros((count, len(lattice.amplitude)))
+    for batch in batches(group, count):
+        one, two = lattice.waves(angles[:, batch.members])
+        one *= np.where(batch.present, values[batch.members], 0.0)[..., None]
+        out[batch.groups] = lattice.weights(one.swapaxes(1, 2) @ two)
+    return out
