@@ -195,9 +195,15 @@ def test_the_policy_settles_where_the_objective_is_highest(overshoot):
     assert (np.diff(np.maximum.accumulate(fit.history)) >= 0.0).all()
 
 
-def test_a_step_that_only_ever_falls_is_the_end():
+def test_a_fit_whose_every_step_lowers_the_objective_far_from_rest_does_not_claim_to_have_converged():
     fit = iterate.run(Hill(-1.0), tol=1e-6)
-    assert fit.converged and fit.state[0] == 10.0
+    assert not fit.converged and fit.state[0] == 10.0
+
+
+def test_the_objective_may_fall_a_little_more_where_there_is_more_to_add_up():
+    policy = iterate.Policy()
+    assert not policy.accepts(-1.0, 0.0)
+    assert policy.accepts(-1e6 - 1.0, -1e6)
 
 
 def test_lengths_of_steps():

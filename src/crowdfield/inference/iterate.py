@@ -79,6 +79,7 @@ class Policy:
     least_turned: float = 0.1  # but not shorter than this for that reason
     shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
     slack: float = 0.25  # nats under the best: the objective's two approximations let its top lie a little off
+    slack_share: float = 2e-5  # of the objective, where that is more: the approximations add up over the sites
     accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration
     mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
     window: int = 20  # steps that acceleration remembers
@@ -90,7 +91,8 @@ class Policy:
         return min(self.longer * length, 1.0)
 
     def accepts(self, objective: float, best: float) -> bool:
-        return bool(np.isfinite(objective)) and objective >= best - self.slack
+        slack = max(self.slack, self.slack_share * abs(best))
+        return bool(np.isfinite(objective)) and objective >= best - slack
 
 
 class Fit(NamedTuple):
@@ -127,7 +129,8 @@ def run(
             new, used, tried = _accepted_step(method, at, length, best, policy)
             n_iter += tried
             if new is None:
-                settled = True  # no step raises the objective
+                # No step raises the objective: near rest that is its top, far from it a dead end.
+                settled = change < policy.accelerated_below
                 break
             direction = method.direction(at, new) / used
             turned = before is not None and float(direction @ before) < 0.0

@@ -42,6 +42,7 @@ from crowdfield.inference.scale import Gamma
 FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
 FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
 MOST_ADDED = 1.0  # times a source's prior variance, that not knowing the field may add to it
+WARM_SWEEPS = 3  # plain ones after a warm start: what was learned elsewhere says nothing of the curvature here
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
 
 
@@ -136,8 +137,10 @@ class Method:
         at = self.sweep(table_elsewhere(q))
         state = self.prior()._replace(precision=q.scale.mean, statistics=at.statistics)
         state = self._with_communities(state, q.moments.log_pi, at)
-        found = self._dirichlet_rows(state.alpha0 + at.counts, state.alpha0)
-        return self.coupled(self.evaluate(state._replace(rows=found)))
+        state = state._replace(rows=self._dirichlet_rows(state.alpha0 + at.counts, state.alpha0))
+        for _ in range(WARM_SWEEPS):
+            state = self._plain_step(state)
+        return self.coupled(self.evaluate(state))
 
     # --- q from a state --------------------------------------------------------------------------------------------
 
