@@ -35,6 +35,10 @@ _UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
 # Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
 # than `NEAR` degrees, about a kilometre, is in the middle.
 FEW, GAP, NEAR = 0.02, 2.0, 0.01
+# Degrees of longitude: reports that are spread wider are of no one place, and the map's region must be said.
+WIDEST = 180.0
+# The middle of more places than this is found from so many of them: it need not be exact.
+MIDDLE_OF = 50_000
 
 
 def parse_length(length: str | float) -> float:
@@ -103,15 +107,33 @@ def main_bounds(places: ArrayLike) -> Region:
     """
     p = np.asarray(places, dtype=np.float64)
     whole = bounds(p)
-    # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
-    offset = np.column_stack([wrap(p[:, 0] - _middle_longitude(p[:, 0])), p[:, 1]])
-    distance = np.abs(offset - np.median(offset, axis=0)).max(axis=1)
-    ranked = np.maximum(np.sort(distance), NEAR)
+    east = p[:, 0]
+    if not -180.0 <= whole.west <= whole.east < 180.0 or (east >= 180.0).any():
+        # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
+        east = wrap(east - _middle_longitude(east))
+    few = slice(None, None, max(1, len(p) // MIDDLE_OF))
+    distance = np.abs(east - np.median(east[few]))
+    np.maximum(distance, np.abs(p[:, 1] - np.median(p[few, 1])), out=distance)
     first = len(p) - int(FEW * len(p))
+    bulk = max(float(np.partition(distance, first - 1)[first - 1]), NEAR)
+    if distance.max() <= GAP * bulk:
+        return whole  # the farthest is not far, so there is no need to put them in order
+    ranked = np.maximum(np.sort(distance), NEAR)
     gaps = np.flatnonzero(ranked[first:] > GAP * ranked[first - 1 : -1])
     if len(gaps) == 0:
         return whole
     return bounds(p[distance < ranked[first + gaps[0]]])
+
+
+def map_bounds(places: ArrayLike) -> Region:
+    """The region that a map of these places shows; an error where they are spread over more than half of the world."""
+    bulk = main_bounds(places)
+    if span(bulk) > WIDEST:
+        raise InputError(
+            f"the reports reach over {span(bulk):.0f}° of longitude, so a map of them all would be one of the world. "
+            "Name the region to map with --region W,S,E,N (the whole world is --region=-180,-90,180,90)."
+        )
+    return bulk
 
 
 def _middle_longitude(longitude: NDArray[np.float64]) -> float:
@@ -217,9 +239,9 @@ def make_grid(
         west, south, east, north = _projected_bounds(where, target)
     elif reports is not None and len(reports):
         degrees = transform(reports.places, reports.crs or WGS84, WGS84)
-        bulk = main_bounds(degrees)
+        bulk = map_bounds(degrees)
         target = crs or choose_crs(bulk)
-        inside = transform(degrees[_held(bulk, degrees)], WGS84, target)
+        inside = transform(degrees[held(bulk, degrees)], WGS84, target)
         (west, south), (east, north) = inside.min(axis=0), inside.max(axis=0)
         # All reports in one spot still deserve a map around it.
         pad = margin * max(east - west, north - south) or 500.0
@@ -279,7 +301,7 @@ def _projected_bounds(region: Region, crs: str) -> tuple[float, float, float, fl
     return float(left), float(bottom), float(right), float(top)
 
 
-def _held(region: Region, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+def held(region: Region, places: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which places lie in a region or on its edges."""
     west, south, east, north = region
     east_of_west = np.mod(wrap(places[:, 0]) - west, 360.0)

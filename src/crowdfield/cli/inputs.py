@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
     from crowdfield.io import ReadResult
     from crowdfield.pipeline import Fused, Settings
 
-READ = ("format", "lat", "lon", "label", "source", "time", "crs", "positive", "map_labels", "duplicates", "dates")
+STANDARD_INPUT = "standard input"
+READ = (
+    "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "crs", "positive", "map_labels",
+    "duplicates", "dates", "layer", "encoding", "polygons", "missing",
+)  # fmt: skip
 
 
 def settings_from(*groups: Said) -> Settings:
@@ -60,14 +66,44 @@ def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False
     whole: do not leave out what lies outside the region.
     """
     from crowdfield import io
+    from crowdfield.errors import ReportFormatError
 
+    path, shown = on_disk(path)
     options = {name: value for name, value in settings.read.items() if name != "map_labels"}
     options["label_map"] = settings.read.get("map_labels")
     options.setdefault("cell", settings.cell)  # the cells that an image with nothing in it covers
     if not whole:
         options["region"] = settings.region
-    with talk.bytes_read(f"Reading {path.name}") as report:
-        return io.read(path, progress=report, **options)
+    try:
+        with talk.bytes_read(f"Reading {shown.name}") as report:
+            return io.read(path, progress=report, **options)
+    except ReportFormatError as problem:
+        if shown == path:
+            raise
+        raise type(problem)(
+            problem.message, advice=problem.advice, file=str(shown), line=problem.line, column=problem.column
+        ) from problem
+
+
+def on_disk(path: Path) -> tuple[Path, Path]:
+    """(where to read it, what to call it): standard input, written "-", is kept in a file until the command ends."""
+    if str(path) != "-":
+        return path, path
+    return _standard_input(), Path(STANDARD_INPUT)
+
+
+@lru_cache(maxsize=1)
+def _standard_input() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = tempfile.TemporaryDirectory(prefix="crowdfield-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / STANDARD_INPUT
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
 
 
 def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
@@ -84,12 +120,18 @@ def read_reports(
     paths: Sequence[Path], settings: Settings, talk: Talk, output: Path | None = None
 ) -> tuple[Reports, Settings, dict[str, Any]]:
     """All files as one table; the settings, with the states that a layout knows; and what the reader says."""
+    from crowdfield.errors import InputError
     from crowdfield.pipeline import joined
 
     parts, said = [], []
     for path in paths:
         read = read_file(path, settings, talk)
         remark_on(read, talk, output)
+        if read.suspected_swap:
+            raise InputError(
+                f"{path}: {read.suspected_swap}. If they are right as they are, name them with --lat and --lon, or the "
+                "region with --region W,S,E,N."
+            )
         parts.append(read.reports)
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})
         if settings.states is None and read.states is not None:
@@ -99,7 +141,7 @@ def read_reports(
         # A misspelt name would otherwise be trusted in vain.
         if name not in together.sources:
             talk.remark(f"note: no report is by '{name}', whom the settings name.")
-    files = [{"file": path.name, "hash": f"sha256:{digest(path)}"} for path in paths]
+    files = [{"file": on_disk(path)[1].name, "hash": f"sha256:{digest(on_disk(path)[0])}"} for path in paths]
     return together, settings, {"input": files, "read": said}
 
 

@@ -54,6 +54,55 @@ Duplicates = Annotated[
         rich_help_panel=READ,
     ),
 ]
+Place = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help='Column of whole places: "lat lon", "lat,lon", a geopoint, WKT, degrees with minutes and seconds.',
+        rich_help_panel=READ,
+    ),
+]
+Accuracy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|LENGTH",
+        help="Column that says how exact a place is, in metres; or one length for all, like 50m; or none.",
+        rich_help_panel=READ,
+    ),
+]
+Count = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|none",
+        help="Column that says how many people a row stands for; none: every row is one report.",
+        rich_help_panel=READ,
+    ),
+]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Which of several layers, sheets, or files in a zip file; a part of its name is enough.",
+        rich_help_panel=READ,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Encoding of a text file, like cp1252; found out.", rich_help_panel=READ),
+]
+Polygons = Annotated[
+    str | None,
+    typer.Option(metavar="inner-point", help="Read each polygon as a point inside it.", rich_help_panel=READ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORDS",
+        help="Words that stand for an empty cell, with commas between them; none: only empty cells are. "
+        "Default: NA, N/A, -, null and the like.",
+        rich_help_panel=READ,
+    ),
+]
 Dates = Annotated[
     str | None,
     typer.Option(metavar="dmy|mdy", help="Order of day and month, where it is unclear.", rich_help_panel=READ),
@@ -130,8 +179,15 @@ class Columns(Said):
     label: Label = None
     source: Source = None
     time: Time = None
+    place: Place = None
+    accuracy: Accuracy = None
+    count: Count = None
     crs: Crs = None
     dates: Dates = None
+    layer: Layer = None
+    encoding: Encoding = None
+    polygons: Polygons = None
+    missing: Missing = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class Reports:
 
     ``labels[label[i]]`` is what report i says, ``sources[source[i]]`` who says it, ``places[i]`` where: (easting,
     northing) in metres, or (longitude, latitude) when ``crs`` is geographic. ``time`` is in seconds since 1970, UTC;
-    NaN where it is not known. All arrays are read-only copies.
+    NaN where it is not known. ``accuracy`` is how far from its place a report may be, in metres, as a GPS receiver or
+    whoever placed it says; NaN where it is not known. All arrays are read-only copies.
     """
 
     places: NDArray[np.float64]  # [R, D]
@@ -45,6 +46,7 @@ class Reports:
     time: NDArray[np.float64] | None = None  # [R]
     id: tuple[Any, ...] | None = None
     crs: str | None = None
+    accuracy: NDArray[np.float64] | None = None  # [R], metres
 
     def __post_init__(self) -> None:
         places = _places(self.places)
@@ -55,6 +57,8 @@ class Reports:
             object.__setattr__(self, name, _codes(getattr(self, name), name, names, len(places)))
         if self.time is not None:
             object.__setattr__(self, "time", _times(self.time, len(places)))
+        if self.accuracy is not None:
+            object.__setattr__(self, "accuracy", _accuracies(self.accuracy, len(places)))
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
@@ -72,6 +76,7 @@ class Reports:
         labels: Iterable[Hashable] | None = None,
         sources: Iterable[Hashable] | None = None,
         crs: str | None = None,
+        accuracy: ArrayLike | None = None,
     ) -> Reports:
         """One row a report. ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
 
@@ -96,6 +101,7 @@ class Reports:
             time=None if time is None else _times(time, len(where)),
             id=None if id is None else tuple(id),
             crs=crs,
+            accuracy=None if accuracy is None else _accuracies(accuracy, len(where)),
         )
 
     @classmethod
@@ -111,8 +117,10 @@ class Reports:
         labels: Iterable[Hashable] | None = None,
         sources: Iterable[Hashable] | None = None,
         crs: str | None = None,
+        accuracy: str | None = "accuracy",
     ) -> Reports:
-        """From a table with a column for each coordinate and for the label; source, time and id where there are any."""
+        """From a table with a column for each coordinate and for the label; source, time, id and accuracy where there
+        are any."""
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
         missing = [name for name in [*columns, label] if name not in frame.columns]
         if missing:
@@ -131,6 +139,7 @@ class Reports:
             labels=labels,
             sources=sources,
             crs=crs,
+            accuracy=optional(accuracy),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -147,6 +156,8 @@ class Reports:
             columns["time"] = self.time
         if self.id is not None:
             columns["id"] = list(self.id)
+        if self.accuracy is not None:
+            columns["accuracy"] = self.accuracy
         return pd.DataFrame(columns)
 
     def __len__(self) -> int:
@@ -210,6 +221,7 @@ class Reports:
             time=np.concatenate([self.time, other.time]) if timed else None,
             id=(*self.id, *other.id) if named else None,  # type: ignore[misc]
             crs=self.crs,
+            accuracy=_joined_accuracies(self, other),
         )
 
     def take(self, rows: ArrayLike) -> Reports:
@@ -222,6 +234,7 @@ class Reports:
             source=self.source[chosen],
             time=None if self.time is None else self.time[chosen],
             id=None if self.id is None else tuple(self.id[i] for i in chosen.tolist()),
+            accuracy=None if self.accuracy is None else self.accuracy[chosen],
         )
 
     def _coordinate_names(self) -> list[str]:
@@ -285,6 +298,28 @@ def _times(time: ArrayLike, count: int) -> NDArray[np.float64]:
             f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
         )
     return _frozen(seconds)
+
+
+def _accuracies(accuracy: ArrayLike, count: int) -> NDArray[np.float64]:
+    try:
+        metres = np.array(accuracy, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("accuracy must be numbers of metres, NaN where it is unknown.") from None
+    if metres.shape != (count,):
+        raise InputError(f"{count} places but accuracies of shape {metres.shape}: give one per report.")
+    bad = np.isinf(metres) | (metres < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"report {row} has an accuracy of {metres[row]} metres. Use NaN where it is unknown.")
+    return _frozen(metres)
+
+
+def _joined_accuracies(first: Reports, then: Reports) -> NDArray[np.float64] | None:
+    """Those of two tables; NaN for the one that has none."""
+    if first.accuracy is None and then.accuracy is None:
+        return None
+    known = (np.full(len(r), np.nan) if r.accuracy is None else r.accuracy for r in (first, then))
+    return np.concatenate(list(known))
 
 
 def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:

@@ -11,6 +11,8 @@ from crowdfield.errors import ReportFormatError, TooLargeError
 from crowdfield.io import limits
 
 ZIP = b"PK\x03\x04"
+_END = b"PK\x05\x06"  # starts the last record, which is 22 bytes and a comment of up to 65,535
+_LONGEST_END = 22 + 65_535
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -99,6 +101,17 @@ class Archive:
 
     def _refused(self, message: str) -> ReportFormatError:
         return ReportFormatError(message, file=str(self.path))
+
+
+def ends_as_zip(path: Path) -> bool:
+    """Whether a file ends like a zip file, whatever stands before it: a web server's answer, a program that unpacks."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - _LONGEST_END))
+        end = file.read()
+    at = end.rfind(_END)
+    # The record ends with a comment whose length it states.
+    return at >= 0 and at + 22 <= len(end) and at + 22 + int.from_bytes(end[at + 20 : at + 22], "little") == len(end)
 
 
 def _overlap(entries: list[zipfile.ZipInfo], size: int) -> bool:

@@ -1,12 +1,14 @@
 """What is done in a box (`crowdfield.box`): tasks that read one file, and the ways to ask for them.
 
 The service reads every upload so. Elsewhere only those files go into a box that a large library in another language
-reads: GeoParquet, GeoTIFF and NetCDF.
+reads (GeoParquet, GeoTIFF and NetCDF), and Excel workbooks, which openpyxl reads.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +48,7 @@ def reports(path: Path, *, positive: str | None, most: int, largest: int) -> Tol
 
     result = read(path, positive=positive, most=most)
     table = result.reports
-    ids = [None] * len(table) if table.id is None else [None if name is None else str(name) for name in table.id]
+    ids = [None] * len(table) if table.id is None else _told_apart(table.id)
     codes, names = as_codes(ids)
     header = {
         "labels": [str(label) for label in table.labels],
@@ -69,17 +71,32 @@ def reports(path: Path, *, positive: str | None, most: int, largest: int) -> Tol
     return header, arrays
 
 
-def features(path: Path) -> Told:
+def _told_apart(ids: Sequence[Any]) -> list[str | None]:
+    """Ids as text. A row that counts for several people gives several reports with its id, which are numbered."""
+    seen: Counter[str] = Counter()
+    out: list[str | None] = []
+    for name in ids:
+        own = None if name is None else str(name)
+        if own is not None:
+            seen[own] += 1
+            own = own if seen[own] == 1 else f"{own}#{seen[own]}"
+        out.append(own)
+    return out
+
+
+def features(path: Path, layer: str | None = None) -> Told:
     """Task of a box: the features of a file; points as numbers, other geometries in well-known binary."""
     import shapely
 
     from crowdfield.io.features import common
 
-    read = common.read(path, kinds.look(path))
+    read = common.read(path, kinds.look(path, layer))
     points = shapely.get_type_id(read.shapes) == _POINT
     others = shapely.to_wkb(np.where(points, None, read.shapes), hex=True)
     arrays: dict[str, NDArray[Any]] = {"x": shapely.get_x(read.shapes), "y": shapely.get_y(read.shapes)}
-    header: dict[str, Any] = {"crs": read.crs, "notes": list(read.notes), "columns": []}
+    header: dict[str, Any] = {"crs": read.crs, "notes": list(read.notes), "columns": [], "is_table": read.is_table}
+    if read.lines is not None:
+        arrays["line"] = read.lines
     arrays["shape"], header["shapes"] = as_codes(others)
     arrays["kind"], header["kinds"] = as_codes(read.kinds)
     for number, (name, values) in enumerate(read.columns.items()):
@@ -88,9 +105,9 @@ def features(path: Path) -> Told:
     return header, arrays
 
 
-def read_features(path: Path) -> Features:
+def read_features(path: Path, found: kinds.Found) -> Features:
     """The features of a file, read in a box."""
-    answer = ask("crowdfield.io.boxed:features", path, own_limits(), shown=str(path))
+    answer = ask("crowdfield.io.boxed:features", path, own_limits(), shown=str(path), layer=found.layer)
     with believing(str(path)):
         return _features(answer.header, answer.arrays)
 
@@ -109,4 +126,6 @@ def _features(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Featur
         from_codes(arrays["kind"], header["kinds"]),
         header["crs"],
         tuple(header["notes"]),
+        is_table=bool(header["is_table"]),
+        lines=arrays["line"].astype(np.int64) if "line" in arrays else None,
     )

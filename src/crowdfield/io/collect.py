@@ -31,6 +31,7 @@ class Batch:
     time: NDArray[np.float64] | None = None
     id: Any | None = None
     text: Any | None = None
+    accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -73,6 +74,7 @@ class Collected(NamedTuple):
     id: list[str | None] | None
     event: NDArray[np.int64] | None
     duplicate_rows: int
+    accuracy: NDArray[np.float64] | None = None
 
 
 class Collector:
@@ -112,6 +114,7 @@ class Collector:
                 setattr(batch, name, None)  # the pieces are let go at once: a table may fill half the memory
             return whole
 
+        accuracy = self._accuracies()
         row = joined("row", np.int64)
         if row is None:
             row = np.empty(0, dtype=np.int64)
@@ -147,8 +150,17 @@ class Collector:
             when = None if when is None else when[keep]
             event = None if event is None else event[keep]
             ids = None if ids is None else ids[keep]
+            accuracy = None if accuracy is None else accuracy[keep]
         names = None if ids is None else ids.astype(object).where(ids.notna(), None).tolist()
-        return Collected(row, places, label, source, when, names, event, int(dropped))
+        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy)
+
+    def _accuracies(self) -> NDArray[np.float64] | None:
+        """How exact the places are; NaN in chunks that do not say."""
+        if all(batch.accuracy is None for batch in self._batches):
+            return None
+        return np.concatenate(
+            [np.full(len(b.lon), np.nan) if b.accuracy is None else b.accuracy for b in self._batches]
+        )
 
 
 def _repeated(

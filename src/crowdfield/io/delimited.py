@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import limits
+from crowdfield.io.columns import unique
 from crowdfield.io.kinds import Found
 from crowdfield.io.opening import Progress, Watched, opened
 
 DELIMITERS = (",", ";", "\t", "|")
+_NAMED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 CHUNK = 2**17  # rows at a time: some tens of megabytes
 _SAMPLE = 2**18
 EXTRA = "extra fields"
@@ -53,6 +55,15 @@ class Table:
         """The first values of a column."""
         at = self.header.index(name)
         return [row[at] for row in self.sample if at < len(row)]
+
+    def samples(self) -> dict[str, list[str]]:
+        """The first values of every column."""
+        return {name: self.column(name) for name in self.header}
+
+    @property
+    def title(self) -> str:
+        """What kind of table this is."""
+        return f"a plain table cut at {_NAMED[self.delimiter]}"
 
     def chunks(
         self, columns: Sequence[str], *, numeric: Sequence[str] = (), progress: Progress | None = None
@@ -156,7 +167,7 @@ class Table:
                             file=self.name,
                             line=reader.line_num,
                         )
-                    header, preamble = _unique(cells), reader.line_num
+                    header, preamble = unique(cells), reader.line_num
                 elif not sample and not self.tags and preamble_row(cells):
                     preamble = reader.line_num
                     self.tags = {name: tag for name, tag in zip(header, cells, strict=False) if tag.strip()}
@@ -203,18 +214,6 @@ def _sniff(lines: Sequence[str]) -> str:
     # A header cut into columns counts for more than rows that agree: one ragged row must not hide the delimiter.
     best = max(DELIMITERS, key=lambda d: (scores[d][1] > 1, scores[d][0] >= max(1, len(start) // 2), scores[d][1]))
     return best if scores[best][1] > 1 else ","
-
-
-def _unique(cells: Sequence[str]) -> list[str]:
-    """Header names, each once: a second "lat" becomes "lat (2)", a cell without a name "column 3"."""
-    names: list[str] = []
-    for i, cell in enumerate(cells, start=1):
-        name = base = cell.strip().lstrip("\ufeff") or f"column {i}"
-        again = 2
-        while name in names:
-            name, again = f"{base} ({again})", again + 1
-        names.append(name)
-    return names
 
 
 def _blank(cells: Sequence[str]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,36 +14,62 @@ from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.errors import ReportFormatError
-from crowdfield.io import columns, features, mapswipe
+from crowdfield.io import columns, dyfi, mapswipe
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Chunk
 from crowdfield.io.features import Features
-from crowdfield.io.kinds import Found
 from crowdfield.io.layouts import Options
-from crowdfield.io.points import Plan
+from crowdfield.io.points import Plan, refused_shape
+from crowdfield.io.tabular import SAMPLE
 
 LAT, LON, KIND = "<latitude>", "<longitude>", "<geometry>"
+POLYGONS = ("Polygon", "MultiPolygon")
+
+
+class WithPlaces(NamedTuple):
+    """Names of columns, for a layout that plans by them alone."""
+
+    header: list[str]
+    name: str
 
 
 class GeoFile:
     """The features of a file as a table; rows are features, and a line is a feature's number."""
 
-    def __init__(self, path: Path, found: Found, options: Options) -> None:
-        self.path, self.kind = path, found.kind.name
-        read = features.read(path, found)
+    def __init__(self, path: Path, read: Features, kind: str, options: Options) -> None:
+        self.path, self.kind = path, kind
         self.header = list(read.columns)
         self.notes = read.notes
-        self.is_mapswipe = mapswipe.is_mapswipe([*self.header, "geometry"])
-        self._frame = _table(read)
+        self._frame = _table(read, options.inner_points)
         self.crs = _system(read, self._frame, options, path)
 
     @property
     def name(self) -> str:
         return str(self.path)
 
+    @property
+    def is_mapswipe(self) -> bool:
+        return mapswipe.is_mapswipe([*self.header, "geometry"])
+
+    @property
+    def is_dyfi(self) -> bool:
+        return dyfi.matches(self.header)
+
+    def with_places(self) -> WithPlaces:
+        """The table as a layout of text wants it, with the geometry as two more columns."""
+        return WithPlaces([*self.header, LAT, LON], self.name)
+
+    def samples(self) -> dict[str, list[str]]:
+        """The first values of every column."""
+        some = self._frame.iloc[:SAMPLE]
+        return {name: ["" if cell is None else str(cell) for cell in some[name]] for name in self.header}
+
     def plan(self, options: Options) -> Plan:
-        given = {role: name for role, name in options.columns.items() if role not in ("lat", "lon")}
-        chosen = columns.choose(self.header, self.name, given, needed=())
+        if self.is_dyfi and options.given("label") is None:
+            plan = dyfi.plan(self.header, self.name, options, {"lat": LAT, "lon": LON})
+            return replace(plan, crs=self.crs)
+        given = {role: name for role, name in options.columns.items() if role not in ("lat", "lon", "place")}
+        chosen = columns.choose(self.header, self.name, given, self.samples(), needed=())
         if "label" not in chosen and self.kind == "kml":
             # A placemark has a name and little else: the name is what it says.
             chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
@@ -49,27 +77,16 @@ class GeoFile:
                 del chosen["source"]
         if not chosen.get("label"):
             raise columns.missing_error(["label"], self.header, self.name)
-        chosen |= {"lat": LAT, "lon": LON}
+        chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
-
-        def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
-            bad = np.flatnonzero(frame[KIND].to_numpy() != "Point")
-            return {
-                at: (
-                    "geometry",
-                    f"is {kind if isinstance(kind := frame[KIND].iloc[at], str) else 'empty'}, not a point.",
-                )
-                for at in bad.tolist()
-            }
-
-        return Plan(chosen, crs=self.crs, region=options.region, refuse=refuse, shown=shown)
+        return replace(options.plan(chosen, refuse=_not_points, shown=shown), crs=self.crs)
 
     def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
         yield Chunk(self._frame, 0)
 
     def mapswipe_batches(self, options: Options) -> Iterator[Batch]:
         """MapSwipe's counts, where they come as polygons instead of WKT."""
-        lower = {name.lower(): name for name in self.header}
+        lower = {name.strip().lower(): name for name in self.header}
         chosen = {"lat": LAT, "lon": LON}
         chosen |= {a: lower[key] for key, a in mapswipe.ANSWERS.items() if key in lower}
         if "task_id" in lower:
@@ -89,9 +106,25 @@ class GeoFile:
         return rows + 1
 
 
-def _table(read: Features) -> pd.DataFrame:
-    shapes, kinds = read.shapes, read.kinds.copy()
+def _not_points(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
+    kinds = frame[KIND].tolist()
+    return {
+        at: (
+            "geometry",
+            refused_shape(f"is {kind if isinstance(kind, str) else 'empty'}, not a point.", kind in POLYGONS),
+        )
+        for at, kind in enumerate(kinds)
+        if kind != "Point"
+    }
+
+
+def _table(read: Features, inner_points: bool) -> pd.DataFrame:
+    shapes, kinds = read.shapes.copy(), read.kinds.copy()
     kinds[shapely.is_empty(shapes)] = None
+    if inner_points:
+        areas = np.isin(kinds.astype(str), POLYGONS) & shapely.is_geometry(shapes)
+        shapes[areas] = shapely.point_on_surface(shapes[areas])
+        kinds[areas] = "Point"
     # A multi-point of one point is a point that some programs write so.
     single = (kinds == "MultiPoint") & (shapely.get_num_geometries(shapes) == 1)
     kinds[single] = "Point"

@@ -4,13 +4,16 @@ bytes to every format it knows. What is not in these tables is not opened."""
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
 from xml.parsers import expat
 
 from crowdfield.errors import ReportFormatError
-from crowdfield.io.archives import ZIP, Archive
+from crowdfield.io.archives import ZIP, Archive, ends_as_zip
+from crowdfield.io.columns import some
 
 GZIP = b"\x1f\x8b"
 LOOK = 2**16  # bytes that are looked at
@@ -34,6 +37,7 @@ class Found:
     kind: Kind
     member: str | None = None
     gzipped: bool = False
+    layer: str | None = None  # the layer or sheet that was asked for, where the file itself holds several
 
 
 TEXT = Kind("text", "a table of text")
@@ -42,13 +46,19 @@ GEOPACKAGE = Kind("gpkg", "a GeoPackage", "geopackage")
 GEOPARQUET = Kind("geoparquet", "GeoParquet", "geoparquet", boxed=True)
 SHAPEFILE = Kind("shapefile", "a Shapefile", "shapefile")
 KML = Kind("kml", "KML", "kml")
-FEATURES = {kind.name: kind for kind in (GEOJSON, GEOPACKAGE, GEOPARQUET, SHAPEFILE, KML)}
+EXCEL = Kind("excel", "an Excel workbook", "excel", boxed=True)
+FEATURES = {kind.name: kind for kind in (GEOJSON, GEOPACKAGE, GEOPARQUET, SHAPEFILE, KML, EXCEL)}
 
 _AS_TABLE = "Save it as CSV."
 _AS_POINTS = "Save it as GeoPackage, GeoJSON or CSV."
 _UNPACK = "Unpack it, or pack it with zip or gzip."
-EXCEL = Kind("excel", "an Excel workbook", instead=_AS_TABLE)
+OLD_EXCEL = Kind(
+    "xls",
+    "an Excel workbook of the old kind (.xls)",
+    instead="Open it in a spreadsheet program and save it as .xlsx or CSV.",
+)
 SPREADSHEET = Kind("spreadsheet", "an OpenDocument file", instead=_AS_TABLE)
+OTHER_OFFICE = Kind("office", "a document of an office program", instead=_AS_TABLE)
 NESTED = Kind("nested", "an archive in an archive", instead="Unpack the outer one.")
 OTHER_XML = Kind("xml", "XML that is not KML", instead=_AS_POINTS)
 
@@ -57,7 +67,7 @@ SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"SQLite format 3\x00", GEOPACKAGE),
     (b"PAR1", GEOPARQUET),
     (b"\x00\x00\x27\x0a", SHAPEFILE),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", EXCEL),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_EXCEL),
     (b"fgb\x03", Kind("flatgeobuf", "FlatGeobuf", instead=_AS_POINTS)),
     (b"%PDF-", Kind("pdf", "a PDF document", instead=_AS_TABLE)),
     (b"\x89PNG\r\n\x1a\n", Kind("png", "a PNG picture", instead="Reports are read from tables and points.")),
@@ -79,11 +89,14 @@ _BOM = b"\xef\xbb\xbf"
 _ENDINGS = ((".shp",), (".kml",), (".gpkg",), (".geojson", ".json"), (".csv", ".tsv", ".txt"))
 
 
-def look(path: Path) -> Found:
-    """What a file is. Raises an error that says what to do where it is of a kind that is not read."""
+def look(path: Path, layer: str | None = None) -> Found:
+    """What a file is. Raises an error that says what to do where it is of a kind that is not read.
+
+    layer: which of several files in a zip file, layers of a GeoPackage or sheets of a workbook is wanted.
+    """
     start = first_bytes(path)
-    if start.startswith(ZIP):
-        found = _in_zip(path)
+    if start.startswith(ZIP) or (_is_unmarked(start) and ends_as_zip(path)):
+        found = _in_zip(path, layer)
     elif start.startswith(GZIP):
         found = _in_gzip(start, path)
     else:
@@ -92,7 +105,18 @@ def look(path: Path) -> Found:
         raise ReportFormatError(
             f"{_inside(found)}is {found.kind.title}, which is not read. {found.kind.instead}", file=str(path)
         )
+    if layer is not None and found.layer is None and found.member is None:
+        if found.kind not in (GEOPACKAGE, EXCEL):
+            raise ReportFormatError(
+                f"is {found.kind.title} and has no layers.", advice="Leave out --layer.", file=str(path)
+            )
+        found = replace(found, layer=layer)
     return found
+
+
+def _is_unmarked(start: bytes) -> bool:
+    """Whether nothing in its first bytes says what a file is."""
+    return not start.startswith((GZIP, *(signature for signature, _ in SIGNATURES)))
 
 
 def by_bytes(start: bytes, path: Path) -> Kind:
@@ -101,7 +125,7 @@ def by_bytes(start: bytes, path: Path) -> Kind:
         if start.startswith(signature):
             return kind
     text = start.removeprefix(_BOM).lstrip()
-    if text.startswith(b"{"):
+    if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]"))):
         return GEOJSON
     if text.startswith(b"<"):
         return KML if _root(start, path) == "kml" else OTHER_XML
@@ -117,23 +141,66 @@ def first_bytes(path: Path, count: int = LOOK) -> bytes:
         raise ReportFormatError(f"cannot be read: {error.strerror or error}.", file=str(path)) from None
 
 
-def _in_zip(path: Path) -> Found:
+def _in_zip(path: Path, layer: str | None) -> Found:
     with Archive(path) as archive:
         names = archive.names
         if "[Content_Types].xml" in names:
-            return Found(EXCEL)
+            # What every file of Microsoft's office programs has; only a workbook has this beside it.
+            workbook = any(name.lower() == "xl/workbook.xml" for name in names)
+            return Found(EXCEL if workbook else OTHER_OFFICE, layer=layer)
         if "mimetype" in names and "content.xml" in names:
             return Found(SPREADSHEET)
         wanted = next((found for endings in _ENDINGS if (found := archive.ending(*endings))), names)
-        if not wanted or (len(wanted) > 1 and not wanted[0].lower().endswith((".shp", ".kml"))):
-            shown = ", ".join(f"'{name[:60]}'" for name in wanted[:5]) or "nothing"
-            raise ReportFormatError(
-                f"a zip file must hold one table; this one holds {shown}. Unpack the one you want.", file=str(path)
-            )
-        member = next((name for name in wanted if name.lower() == "doc.kml"), wanted[0])
+        if not wanted:
+            raise ReportFormatError("is a zip file with nothing in it.", file=str(path))
+        member = _one_of(wanted, layer, path)
         start = archive.first_bytes(member, LOOK)
-    kind = NESTED if start.startswith((ZIP, GZIP)) else by_bytes(start, path)
-    return Found(kind, member)
+    if start.startswith((ZIP, GZIP)):
+        return Found(NESTED, member)
+    kind = by_bytes(start, path)
+    # The name was that of a layer inside the only file.
+    inner = layer if kind is GEOPACKAGE and len(wanted) == 1 else None
+    return Found(kind, member, layer=inner)
+
+
+def _one_of(members: list[str], layer: str | None, path: Path) -> str:
+    """The member of a zip file that is wanted; several are an error that names them."""
+    first = next((name for name in members if name.lower() == "doc.kml"), members[0])
+    if first.lower().endswith((".kml", ".gpkg")) and (len(members) == 1 or first.lower() == "doc.kml"):
+        return first
+    if layer is None and len(members) == 1:
+        return first
+    return pick(members, layer, path, what="files with layers of their own")
+
+
+def pick(names: Sequence[str], wanted: str | None, path: Path, *, what: str) -> str:
+    """One of several layers: by its whole name, the name without its ending, or a part that only one of them has."""
+    shown = some(_short([PurePosixPath(name).name for name in names]), 40)
+    if wanted is None:
+        raise ReportFormatError(
+            f"holds {len(names)} {what}: {shown}. Keep only the one that is wanted.",
+            advice="Or name it with --layer NAME; a part of its name is enough.",
+            file=str(path),
+        )
+    asked = wanted.strip().casefold()
+    forms: tuple[Callable[[str], bool], ...] = (
+        lambda name: name.casefold() == asked,
+        lambda name: asked in (PurePosixPath(name).name.casefold(), PurePosixPath(name).stem.casefold()),
+        lambda name: asked in name.casefold(),
+    )
+    for fits in forms:
+        found = [name for name in names if fits(name)]
+        if len(found) == 1:
+            return found[0]
+    several = "several layers have" if sum(asked in name.casefold() for name in names) > 1 else "no layer has"
+    raise ReportFormatError(f"{several} '{wanted[:60]}' in the name; there are {shown}.", file=str(path))
+
+
+def _short(names: list[str]) -> list[str]:
+    """Names without the long beginning that all of them share."""
+    pairs = zip(min(names), max(names), strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) if len(names) > 1 else 0
+    return [f"…{name[shared:]}" for name in names] if shared > 12 else names
 
 
 def _in_gzip(packed: bytes, path: Path) -> Found:

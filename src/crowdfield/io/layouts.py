@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, Region
 from crowdfield.io.collect import Batch
-from crowdfield.io.delimited import Table
+from crowdfield.io.columns import MISSING
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
+from crowdfield.io.tabular import Tabular
 from crowdfield.io.times import Order
 
 
@@ -24,6 +25,9 @@ class Options:
     cell: float | None = None  # metres; the cells that a "saw nothing" answer covers
     positive: bool = False  # whether some labels were asked for by name
     dates: Order | None = None
+    missing: frozenset[str] = MISSING  # words that stand for an empty cell
+    inner_points: bool = False  # whether a polygon stands for a point inside it
+    all_accuracy: float | None = None  # metres, where one number holds for all reports
 
     def given(self, role: str) -> str | None:
         return self.columns.get(role)
@@ -34,12 +38,14 @@ class Options:
             raise InputError(f"--{role} {self.given(role)} has no use here: {why}.")
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
-        return Plan(columns, crs=self.crs or WGS84, region=self.region, **more)  # type: ignore[arg-type]
+        kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
+        kept |= {"inner_points": self.inner_points} | more
+        return Plan(columns, **kept)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout of delimited text.
+    """One layout of a table: delimited text, a sheet, records.
 
     Most have one report a row and only ``plan`` their columns; those whose rows hold many reports give ``batches``.
     """
@@ -47,8 +53,8 @@ class Layout:
     name: str
     title: str
     matches: Callable[[Sequence[str]], bool]
-    plan: Callable[[Table, Options], Plan]
-    batches: Callable[[Table, Plan, Options, Progress | None], Iterator[Batch]] | None = None
+    plan: Callable[[Tabular, Options], Plan]
+    batches: Callable[[Tabular, Plan, Options, Progress | None], Iterator[Batch]] | None = None
     labels: tuple[str, ...] | None = None  # fixed names, where a file can only hold one of them
     states: tuple[str, ...] | None = None  # what the labels are about, where there are more labels than states
     notes: tuple[str, ...] = ()
@@ -56,7 +62,7 @@ class Layout:
 
 def all_layouts() -> tuple[Layout, ...]:
     """Every layout, the most particular first: the last one, plain, takes what no other knows."""
-    from crowdfield.io import kobo, mapswipe, plain, ushahidi, zooniverse
+    from crowdfield.io import gbif, kobo, mapswipe, plain, ushahidi, zooniverse
 
     return (
         zooniverse.LAYOUT,
@@ -66,5 +72,6 @@ def all_layouts() -> tuple[Layout, ...]:
         ushahidi.VERSION_3,
         ushahidi.VERSION_2,
         kobo.LAYOUT,
+        gbif.LAYOUT,
         plain.LAYOUT,
     )

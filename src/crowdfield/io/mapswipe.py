@@ -5,6 +5,7 @@ A count of five is five reports. Where the volunteers are named, each of them is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crowdfield.errors import ReportFormatError
 from crowdfield.geography import within
 from crowdfield.io import columns
 from crowdfield.io.collect import Batch
-from crowdfield.io.delimited import Table
 from crowdfield.io.features.shapes import from_wkt
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
 from crowdfield.io.rejects import Refusal
+from crowdfield.io.tabular import Tabular
 
 ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
 # "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.
@@ -36,7 +38,25 @@ def is_mapswipe(header: Sequence[str]) -> bool:
     return {"0_count", "1_count"} <= names and bool(names & {"geom", "geometry", "task_id"})
 
 
-def plan(table: Table, options: Options) -> Plan:
+_CHECKED = re.compile(r"final|reference|truth|true|gold|expert|ground|verified", re.IGNORECASE)
+
+
+def checked_column(header: Sequence[str]) -> str | None:
+    """A column that holds somebody's checked answer: then the counts may be that person's, and not the volunteers'."""
+    return next((name for name in header if _CHECKED.search(name)), None)
+
+
+def in_doubt(column: str, file: str) -> ReportFormatError:
+    return ReportFormatError(
+        f"has MapSwipe's counts and also '{column}', which looks like a checked answer: which are the reports is in "
+        "doubt.",
+        advice="--format mapswipe reads the counts as votes; "
+        f"--label '{column}' --polygons inner-point reads that column.",
+        file=file,
+    )
+
+
+def plan(table: Tabular, options: Options) -> Plan:
     options.refuse("label", "MapSwipe's answers are its labels")
     lower = {name.strip().lower(): name for name in table.header}
     chosen = {"id": next((lower[key] for key in ("task_id", "idx") if key in lower), "")}
@@ -55,7 +75,7 @@ def plan(table: Table, options: Options) -> Plan:
     return options.plan(chosen)
 
 
-def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
     found = Votes()
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells, plan, options)
@@ -152,7 +172,7 @@ def _count(cells: Mapping[str, Any], column: str) -> int:
     return int(number)
 
 
-def _full(table: Table, options: Options) -> Plan:
+def _full(table: Tabular, options: Options) -> Plan:
     """One row an answer. Its place is that of the map tile that the task is named after: zoom-column-row."""
     for role in ("lat", "lon", "label"):
         options.refuse(role, "MapSwipe's tasks and answers are its places and labels")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdfield.errors import ReportFormatError, TooLargeError
-from crowdfield.io import limits
+from crowdfield.io import encodings, limits
 from crowdfield.io.archives import Archive
 from crowdfield.io.kinds import TEXT, Found
 
@@ -20,6 +20,12 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _UNREADABLE = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
+
+
+class NotInEncoding(ReportFormatError):
+    """Text that is not in the encoding it was taken for; ``sample`` holds the bytes around the first mistake."""
+
+    sample: bytes = b""
 
 
 def document(path: Path, found: Found) -> bytes:
@@ -91,12 +97,15 @@ class Watched(io.RawIOBase):
         for bom, name in _BOMS:
             if head.startswith(bom):
                 encoding, head = name, head if name == "utf-16" else head[len(bom) :]
-        self.encoding = encoding or "utf-8"
+        self.encoding = encoding or encodings.wide(head) or "utf-8"
         try:
             decoder = codecs.getincrementaldecoder(self.encoding)
         except LookupError:
             self._release()
-            raise ReportFormatError(f"there is no encoding called {encoding!r}.", file=str(path)) from None
+            raise ReportFormatError(
+                f"there is no encoding called {encoding!r}. Common ones are utf-8, cp1252, latin-1 and utf-16.",
+                file=str(path),
+            ) from None
         self._decoder = decoder()
         self._old_mac = b"\r" in head and b"\n" not in head
         self._pending = head
@@ -162,11 +171,15 @@ class Watched(io.RawIOBase):
             text = self._decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             at = self._line() + error.object[: error.start].count(b"\n")
-            raise self._fail(
+            problem = NotInEncoding(
                 f"byte 0x{error.object[error.start]:02x} is not {self.encoding.upper()}. Save the file as UTF-8.",
-                at,
-                advice="Or name its encoding (often cp1252 from older spreadsheets).",
-            ) from None
+                advice="Or name its encoding with --encoding (often cp1252 from older spreadsheets).",
+                file=str(self.path),
+                line=at,
+            )
+            problem.sample = bytes(error.object)
+            self.failure = problem
+            raise problem from None
         out = block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
         if self._old_mac:
             out = out.replace(b"\r", b"\n")

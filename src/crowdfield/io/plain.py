@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 
 from crowdfield.io import columns
-from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
+from crowdfield.io.tabular import Tabular
 
 _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
 
 
-def plan(table: Table, options: Options) -> Plan:
-    chosen = columns.choose(table.header, table.name, options.columns, tags=table.tags)
+def plan(table: Tabular, options: Options) -> Plan:
+    chosen = columns.choose(table.header, table.name, options.columns, table.samples(), tags=table.tags)
     split_date_and_clock(table, chosen, options)
     return options.plan(chosen)
 
 
-def split_date_and_clock(table: Table, chosen: dict[str, str], options: Options) -> None:
+def split_date_and_clock(table: Tabular, chosen: dict[str, str], options: Options) -> None:
     """Where one column has the date and another the time of day, use both."""
     if options.given("time") is not None or "time" not in chosen:
         return

@@ -11,17 +11,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import geography
+from crowdfield.errors import TooLargeError
+from crowdfield.io import places
 from crowdfield.io.collect import Batch, clean
+from crowdfield.io.columns import MISSING
 from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
+
+# A report seen by more people than this in one row is a mistake; so are counts that add up to more than a chunk may
+# hold. Both also bound the memory that a small file can ask for.
+MOST_COUNTED = 100_000
+MOST_IN_CHUNK = 20_000_000
 
 
 @dataclass
 class Plan:
     """How a table is read: a column for each role, and what a layout does to its rows first."""
 
-    columns: dict[str, str]  # role -> column; "date" and "clock" where the two stand apart
+    columns: dict[str, str]  # role -> column; "date" and "clock" where the two stand apart, "place" for whole places
     crs: str = geography.WGS84  # "local" for coordinates that are nowhere on Earth
     region: geography.Region | None = None
     prepare: Callable[[pd.DataFrame], pd.DataFrame] | None = None  # may make columns, named by role in angle brackets
@@ -29,6 +37,9 @@ class Plan:
     extra_columns: tuple[str, ...] = ()  # read for prepare and refuse
     made: dict[str, str] = field(default_factory=dict)  # role -> column made by prepare
     shown: dict[str, str] = field(default_factory=dict)  # role -> where it is from, where that is no one column
+    missing: frozenset[str] = MISSING  # words that stand for an empty cell, in lower case
+    lon_first: bool = False  # of pairs of numbers in one cell
+    inner_points: bool = False  # a polygon stands for a point inside it
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
@@ -54,23 +65,28 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         for at, (column, reason) in plan.refuse(frame).items():
             why.one(at, column, reason)
 
-    lat, lon = (_coordinate(frame, plan, role, why) for role in ("lat", "lon"))
+    lat, lon, accuracy = _where(frame, plan, why)
     if plan.crs not in (geography.WGS84, "local"):
         lon, lat = _to_degrees(lon, lat, plan, why)
     if plan.crs != "local":
         lon = _in_range(lon, lat, plan, why)
-    label, unlabelled = _names(frame[plan.column("label")])
+    label, unlabelled = _names(frame[plan.column("label")], plan.missing)
     why.add(unlabelled, plan.column("label") or "", "has no label.")
     if plan.region is not None:
         usable = why.ok.copy()
         usable[usable] = ~geography.within(plan.region, lon[usable], lat[usable])
         why.add(usable, "", "lies outside the region.")
+    counts = _counts(frame, plan, why)
 
     ok = why.ok
-    every = bool(ok.all())
+    every = bool(ok.all()) and counts is None
+    # A row that stands for several people gives as many reports.
+    chosen = np.flatnonzero(ok) if counts is None else np.repeat(np.flatnonzero(ok), counts[ok])
 
     def kept(values: Any) -> Any:
-        return values if every else values[ok]
+        if every:
+            return values
+        return values.iloc[chosen] if isinstance(values, pd.Series) else values[chosen]
 
     rows = np.arange(chunk.first, chunk.first + size, dtype=np.int64)
     if times is not None:
@@ -78,12 +94,12 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     optional = {role: frame[name] for role in ("source", "id", "text") if (name := plan.column(role)) in frame}
     source = None
     if "source" in optional:
-        source, nobody = _names(optional["source"])
+        source, nobody = _names(optional["source"], plan.missing)
         if nobody.any():
             # Nobody named is one source, not a row thrown away.
             source = source.add_categories(["unknown"]) if "unknown" not in source.categories else source
             source[nobody] = "unknown"
-    ids = optional.get("id")
+    ids = None if "id" not in optional else _without(optional["id"], plan.missing)
     return Batch(
         rows=size,
         row=kept(rows),
@@ -93,6 +109,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         source=None if source is None else kept(source),
         id=None if ids is None else kept(ids),
         text=None if "text" not in optional else kept(optional["text"]),
+        accuracy=None if accuracy is None else kept(accuracy),
         refused=why.refusals(chunk.first),
     )
 
@@ -123,14 +140,24 @@ class _Refusals:
         return [why._replace(rows=why.rows + first) for why in self._why]
 
 
-def _empty(values: pd.Series[Any]) -> NDArray[np.bool_]:
+def _empty(values: pd.Series[Any], words: frozenset[str]) -> NDArray[np.bool_]:
     missing = values.isna().to_numpy(dtype=bool)
     if not pd.api.types.is_numeric_dtype(values.dtype):
-        missing = missing | (values.fillna("").astype(str).str.strip() == "").to_numpy(dtype=bool)
+        said = values.fillna("").astype(str).str.strip().str.casefold()
+        missing = missing | said.isin(["", *words]).to_numpy(dtype=bool)
     return missing
 
 
-def _names(values: pd.Series[Any]) -> tuple[pd.Categorical, NDArray[np.bool_]]:
+def _without(values: pd.Series[Any], words: frozenset[str]) -> pd.Series[Any]:
+    """A column whose cells are empty where they hold a word for that."""
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return values
+    spelt = [form for word in words for form in (word, word.upper(), word.capitalize())]
+    absent = values.isin(spelt).to_numpy(dtype=bool, na_value=False)
+    return values.mask(absent) if absent.any() else values
+
+
+def _names(values: pd.Series[Any], words: frozenset[str]) -> tuple[pd.Categorical, NDArray[np.bool_]]:
     """Names, each different one stored once, and which rows have none."""
     codes, seen = pd.factorize(values)
     names = distinct = clean(seen)
@@ -140,8 +167,9 @@ def _names(values: pd.Series[Any]) -> tuple[pd.Categorical, NDArray[np.bool_]]:
         recode = np.array([place[name] for name in names], dtype=np.int64)
         codes = np.where(codes < 0, -1, recode[codes])
     empty = codes < 0
-    if "" in distinct:
-        empty |= codes == distinct.index("")
+    for at, name in enumerate(distinct):
+        if not name or name.casefold() in words:
+            empty |= codes == at
     return pd.Categorical.from_codes(codes, categories=pd.Index(distinct, dtype=object)), empty
 
 
@@ -162,13 +190,77 @@ def numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
 _TITLE = {"lat": "latitude", "lon": "longitude"}
 
 
+def _where(
+    frame: pd.DataFrame, plan: Plan, why: _Refusals
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Latitudes, longitudes, and how exact they are in metres where the file says."""
+    if "place" in plan.columns:
+        lat, lon, accuracy = _whole_places(frame[plan.columns["place"]], plan, why)
+    else:
+        lat, lon = (_coordinate(frame, plan, role, why) for role in ("lat", "lon"))
+        accuracy = None
+    name = plan.column("accuracy")
+    if name is None or name not in frame:
+        return lat, lon, accuracy
+    stated = numbers(frame[name])
+    # A receiver that knows nothing writes 0 or a negative number.
+    stated = np.where(stated > 0, stated, np.nan)
+    return lat, lon, stated if accuracy is None else np.where(np.isfinite(stated), stated, accuracy)
+
+
+def _whole_places(
+    cells: pd.Series[Any], plan: Plan, why: _Refusals
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    name = plan.columns["place"]
+    why.add(_empty(cells, plan.missing), name, "has no place.")
+    found = places.places(cells, lon_first=plan.lon_first, inner=plan.inner_points)
+    lat, lon, accuracy = (np.array([getattr(p, part) for p in found]) for part in ("lat", "lon", "accuracy"))
+    why.add(~np.isfinite(lat), name, lambda at: refused_shape(found[at].why or "is not a place.", found[at].is_area))
+    return lat, lon, accuracy if np.isfinite(accuracy).any() else None
+
+
+def refused_shape(reason: str, is_area: bool) -> str:
+    """Why a shape is not read; polygons are on request."""
+    return Advised(reason, "--polygons inner-point reads polygons as a point inside each.") if is_area else reason
+
+
+def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64] | None:
+    """How many reports each row stands for; None where all are one. An empty cell is one report."""
+    name = plan.column("count")
+    if name is None or name not in frame:
+        return None
+    stated = numbers(frame[name])
+    stated[_empty(frame[name], plan.missing)] = 1.0
+    whole = np.isfinite(stated) & (stated == np.floor(np.nan_to_num(stated)))
+    why.add(stated == 0, name, "counts nobody.")
+    why.add(
+        ~(whole & (stated >= 1) & (stated <= MOST_COUNTED)),
+        name,
+        lambda at: Advised(
+            f"'{str(frame[name].iloc[at])[:40]}' is not a count between 1 and {MOST_COUNTED:,}.",
+            "--count none reads every row as one report.",
+        ),
+    )
+    counts = np.where(why.ok, np.nan_to_num(stated), 0).astype(np.int64)
+    if counts.sum() > MOST_IN_CHUNK:
+        raise TooLargeError(
+            f"its counts add up to more than {MOST_IN_CHUNK:,} reports.",
+            advice="--count none reads every row as one report.",
+            column=name,
+        )
+    return counts
+
+
 def _coordinate(frame: pd.DataFrame, plan: Plan, role: str, why: _Refusals) -> NDArray[np.float64]:
     name = plan.column(role) or ""
     cells = frame[name]
     values = numbers(cells)
     bad = ~np.isfinite(values)
     if bad.any():
-        why.add(bad & _empty(cells), name, f"has no {_TITLE[role]}.")
+        why.add(bad & _empty(cells, plan.missing), name, f"has no {_TITLE[role]}.")
+        if not pd.api.types.is_numeric_dtype(cells.dtype):
+            values = np.where(bad, places.not_a_number(cells, bad & why.ok), values)
+            bad = ~np.isfinite(values)
         why.add(bad, name, lambda at: f"{_TITLE[role]} '{str(cells.iloc[at])[:40]}' is not a number.")
     return values
 

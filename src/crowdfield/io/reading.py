@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError, TooLargeError
-from crowdfield.io import geofiles, kinds, mapswipe, points
-from crowdfield.io.collect import Batch, Collected, Collector, settle_labels
-from crowdfield.io.columns import some
-from crowdfield.io.delimited import Table
-from crowdfield.io.layouts import Layout, Options, all_layouts
-from crowdfield.io.opening import Progress
+from crowdfield.io import encodings, geofiles
+from crowdfield.io.collect import Collected, Collector, settle_labels
+from crowdfield.io.columns import MISSING, NONE
+from crowdfield.io.land import looks_swapped
+from crowdfield.io.layouts import Options
+from crowdfield.io.opening import NotInEncoding, Progress
 from crowdfield.io.points import Plan
+from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
 from crowdfield.io.times import Times
@@ -49,6 +50,12 @@ def read(
     cell: str | float | None = None,
     dates: Literal["dmy", "mdy"] | None = None,
     encoding: str | None = None,
+    place: str | None = None,
+    accuracy: str | float | None = None,
+    count: str | None = None,
+    layer: str | None = None,
+    polygons: Literal["inner-point"] | None = None,
+    missing: str | Sequence[str] | None = None,
     most: int | None = None,
     progress: Progress | None = None,
 ) -> ReadResult:
@@ -58,42 +65,95 @@ def read(
     TOML file. ``duplicates`` are used "once", all of them ("keep"), or once together with copied messages ("events").
     ``region`` (west, south, east, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
     coordinates, or "local" for numbers that are nowhere on Earth. ``cell`` is the size of the cells that a Zooniverse
-    image without marks covers. More than ``most`` reports are an error. ``progress`` is called with (bytes done, bytes
-    in all).
+    image without marks covers. ``place`` is a column of whole places ("lat lon alt acc", "lat,lon", WKT). ``accuracy``
+    is a column of metres, or a length that holds for all; ``count`` a column that says for how many people a row
+    stands. ``layer`` names one of several layers, sheets or files; ``polygons="inner-point"`` reads each polygon as a
+    point inside it. ``missing`` are the words that stand for an empty cell. More than ``most`` reports are an error.
+    ``progress`` is called with (bytes done, bytes in all).
     """
     file = Path(path)
     if not file.is_file():
         raise ReportFormatError("there is no such file.", file=str(file))
     if duplicates not in ("once", "keep", "events"):
         raise InputError(f"duplicates must be 'once', 'keep' or 'events', got {duplicates!r}.")
+    if polygons not in (None, "inner-point"):
+        raise InputError(f"polygons can be read as 'inner-point', not {polygons!r}.")
+    named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
+    length, column = _length_or_column(accuracy)
     options = Options(
-        columns={"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text},
+        columns=named | {"place": place, "accuracy": column, "count": count},
         crs=None if crs is None else "local" if crs == "local" else geography.check_crs(crs),
         region=None if region is None else geography.parse_region(region),
         cell=None if cell is None else geography.parse_length(cell),
         positive=positive is not None,
         dates=dates,
+        missing=_missing(missing),
+        inner_points=polygons is not None,
+        all_accuracy=length,
     )
-    mapping = _label_map(label_map)
     wanted = positive if positive is None or isinstance(positive, str) else list(positive)
+    job = _Job(file, format, layer, options, duplicates, most, wanted, _label_map(label_map), progress)
+    try:
+        return job.run(encoding)
+    except NotInEncoding as problem:
+        guessed = encodings.guess(problem.sample) if encoding is None else None
+        if guessed is None:
+            raise
+    note = f"it is not UTF-8 and is read as {guessed}; if names look wrong, name another with --encoding"
+    return job.run(guessed, note)
 
-    found = _open(file, format, options, encoding)
-    times = found.times(options)
-    collector = Collector()
-    gathered = 0
-    for batch in found.batches(options, times, progress):
-        gathered += len(batch.row)
-        # Duplicates do not count, and are known only at the end.
-        if most is not None and gathered > _DUPLICATES * most:
-            raise _too_many(most, file)
-        collector.add(batch)
-    if collector.rows == 0:
-        raise ReportFormatError("has a header but no reports.", file=str(file), line=1)
-    seconds = None if times is None else times.seconds(lambda row: int(found.table.lines(np.array([row]))[0]))
-    collected = collector.finish(duplicates=duplicates, time=seconds)
-    if most is not None and len(collected.row) > most:
-        raise _too_many(most, file)
-    return _result(found, collector, collected, options, times, wanted, mapping)
+
+@dataclass(frozen=True)
+class _Job:
+    """A file and all that was said about it but its encoding."""
+
+    file: Path
+    format: str | None
+    layer: str | None
+    options: Options
+    duplicates: Duplicates
+    most: int | None
+    positive: str | list[str] | None
+    label_map: Mapping[str, Any] | None
+    progress: Progress | None
+
+    def run(self, encoding: str | None, *notes: str) -> ReadResult:
+        options = self.options
+        found = recognise(self.file, options, format=self.format, layer=self.layer, encoding=encoding)
+        found = replace(found, notes=(*notes, *found.notes))
+        times = found.times(options)
+        collector = Collector()
+        gathered = 0
+        for batch in found.batches(options, times, self.progress):
+            gathered += len(batch.row)
+            # Duplicates do not count, and are known only at the end.
+            if self.most is not None and gathered > _DUPLICATES * self.most:
+                raise _too_many(self.most, self.file)
+            collector.add(batch)
+        if collector.rows == 0:
+            raise ReportFormatError("has a header but no reports.", file=str(self.file), line=1)
+        seconds = None if times is None else times.seconds(lambda row: int(found.table.lines(np.array([row]))[0]))
+        collected = collector.finish(duplicates=self.duplicates, time=seconds)
+        if self.most is not None and len(collected.row) > self.most:
+            raise _too_many(self.most, self.file)
+        return _result(found, collector, collected, options, times, self.positive, self.label_map)
+
+
+def _length_or_column(accuracy: str | float | None) -> tuple[float | None, str | None]:
+    """An accuracy as one length for all reports ("50m") or as the name of a column."""
+    if accuracy is None or accuracy == NONE:
+        return None, accuracy if accuracy is None else NONE
+    try:
+        return geography.parse_length(accuracy), None
+    except InputError:
+        return None, str(accuracy)
+
+
+def _missing(words: str | Sequence[str] | None) -> frozenset[str]:
+    if words is None:
+        return MISSING
+    given = words.split(",") if isinstance(words, str) else words
+    return frozenset(word.strip().casefold() for word in given) - {"", NONE}
 
 
 def _too_many(most: int, file: Path) -> TooLargeError:
@@ -105,92 +165,8 @@ def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
     return read(path, **options).summary()
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A file, opened and understood."""
-
-    table: Table | geofiles.GeoFile
-    plan: Plan
-    layout: str
-    title: str
-    labels: tuple[str, ...] | None
-    states: tuple[str, ...] | None
-    notes: tuple[str, ...]
-    known: Layout | None
-
-    def times(self, options: Options) -> Times | None:
-        if self.known is not None and self.known.batches is not None:
-            return None
-        column = self.plan.column("time") or self.plan.columns.get("date")
-        return None if column is None else Times(self.table.name, column, options.dates)
-
-    def batches(self, options: Options, times: Times | None, progress: Progress | None) -> Iterator[Batch]:
-        if isinstance(self.table, geofiles.GeoFile):
-            if self.table.is_mapswipe:
-                return self.table.mapswipe_batches(options)
-            return points.batches(self.table.chunks(self.plan.wanted()), self.plan, times)
-        if self.known is not None and self.known.batches is not None:
-            return self.known.batches(self.table, self.plan, options, progress)
-        numeric = [name for role in ("lat", "lon") if (name := self.plan.columns.get(role))]
-        chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, progress=progress)
-        return points.batches(chunks, self.plan, times)
-
-
-def _open(file: Path, format: str | None, options: Options, encoding: str | None) -> _Found:
-    layouts = {layout.name: layout for layout in all_layouts()}
-    known = [*layouts, *kinds.FEATURES]
-    if format is not None and format not in known:
-        raise InputError(f"there is no format {format!r}; the formats are {', '.join(known)}.")
-    found = kinds.look(file)
-    if found.kind.name in kinds.FEATURES:
-        _check_format(format, found, file)
-        return _geofile(geofiles.GeoFile(file, found, options), found, options)
-    if format in kinds.FEATURES:
-        raise ReportFormatError(f"is not {kinds.FEATURES[format].title}: it is {found.kind.title}.", file=str(file))
-    text = Table(file, found, encoding=encoding)
-    layout = layouts[format] if format is not None else next(x for x in layouts.values() if x.matches(text.header))
-    if not layout.matches(text.header):
-        raise ReportFormatError(
-            f"does not look like {layout.title}: the columns are {some(text.header)}.",
-            advice="Leave out --format to find out what it is.",
-            file=str(file),
-            line=1,
-        )
-    plan = layout.plan(text, options)
-    labels = layout.labels if "label" in plan.made else None
-    title = layout.title if layout.name != "plain" else f"{layout.title} cut at {_named(text.delimiter)}"
-    return _Found(
-        text, plan, layout.name, title, labels, layout.states, layout.notes if labels else _other(layout), layout
-    )
-
-
-def _check_format(format: str | None, found: kinds.Found, file: Path) -> None:
-    """A format that was named must be the one that the bytes show: what a file is called opens nothing."""
-    if format not in (None, found.kind.name):
-        raise ReportFormatError(f"is not of the format {format!r}: it is {found.kind.title}.", file=str(file))
-
-
-def _geofile(table: geofiles.GeoFile, found: kinds.Found, options: Options) -> _Found:
-    kind = found.kind
-    if not table.is_mapswipe:
-        return _Found(table, table.plan(options), kind.name, kind.title, None, None, table.notes, None)
-    layout = mapswipe.LAYOUT
-    plan = options.plan({"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry"))
-    title = f"{kind.name} ({layout.name})"
-    return _Found(table, plan, title, layout.title, None, layout.states, (*table.notes, *layout.notes), layout)
-
-
-def _other(layout: Layout) -> tuple[str, ...]:
-    # Notes of layouts with one label hold only while that label is what was read.
-    return () if layout.labels is not None else layout.notes
-
-
-def _named(delimiter: str) -> str:
-    return {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[delimiter]
-
-
 def _result(
-    found: _Found,
+    found: Found,
     collector: Collector,
     collected: Collected,
     options: Options,
@@ -249,10 +225,15 @@ def _result(
         time=None if collected.time is None else kept(collected.time),
         id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
         crs=None if options.crs == "local" else geography.WGS84,
+        accuracy=_accuracies(collected, kept, options),
     )
     events = None if collected.event is None else kept(collected.event)
-    region = geography.bounds(reports.places) if reports.crs else _extent(reports.places)
+    region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
+    swapped, far = _swapped(reports, options, found), _far_off(reports, options, region)
     columns = _told(found.plan)
+    if reports.accuracy is not None and "accuracy" not in columns:
+        given = options.all_accuracy
+        columns["accuracy"] = columns["lat"] if given is None else f"'{given:g} m' for all"
     said = (f"{_ROLE[role]} {'' if where[0] == _QUOTE else 'from '}{where}" for role, where in columns.items())
     statement = f"{Path(file).name}: {found.title}; {', '.join(said)}"
     return ReadResult(
@@ -267,15 +248,27 @@ def _result(
         rejected=len(rejects),
         rejects=rejects,
         region=region,
-        notes=(*found.notes, *_remarks(reports, times, events, found)),
+        notes=(*found.notes, *_remarks(reports, times, events, found), *([swapped] if swapped else far)),
         events=events,
         states=found.states or found.labels,
         row=row,
+        suspected_swap=swapped,
         _lines=found.table.lines,
     )
 
 
-def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: _Found) -> list[str]:
+def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np.float64] | None:
+    """How exact the places are: what the file says, and elsewhere what was said of all."""
+    stated = None if collected.accuracy is None else kept(collected.accuracy)
+    if options.given("accuracy") == NONE:
+        return None
+    if options.all_accuracy is None:
+        return stated if stated is not None and np.isfinite(stated).any() else None
+    count = len(kept(collected.row))
+    return np.full(count, options.all_accuracy)
+
+
+def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found) -> list[str]:
     said = []
     one = int(reports.label[0])
     if found.labels is None and (reports.label == one).all():
@@ -295,6 +288,40 @@ def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | 
     return said
 
 
+def _swapped(reports: Reports, options: Options, found: Found) -> str:
+    """Why latitude and longitude are probably exchanged; empty if not. Columns that were named are believed."""
+    said = any(options.given(role) is not None for role in ("lat", "lon", "place")) or options.region is not None
+    if reports.crs is None or said or not looks_swapped(reports.places):
+        return ""
+    lat, lon = (found.plan.column(role) for role in ("lat", "lon"))
+    how = f"; --lat '{lon}' --lon '{lat}' reads them so" if lat and lon and not lat.startswith("<") else ""
+    return (
+        "nearly all places are at sea, and would be on land with latitude and longitude exchanged: they are probably "
+        f"swapped{how}"
+    )
+
+
+def _far_off(reports: Reports, options: Options, region: geography.Region) -> list[str]:
+    """What is said of places outside the region of the bulk of them, and of a region that is too wide for a map."""
+    if reports.crs is None or options.region is not None:
+        return []
+    said = []
+    if region != geography.bounds(reports.places):
+        far = ~geography.held(region, reports.places)
+        first = reports.places[int(np.argmax(far))]
+        turned = reports.places[far][:, ::-1]
+        among = int(np.count_nonzero(geography.within(region, turned[:, 0], turned[:, 1])))
+        swapped = f"; {among} of them would lie among the others with latitude and longitude exchanged" if among else ""
+        said.append(
+            f"{int(far.sum()):,} of {len(far):,} reports lie far from all others (the first at latitude "
+            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N says "
+            f"otherwise{swapped}"
+        )
+    if (wide := geography.span(region)) > geography.WIDEST:
+        said.append(f"the reports reach over {wide:.0f}° of longitude: a map needs --region W,S,E,N")
+    return said
+
+
 _QUOTE = "'"  # a value given to all rows is quoted, a column's name is not
 _ROLE = {
     "lat": "latitude",
@@ -304,6 +331,8 @@ _ROLE = {
     "time": "time",
     "id": "id",
     "text": "text",
+    "accuracy": "accuracy",
+    "count": "count",
 }
 
 
@@ -312,10 +341,14 @@ def _told(plan: Plan) -> dict[str, str]:
     told = {role: name for role, name in plan.columns.items() if role in _ROLE}
     if "date" in plan.columns:
         told["time"] = f"{plan.columns['date']} + {plan.columns['clock']}"
-    if "geometry" in plan.columns:
-        told["lat"] = told["lon"] = plan.columns["geometry"]
-    told |= plan.shown
+    for whole in ("geometry", "place"):
+        if whole in plan.columns:
+            told["lat"] = told["lon"] = plan.columns[whole]
+    told = {role: _SHOWN.get(name, name) for role, name in (told | plan.shown).items()}
     return {role: told[role] for role in _ROLE if role in told}
+
+
+_SHOWN = {geofiles.LAT: "the geometry", geofiles.LON: "the geometry"}
 
 
 def _shown(column: str) -> str:

@@ -35,7 +35,7 @@ def check_report_format(path: str | Path) -> str:
 
 
 def write_reports(reports: Reports, path: str | Path) -> Path:
-    """Source, latitude, longitude, label, and time and id where there are any."""
+    """Source, latitude, longitude, label, and time, id and accuracy where there are any."""
     path = Path(path)
     kind = path.suffix.lower()
     check_report_format(path)
@@ -79,4 +79,6 @@ def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
         columns["time"] = ["" if np.isnan(t) else datetime.fromtimestamp(t, UTC).isoformat() for t in reports.time]
     if reports.id is not None:
         columns["id"] = ["" if name is None else plain(name) for name in reports.id]
+    if reports.accuracy is not None:
+        columns["accuracy_m"] = ["" if np.isnan(metres) else round(metres, 2) for metres in reports.accuracy.tolist()]
     return list(columns), list(zip(*columns.values(), strict=True))

@@ -33,11 +33,12 @@ class ReadResult:
     duplicate: int
     rejected: int
     rejects: Rejects  # a sequence of (line, column, reason)
-    region: geography.Region  # around the reports; west > east across the antimeridian
+    region: geography.Region  # around the reports but those far off; west > east across the antimeridian
     notes: tuple[str, ...]  # what a careful reader should know
     events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
     states: tuple[str, ...] | None  # what the labels are about, where the layout knows
     row: NDArray[np.int64]  # [R] the row of the file that each report is from, counted from 0
+    suspected_swap: str  # what makes us think that latitude and longitude are exchanged; empty if nothing does
     _lines: Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
     def lines(self) -> NDArray[np.int64]:

@@ -11,12 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.io.columns import MISSING
 
 Order = Literal["dmy", "mdy"]
 _NUMERIC_DATE = (
     r"^\s*(\d{1,2})[/.\-](\d{1,2})[/.\-](\d{4}|\d{2})"
     r"(?:[ T,]+(\d{1,2})[:.](\d{2})(?:[:.](\d{2}))?\s*([AaPp][Mm])?)?\s*$"
 )
+_UTC = r"\s*(?:UTC|GMT|Zulu)$"
+_CAMERA = r"^(\d{4}):(\d{2}):(\d{2})(?=\s|$)"
 _NUMBER = r"^\s*-?\d+(\.\d+)?\s*$"
 
 
@@ -76,7 +79,7 @@ class Times:
         return np.concatenate(out) if out else np.empty(0)
 
     def _slow(self, text: pd.Series[str], rows: NDArray[np.int64]) -> _Chunk:
-        filled = (text.str.strip() != "").to_numpy()
+        filled = ~text.str.strip().str.casefold().isin(["", *MISSING]).to_numpy()
         seconds = np.full(len(text), np.nan)
         number = text.str.match(_NUMBER).to_numpy(dtype=bool) & filled
         if number.any():
@@ -96,7 +99,11 @@ class Times:
         self._note_order(numbers, text[dated].tolist(), rows[dated])
         rest = filled & ~number & ~dated
         if rest.any():
-            parsed = pd.to_datetime(text[rest].str.strip(), format="ISO8601", utc=True, errors="coerce")
+            # Zooniverse and many databases write "2015-05-01 10:41:59 UTC", cameras "2015:05:01 10:41:59".
+            iso = (
+                text[rest].str.strip().str.replace(_UTC, "Z", regex=True).str.replace(_CAMERA, r"\1-\2-\3", regex=True)
+            )
+            parsed = pd.to_datetime(iso, format="ISO8601", utc=True, errors="coerce")
             odd = parsed.isna().to_numpy()
             if odd.any():
                 words = [_in_words(value) for value in text[rest][odd].tolist()]

@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 
 from crowdfield.io import columns
-from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
 from crowdfield.io.rejects import Advised
+from crowdfield.io.tabular import Tabular
 
 REPORTED = "reported"
 EMERGENCY = "emergency"
@@ -47,7 +47,7 @@ def _haiti_source(text: str) -> str | None:
     return f"{code}. {names[code].rpartition('|')[2].strip().rstrip('.').strip()}"
 
 
-def _haiti(table: Table, options: Options) -> Plan:
+def _haiti(table: Tabular, options: Options) -> Plan:
     name = {columns.plain(column): column for column in table.header}
     chosen = {"lat": name["lat"], "lon": name["lon"], "id": name["id"], "text": name["title"]}
     chosen |= {"date": name["date"], "clock": name["time"]}
@@ -82,7 +82,7 @@ def _haiti(table: Table, options: Options) -> Plan:
     )
 
 
-def _version_2(table: Table, options: Options) -> Plan:
+def _version_2(table: Tabular, options: Options) -> Plan:
     name = {columns.plain(column): column for column in table.header}
     chosen = {role: name[key] for role, key in (("lat", "latitude"), ("lon", "longitude")) if key in name}
     missing = [role for role in ("lat", "lon") if role not in chosen and options.given(role) is None]
@@ -131,7 +131,7 @@ _BASE_3 = (
 _AGAIN = re.compile(r" \(\d+\)$")  # what Table adds to the second column of a name
 
 
-def _version_3(table: Table, options: Options) -> Plan:
+def _version_3(table: Tabular, options: Options) -> Plan:
     name = {column.strip().lower(): column for column in table.header}
     chosen = {"id": name["post id"]}
     for role, key in (("time", "post date (utc)"), ("text", "unstructured description")):
@@ -182,7 +182,7 @@ def _first_filled(frame: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
     return cells.bfill(axis=1).iloc[:, 0].fillna("").astype(str)
 
 
-def _override(chosen: dict[str, str], made: dict[str, str], table: Table, options: Options) -> None:
+def _override(chosen: dict[str, str], made: dict[str, str], table: Tabular, options: Options) -> None:
     for role, given in options.columns.items():
         if given is not None:
             chosen[role] = columns.named(role, given, table.header, table.name)

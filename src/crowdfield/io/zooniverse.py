@@ -17,11 +17,11 @@ from crowdfield import geography
 from crowdfield.io import systems
 from crowdfield.io.collect import Batch
 from crowdfield.io.columns import named
-from crowdfield.io.delimited import Table
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
 from crowdfield.io.rejects import Refusal
+from crowdfield.io.tabular import Tabular
 from crowdfield.io.times import Times
 
 NOTHING = "nothing"
@@ -47,7 +47,7 @@ class _Refused(Exception):
     """(column, reason)"""
 
 
-def plan(table: Table, options: Options) -> Plan:
+def plan(table: Tabular, options: Options) -> Plan:
     for role in ("lat", "lon", "label"):
         options.refuse(role, "the marks on Zooniverse's images have places and labels of their own")
     lower = {name.strip().lower(): name for name in table.header}
@@ -61,7 +61,7 @@ def plan(table: Table, options: Options) -> Plan:
     return options.plan(chosen)
 
 
-def batches(table: Table, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
     # "Is there any damage?" comes before the drawing, and ends there for those who see none.
     draws = any('"tool' in cell for cell in table.column(plan.columns["annotations"]))
     found = _Marks(table.name, plan, options, draws=draws)

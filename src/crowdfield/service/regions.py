@@ -45,6 +45,8 @@ def around(spots: ArrayLike) -> Region:
     """A region for a map that starts with reports at these (longitude, latitude) places: around the bulk of them, as
     `crowdfield fuse` would choose it, with some room."""
     bulk = geography.main_bounds(spots)
+    if geography.span(bulk) > geography.WIDEST:
+        raise InputError("the reports are spread over most of the world; give the region that the map is to show")
     middle, latitude = geography.centre(bulk)
     half = max(geography.span(bulk) * (0.5 + MARGIN), SMALLEST)
     tall = max((bulk.north - bulk.south) * (0.5 + MARGIN), SMALLEST)

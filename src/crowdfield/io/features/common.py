@@ -29,6 +29,8 @@ class Features:
     kinds: NDArray[np.object_]  # [N] "Point", "Polygon", …; None where there is no geometry
     crs: str | None  # None where the file does not say
     notes: tuple[str, ...] = ()
+    is_table: bool = False  # rows without geometries: the places, if any, are in the columns
+    lines: NDArray[np.int64] | None = None  # [N] where in the file each row is; None: they are counted from 1
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -40,7 +42,7 @@ def read(path: Path, found: Found) -> Features:
     if found.kind.boxed and not is_inside():
         from crowdfield.io.boxed import read_features
 
-        return read_features(path)
+        return read_features(path, found)
     reader: Callable[[Path, Found], Features] = import_module(f"crowdfield.io.features.{found.kind.reader}").read
     features = reader(path, found)
     if len(features) == 0:
@@ -68,6 +70,12 @@ def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np
 
 def too_many_columns(path: Path) -> ReportFormatError:
     return ReportFormatError(f"has more than {limits.MOST_COLUMNS:,} columns. Keep those you need.", file=str(path))
+
+
+def plain_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Features:
+    """Rows without geometries."""
+    nothing = np.full(len(rows), None, dtype=object)
+    return Features(table(path, rows), nothing, nothing.copy(), None, is_table=True)
 
 
 def cells(values: Sequence[Any]) -> NDArray[np.object_]:

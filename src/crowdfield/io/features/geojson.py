@@ -1,4 +1,6 @@
-"""GeoJSON: a collection, a feature, a bare geometry, or one feature per line; and Esri's JSON, which differs little."""
+"""GeoJSON: a collection, a feature, a bare geometry, or one feature per line; Esri's JSON, which differs little.
+
+Also JSON records, one object per report, as KoboToolbox and ODK Central give them."""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ import shapely
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import systems
-from crowdfield.io.features.common import Features, broken, table
+from crowdfield.io.features.common import Features, broken, plain_table, table
 from crowdfield.io.features.shapes import NAMES, from_json
 from crowdfield.io.kinds import Found
 from crowdfield.io.opening import document
 
+_DEEPEST_GROUP = 8  # groups in groups of a form; what lies deeper stays JSON
 _LONGEST_NUMBER = 400  # digits: more are no coordinate, and take long to read
 
 
@@ -29,6 +32,8 @@ def read(path: Path, found: Found) -> Features:
     root = _parsed(text, path, found)
     if isinstance(root, dict) and isinstance(root.get("features"), list) and _is_esri(root):
         return _esri(root, path)
+    if (found_records := records(root)) is not None:
+        return plain_table(path, [flat(record) for record in found_records])
     features = _features(root, path)
     crs = _system(root, path)
     rows, geometries = [], []
@@ -80,7 +85,33 @@ def _sequence(text: str, path: Path, found: Found) -> Any:
                 file=str(path),
                 line=number,
             ) from None
+    if features and all(isinstance(item, dict) and "geometry" not in item for item in features):
+        return features  # one record per line
     return {"type": "FeatureCollection", "features": features}
+
+
+# Where services put the records of an answer: KoboToolbox and many others, OData (ODK Central), CKAN.
+_ENVELOPES = ("results", "value", "records", "data", "items")
+
+
+def records(root: Any) -> list[dict[str, Any]] | None:
+    """The records of JSON that is no GeoJSON: a list of objects, alone or in an envelope; None if it is neither."""
+    if isinstance(root, dict) and root.get("type") not in ("FeatureCollection", "Feature", *NAMES.values()):
+        root = next((root[name] for name in _ENVELOPES if isinstance(root.get(name), list)), None)
+    if not isinstance(root, list) or not all(isinstance(item, dict) for item in root):
+        return None
+    if root and all(item.get("type") == "Feature" for item in root):
+        return None
+    return root
+
+
+def flat(record: dict[str, Any], before: str = "", depth: int = 0) -> dict[str, Any]:
+    """A record with its groups opened: {"a": {"b": 1}} is {"a/b": 1}. Geometries and lists stay whole, as JSON."""
+    out: dict[str, Any] = {}
+    for name, value in record.items():
+        is_group = isinstance(value, dict) and "coordinates" not in value and depth < _DEEPEST_GROUP
+        out |= flat(value, f"{before}{name}/", depth + 1) if is_group else {f"{before}{name}": value}
+    return out
 
 
 def _features(root: Any, path: Path) -> list[Any]:
@@ -90,11 +121,14 @@ def _features(root: Any, path: Path) -> list[Any]:
         return features
     if kind == "Feature":
         return [root]
+    if isinstance(root, list) and root:
+        return root
     if kind in NAMES.values():
         return [{"type": "Feature", "geometry": root, "properties": {}}]
     what = f"of the type '{kind[:40]}'" if isinstance(kind, str) else "without a type"
     raise ReportFormatError(
-        f"is JSON {what}, not a GeoJSON feature collection. Of JSON only GeoJSON is read.", file=str(path)
+        f"is JSON {what}, not a GeoJSON feature collection and not a list of records. Save it as one of them.",
+        file=str(path),
     )
 
 

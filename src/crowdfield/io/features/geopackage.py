@@ -16,7 +16,7 @@ from crowdfield.errors import ReportFormatError
 from crowdfield.io import limits, systems
 from crowdfield.io.features.common import Features, broken, cells, too_many_columns
 from crowdfield.io.features.shapes import from_wkb
-from crowdfield.io.kinds import Found
+from crowdfield.io.kinds import Found, pick
 from crowdfield.io.limits import Allowance
 from crowdfield.io.opening import document, too_much
 
@@ -32,7 +32,7 @@ def read(path: Path, found: Found) -> Features:
         if found.member or found.gzipped:
             connection.deserialize(document(path, found))
         _confine(connection)
-        return _Layers(connection, path, found).first()
+        return _Layers(connection, path, found).wanted()
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError):
         raise broken(path, found, "the database is damaged, or is no GeoPackage") from None
     finally:
@@ -68,8 +68,8 @@ class _Layers:
     def __init__(self, connection: sqlite3.Connection, path: Path, found: Found) -> None:
         self._connection, self._path, self._found = connection, path, found
 
-    def first(self) -> Features:
-        """The first layer; a note names it where there are more."""
+    def wanted(self) -> Features:
+        """The only layer, or the one that was asked for; of several one must be named."""
         tables = {
             str(name): str(sql)
             for name, sql in self._rows("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL")
@@ -82,17 +82,17 @@ class _Layers:
         named = [str(row[0]) for row in self._rows("SELECT table_name FROM gpkg_contents WHERE data_type = 'features'")]
         if not named:
             raise ReportFormatError("has no geometry: it holds tables and no places.", file=str(self._path))
-        name = named[0]
+        name = named[0] if len(named) == 1 and self._found.layer is None else self._pick(named)
         if name not in tables or tables[name].lstrip().upper().startswith("CREATE VIRTUAL"):
             raise ReportFormatError(
                 f"its layer '{name[:60]}' is a view or a computed table, which is not read. Save it as a layer of its "
                 "own.",
                 file=str(self._path),
             )
-        features = self._layer(name)
-        if len(named) > 1:
-            features.notes = (f"of the {len(named)} layers only the first, '{name[:60]}', is read",)
-        return features
+        return self._layer(name)
+
+    def _pick(self, named: list[str]) -> str:
+        return pick(named, self._found.layer, self._path, what="layers")
 
     def _layer(self, name: str) -> Features:
         about = [

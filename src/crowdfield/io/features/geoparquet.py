@@ -1,4 +1,4 @@
-"""GeoParquet, read by Arrow in small batches.
+"""GeoParquet, and Parquet without geometries, read by Arrow in small batches.
 
 A few bytes of Parquet can stand for a column of millions of equal values, so what a file claims is checked first, equal
 values are stored once, and what comes out is counted while it comes.
@@ -53,7 +53,7 @@ def read(path: Path, found: Found) -> Features:
     try:
         file = opened()
         about = _about(file, path)
-        names = _columns(file.schema_arrow, about["primary_column"], path)
+        names = _columns(file.schema_arrow, None if about is None else about["primary_column"], path)
         allowance = Allowance(path.stat().st_size)
         if not allowance.take(_claimed(file.metadata, names)):
             raise too_much(path)
@@ -65,16 +65,19 @@ def read(path: Path, found: Found) -> Features:
         raise broken(path, found, "Arrow does not take it for Parquet") from None
 
 
-def _about(file: Any, path: Path) -> dict[str, Any]:
-    """What the file says of its geometry: the column, how it is stored, and in which system."""
+def _about(file: Any, path: Path) -> dict[str, Any] | None:
+    """What the file says of its geometry: the column, how it is stored, and in which system; None if it has none."""
+    metadata = file.schema_arrow.metadata or {}
+    if b"geo" not in metadata:
+        return None
     try:
-        stated = json.loads((file.schema_arrow.metadata or {})[b"geo"])
+        stated = json.loads(metadata[b"geo"])
         column = stated["primary_column"]
         about = stated["columns"][column]
         encoding = about["encoding"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise ReportFormatError(
-            "is Parquet, but no GeoParquet: it does not say which column holds the places. Save it as CSV.",
+            "is GeoParquet that does not say which column holds the places. Save it again, or as CSV.",
             file=str(path),
         ) from None
     if encoding not in ("WKB", "point"):
@@ -95,13 +98,13 @@ def _system(about: dict[str, Any], path: Path) -> str | None:
         raise ReportFormatError(f"{problem}.", file=str(path)) from None
 
 
-def _columns(schema: Any, geometry: str, path: Path) -> list[str]:
-    """The geometry and every column whose cells are single values."""
+def _columns(schema: Any, geometry: str | None, path: Path) -> list[str]:
+    """The geometry, where there is one, and every column whose cells are single values."""
     import pyarrow.types as types
 
     if len(schema.names) > limits.MOST_COLUMNS:
         raise too_many_columns(path)
-    if schema.names.count(geometry) != 1:
+    if geometry is not None and schema.names.count(geometry) != 1:
         raise ReportFormatError("has no geometry: the column that it names is not there.", file=str(path))
     simple = [
         field.name
@@ -112,7 +115,7 @@ def _columns(schema: Any, geometry: str, path: Path) -> list[str]:
         and not types.is_binary(field.type)
         and not types.is_large_binary(field.type)
     ]
-    return [geometry, *simple]
+    return simple if geometry is None else [geometry, *simple]
 
 
 def _claimed(metadata: Any, names: list[str]) -> int:
@@ -133,22 +136,26 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _features(file: Any, names: list[str], about: dict[str, Any], allowance: Allowance, path: Path) -> Features:
-    geometry, *others = names
-    parts: dict[str, list[NDArray[np.object_]]] = {name: [] for name in others}
+def _features(file: Any, names: list[str], about: dict[str, Any] | None, allowance: Allowance, path: Path) -> Features:
+    geometry = None if about is None else names[0]
+    parts: dict[str, list[NDArray[np.object_]]] = {name: [] for name in names if name != geometry}
     shapes, kinds = [], []
     for batch in file.iter_batches(batch_size=_BATCH, columns=names, use_threads=False):
         if not allowance.take(batch.num_rows * limits.ROW_OVERHEAD):
             raise too_much(path)
-        some, what = _geometries(batch.column(geometry), about["encoding"], allowance, path)
+        nothing = np.full(batch.num_rows, None, dtype=object)
+        some, what = nothing, nothing
+        if about is not None:
+            some, what = _geometries(batch.column(geometry), about["encoding"], allowance, path)
         shapes.append(some)
         kinds.append(what)
-        for name in others:
+        for name in parts:
             parts[name].append(_cells(batch.column(name), allowance, path))
     if not shapes:
         raise ReportFormatError("holds no features, so no reports.", file=str(path))
     columns = {name: np.concatenate(pieces) for name, pieces in parts.items()}
-    return Features(columns, np.concatenate(shapes), np.concatenate(kinds), about["crs"])
+    crs = None if about is None else about["crs"]
+    return Features(columns, np.concatenate(shapes), np.concatenate(kinds), crs, is_table=about is None)
 
 
 def _geometries(

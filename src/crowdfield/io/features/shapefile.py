@@ -41,7 +41,7 @@ def read(path: Path, found: Found) -> Features:
     except (_Broken, struct.error) as problem:
         what = str(problem) if isinstance(problem, _Broken) else "it ends too early"
         raise broken(path, found, what) from None
-    notes = parts.notes if dbf is not None else (*parts.notes, "there is no .dbf beside it, so no properties")
+    notes = () if dbf is not None else ("there is no .dbf beside it, so no properties",)
     return Features(columns, shapes, kinds, parts.system(), notes)
 
 
@@ -50,12 +50,6 @@ class _Parts:
 
     def __init__(self, path: Path, found: Found) -> None:
         self._path, self._member = path, found.member
-        self.notes: tuple[str, ...] = ()
-        if found.member is not None:
-            with Archive(path) as archive:
-                count = len(archive.ending(".shp"))
-            if count > 1:
-                self.notes = (f"of the {count} Shapefiles only the first, '{found.member[:60]}', is read",)
 
     def read(self, ending: str) -> bytes | None:
         if self._member is not None:

@@ -1,0 +1,43 @@
+"""The U.S. Geological Survey's "Did You Feel It?": cells with a mean intensity and the number of people it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from crowdfield.io import columns
+from crowdfield.io.layouts import Options
+from crowdfield.io.points import Plan, numbers
+
+TITLE = "“Did You Feel It?” of the USGS"
+NOTE = "each answer is a report of its cell's mean intensity, rounded to a whole grade, in the middle of the cell"
+_INTENSITY, _ANSWERS = ("intensity", "cdi"), ("nresp",)
+
+
+def _column(header: Sequence[str], wanted: Sequence[str]) -> str | None:
+    names = {columns.plain(name): name for name in header}
+    return next((names[name] for name in wanted if name in names), None)
+
+
+def matches(header: Sequence[str]) -> bool:
+    return _column(header, _INTENSITY) is not None and _column(header, _ANSWERS) is not None
+
+
+def plan(header: Sequence[str], file: str, options: Options, places: dict[str, str]) -> Plan:
+    """One row per cell; its grade is made from the mean intensity."""
+    intensity, answers = _column(header, _INTENSITY), _column(header, _ANSWERS)
+    assert intensity is not None and answers is not None, "matches() has found both"
+    chosen = dict(places)
+    stated = options.given("count")
+    if stated != columns.NONE:
+        chosen["count"] = answers if stated is None else columns.named("count", stated, header, file)
+
+    def prepare(frame: pd.DataFrame) -> pd.DataFrame:
+        grade = np.floor(numbers(frame[intensity]) + 0.5)
+        text = ["" if not np.isfinite(value) else str(int(value)) for value in grade.tolist()]
+        return frame.assign(**{"<label>": text})
+
+    shown = {"label": f"{intensity}, rounded", "lat": "the geometry", "lon": "the geometry"}
+    return options.plan(chosen, made={"label": "<label>"}, shown=shown, prepare=prepare, extra_columns=(intensity,))

@@ -1,0 +1,117 @@
+"""Excel workbooks (.xlsx): one sheet, read row by row by openpyxl, with formulas as the values they were saved with.
+
+A workbook is XML in a zip file. The zip file has been looked through by then (`io.archives`); defusedxml refuses
+entities; and what comes out is counted while it comes, since one cell far down or far right stands for all before it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfield.errors import MissingDependencyError, ReportFormatError
+from crowdfield.io import limits
+from crowdfield.io.archives import Archive
+from crowdfield.io.columns import unique
+from crowdfield.io.features.common import Features, broken, cells, text, too_many_columns
+from crowdfield.io.kinds import Found, pick
+from crowdfield.io.limits import Allowance
+from crowdfield.io.opening import too_much
+
+LATEST_HEADER = 20  # rows: titles and remarks may stand above the names of the columns, but not more than this
+_CELL = 24  # bytes that a cell counts for at least
+Row = tuple[int, tuple[Any, ...]]  # its number in the sheet, its cells
+
+
+def read(path: Path, found: Found) -> Features:
+    # openpyxl would take lxml where it is installed, to which defusedxml does not apply.
+    os.environ["OPENPYXL_LXML"] = "False"
+    try:
+        import defusedxml
+        import openpyxl
+    except ImportError:
+        raise MissingDependencyError(
+            "openpyxl and defusedxml are needed to read Excel. Install them with: pip install 'crowdfield[excel]'"
+        ) from None
+    with Archive(path):  # refuses bombs, passwords and overlapping entries
+        pass
+    problems = (
+        defusedxml.DefusedXmlException,
+        zipfile.BadZipFile,
+        SyntaxError,  # what XML parsers raise
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        EOFError,
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and validations, which are not read
+            with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
+                return _sheet(book, path, found)
+    except ReportFormatError:
+        raise
+    except problems:
+        raise broken(path, found, "its XML is damaged, or holds entities") from None
+
+
+def _sheet(book: Any, path: Path, found: Found) -> Features:
+    allowance = Allowance(path.stat().st_size)
+    sheets = {str(sheet.title): sheet for sheet in book.worksheets}
+    if not sheets:
+        raise ReportFormatError("is an Excel workbook without a sheet of cells.", file=str(path))
+    if found.layer is not None:
+        name = pick(list(sheets), found.layer, path, what="sheets")
+    else:
+        filled = [name for name, sheet in sheets.items() if next(_rows(sheet, allowance, path), None) is not None]
+        if not filled:
+            raise ReportFormatError("the workbook is empty. Export it again.", file=str(path))
+        name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
+    rows = list(_rows(sheets[name], allowance, path))
+    top = _header(rows)
+    names = unique([text(cell) or "" for cell in rows[top][1]])
+    body = rows[top + 1 :]
+    if not body:
+        raise ReportFormatError("has a header but no reports.", file=str(path), line=rows[top][0])
+    columns = {
+        column: cells([row[at] if at < len(row) else None for _, row in body]) for at, column in enumerate(names)
+    }
+    nothing = np.full(len(body), None, dtype=object)
+    lines = np.array([number for number, _ in body], dtype=np.int64)
+    notes = (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ()
+    return Features(columns, nothing, nothing.copy(), None, notes, is_table=True, lines=lines)
+
+
+def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:
+    """The rows that hold something. What the sheet claims of its own size is not believed."""
+    sheet.reset_dimensions()
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        size = limits.ROW_OVERHEAD + sum(_CELL + (len(cell) if isinstance(cell, str) else 0) for cell in row)
+        if not allowance.take(size):
+            raise too_much(path)
+        width = max((at for at, cell in enumerate(row, start=1) if _is_filled(cell)), default=0)
+        if width > limits.MOST_COLUMNS:
+            raise too_many_columns(path)
+        if width:
+            yield number, row[:width]
+
+
+def _is_filled(cell: Any) -> bool:
+    return cell is not None and cell != ""
+
+
+def _header(rows: list[Row]) -> int:
+    """Where the names of the columns stand: the first row that fills most of the columns there are."""
+    start = rows[: LATEST_HEADER + 1]
+    filled = [sum(map(_is_filled, row)) for _, row in start]
+    return next(at for at, count in enumerate(filled) if 2 * count >= max(filled))

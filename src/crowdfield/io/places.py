@@ -1,0 +1,181 @@
+"""Whole places in one cell: geopoints ("lat lon alt acc"), "lat, lon", WKT, GeoJSON, degrees with minutes, seconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from crowdfield.io.features.shapes import from_json, from_wkt
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
+# Two to four numbers, with or without brackets around them: latitude, longitude, altitude, accuracy.
+_NUMBERS = re.compile(
+    rf"\s*[\[(]?\s*({_NUMBER})(?:\s*[,;]\s*|\s+)({_NUMBER})(?:(?:\s*[,;]\s*|\s+)({_NUMBER}))?"
+    rf"(?:(?:\s*[,;]\s*|\s+)({_NUMBER}))?\s*[\])]?\s*"
+)
+_DECIMAL_COMMAS = re.compile(r"\s*([-+]?\d+,\d+)(?:\s*;\s*|\s+)([-+]?\d+,\d+)\s*")
+# Degrees with minutes and seconds, and the letter of the hemisphere before or after. The signs for them vary.
+_PRIME, _SECOND = r"['’′‘`´]", r"(?:[\"”″“]|''|’’|′′)"
+_DMS = (
+    r"(?P<before{n}>[NSEWnsew])?\s*(?P<sign{n}>[-+])?\s*(?P<d{n}>\d{{1,3}}(?:[.,]\d+)?)\s*[°º˚d]?\s*"
+    rf"(?:(?P<m{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)\s*(?:{_PRIME}|m)?\s*)?(?:(?P<s{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)\s*"
+    rf"(?:{_SECOND}|{_PRIME}{{{{2}}}}|s)?)?\s*(?P<after{{n}}>[NSEWnsew])?"
+)
+_ONE_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*")
+_TWO_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*[,;]?\s+" + _DMS.format(n=2) + r"\s*")
+_LON_FIRST = re.compile(r"(lon|lng|long|x|east)[a-z]*[\s_,;/&-]*(and)?[\s_,;/&-]*(lat|y|north)", re.IGNORECASE)
+_SRID = re.compile(r"^SRID=\d{1,6};", re.IGNORECASE)
+LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
+_POLYGONS = ("Polygon", "MultiPolygon")
+
+
+class Place(NamedTuple):
+    """What a cell holds; `why` is the reason where it is no place."""
+
+    lon: float = np.nan
+    lat: float = np.nan
+    accuracy: float = np.nan  # metres
+    why: str | None = None
+    is_area: bool = False
+
+
+def place(cell: str, *, lon_first: bool = False, inner: bool = False) -> Place:
+    """The place that a cell holds. inner: of a polygon, a point inside it."""
+    text = cell.strip()
+    if text[:1] == "{":
+        return _of_json(text, inner)
+    if text[:1].isalpha() and "(" in text:
+        shape = from_wkt(_SRID.sub("", text))
+        return Place(why="is not a geometry in WKT.") if shape is None else _of_shape(shape, inner)
+    if len(text) > LONGEST:
+        return Place(why=f"'{text[:40]}…' is not a place.")
+    if match := _DECIMAL_COMMAS.fullmatch(text):
+        return _pair(*(float(part.replace(",", ".")) for part in match.groups()), lon_first)
+    if match := _NUMBERS.fullmatch(text):
+        first, second, _, accuracy = (np.nan if part is None else float(part) for part in match.groups())
+        return _pair(first, second, lon_first, accuracy)
+    if match := _TWO_DMS.fullmatch(text):
+        return _of_dms(match)
+    return Place(why=f"'{text[:40]}' is not a place.")
+
+
+def degrees(cell: str) -> float:
+    """Degrees with minutes, seconds or the letter of a hemisphere (18° 32' 14.2" N, 72.3 W); NaN for anything else."""
+    match = _ONE_DMS.fullmatch(cell.strip()) if len(cell) <= LONGEST else None
+    return np.nan if match is None else _angle(match, 1)
+
+
+def places(cells: pd.Series[Any], *, lon_first: bool, inner: bool) -> list[Place]:
+    """The place in each cell of a column. Each different text is read once."""
+    codes, different = pd.factorize(cells.astype(object).where(cells.notna(), "").astype(str))
+    known = [place(text, lon_first=lon_first, inner=inner) for text in different]
+    return [known[code] for code in codes]
+
+
+def find_column(header: Sequence[str], samples: dict[str, list[str]]) -> str | None:
+    """The column that holds whole places: the fullest one, but one that also tells accuracies first."""
+    best: tuple[tuple[int, int, int], str] | None = None
+    for name in header:
+        filled = [cell for cell in samples.get(name, ()) if cell.strip() and not _is_date(cell)]
+        read = [place(cell) for cell in filled[:100]]
+        good = [p for p in read if p.why is None or p.is_area]
+        if not filled or len(good) < 0.9 * len(read) or not all(map(_on_earth, good)) or not _is_telling(name, filled):
+            continue
+        worth = (sum(np.isfinite(p.accuracy) for p in good) > 0, len(filled), not any(p.is_area for p in good))
+        if best is None or worth > best[0]:
+            best = worth, name
+    return None if best is None else best[1]
+
+
+def longitude_is_first(name: str, cells: Sequence[str]) -> bool:
+    """Whether pairs of numbers are (longitude, latitude): the column's name says so, or no other order is possible."""
+    pairs = [match for cell in cells if (match := _NUMBERS.fullmatch(cell.strip()))]
+    first, second = (np.array([float(match[i]) for match in pairs]) for i in (1, 2))
+    if len(pairs) and (np.abs(first) > 90).any():
+        return bool((np.abs(second) <= 90).all())
+    return bool(_LON_FIRST.search(name)) and not re.search(r"lat\w*[\s_,;/&-]*(lon|lng)", name, re.IGNORECASE)
+
+
+def _pair(first: float, second: float, lon_first: bool, accuracy: float = np.nan) -> Place:
+    lon, lat = (first, second) if lon_first else (second, first)
+    return Place(lon, lat, accuracy if accuracy > 0 else np.nan)
+
+
+def _of_json(text: str, inner: bool) -> Place:
+    try:
+        geometry = json.loads(text)
+    except (ValueError, RecursionError):
+        return Place(why="is not a geometry in GeoJSON.")
+    shapes, kinds = from_json([geometry])
+    if shapes[0] is None:
+        return Place(why=f"is {kinds[0] or 'empty'}, not a point.")
+    found = _of_shape(shapes[0], inner)
+    properties = geometry.get("properties")  # where ODK Central puts how exact a place is
+    stated = properties.get("accuracy") if isinstance(properties, dict) else None
+    known = isinstance(stated, int | float) and not isinstance(stated, bool) and stated > 0
+    return found._replace(accuracy=float(stated)) if known and stated is not None else found
+
+
+def _of_shape(shape: Any, inner: bool) -> Place:
+    if shape.is_empty:
+        return Place(why="its geometry is empty.")
+    if shape.geom_type == "Point":
+        return Place(shape.x, shape.y)
+    area = shape.geom_type in _POLYGONS
+    if area and inner:
+        point = shapely.point_on_surface(shape)
+        return Place(point.x, point.y)
+    return Place(why=f"is {shape.geom_type}, not a point.", is_area=area)
+
+
+def _of_dms(match: re.Match[str]) -> Place:
+    angles = [_angle(match, n) for n in (1, 2)]
+    letters = [(match[f"before{n}"] or match[f"after{n}"] or "").upper() for n in (1, 2)]
+    if letters[0] and letters[0] in "EW" and letters[1] in "NS":
+        angles.reverse()
+    elif letters[0] in "EW" and letters[0]:
+        return Place(why="names no latitude.")
+    if not np.isfinite(angles).all():
+        return Place(why=f"'{match[0].strip()[:40]}' is not a place.")
+    return Place(lon=angles[1], lat=angles[0])
+
+
+def _angle(match: re.Match[str], n: int) -> float:
+    before, after, sign = match[f"before{n}"], match[f"after{n}"], match[f"sign{n}"]
+    parts = [float((match[f"{part}{n}"] or "0").replace(",", ".")) for part in "dms"]
+    if (before and after) or parts[1] >= 60 or parts[2] >= 60:
+        return np.nan
+    size = parts[0] + parts[1] / 60 + parts[2] / 3600
+    negative = (before or after or "N").upper() in "SW" or sign == "-"
+    return -size if negative else size
+
+
+def _on_earth(found: Place) -> bool:
+    lon, lat = sorted((abs(found.lon), abs(found.lat)), reverse=True)
+    return found.is_area or (lon <= 180 and lat <= 90)
+
+
+def _is_telling(name: str, cells: Sequence[str]) -> bool:
+    """Whether cells can hardly be anything but places: two whole numbers are one only where the name says so."""
+    if re.search(r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape", name, re.IGNORECASE):
+        return True
+    return all("." in cell or "(" in cell or "°" in cell or ("," in cell and ";" in cell) for cell in cells[:100])
+
+
+def _is_date(cell: str) -> bool:
+    return bool(re.match(r"\s*\d{4}-\d{2}-\d{2}", cell))
+
+
+def not_a_number(values: pd.Series[Any], where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The cells at these rows as degrees, minutes and seconds; NaN where they are none, and at all other rows."""
+    out = np.full(len(values), np.nan)
+    at = np.flatnonzero(where)
+    out[at] = [degrees(str(cell)) for cell in values.iloc[at].tolist()]
+    return out
