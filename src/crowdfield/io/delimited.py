@@ -44,6 +44,7 @@ class Table:
         if not any(line.strip() for line in lines):
             raise ReportFormatError("the file is empty. Export it again.", file=str(path))
         self.delimiter = _sniff(lines)
+        self._quoting = csv.QUOTE_NONE if self.delimiter == "\t" and _is_gbif(lines) else csv.QUOTE_MINIMAL
         self.tags: dict[str, str] = {}  # column -> its HXL tag, where there is a row of them
         self.header, self.sample, self._preamble = self._top(text)
 
@@ -83,6 +84,7 @@ class Table:
             reader = pd.read_csv(
                 _Prefixed(top, stream),  # type: ignore[call-overload]
                 sep=self.delimiter,
+                quoting=self._quoting,
                 header=0,
                 index_col=False,
                 usecols=[*names, EXTRA],
@@ -131,7 +133,7 @@ class Table:
         with opened(self.path, self._found, encoding=self._encoding, progress=progress) as stream:
             _allow_long_fields()
             text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogatepass", newline="")
-            reader = csv.reader(_after(text, self._preamble), delimiter=self.delimiter)
+            reader = csv.reader(_after(text, self._preamble), delimiter=self.delimiter, quoting=self._quoting)
             number, line = 0, 1
             try:
                 for cells in reader:
@@ -155,7 +157,7 @@ class Table:
         sample: list[list[str]] = []
         preamble = 0
         _allow_long_fields()
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quoting=self._quoting)
         try:
             for cells in reader:
                 if _blank(cells):
@@ -214,6 +216,12 @@ def _sniff(lines: Sequence[str]) -> str:
     # A header cut into columns counts for more than rows that agree: one ragged row must not hide the delimiter.
     best = max(DELIMITERS, key=lambda d: (scores[d][1] > 1, scores[d][0] >= max(1, len(start) // 2), scores[d][1]))
     return best if scores[best][1] > 1 else ","
+
+
+def _is_gbif(lines: Sequence[str]) -> bool:
+    """Whether a table is GBIF's, which never quotes: a quotation mark in it is one of the text."""
+    header = next(line for line in lines if line.strip())
+    return "gbifid" in header.lower().split("\t")
 
 
 def _blank(cells: Sequence[str]) -> bool:

@@ -229,8 +229,7 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64
     name = plan.column("count")
     if name is None or name not in frame:
         return None
-    stated = numbers(frame[name])
-    stated[_empty(frame[name], plan.missing)] = 1.0
+    stated = np.where(_empty(frame[name], plan.missing), 1.0, numbers(frame[name]))
     whole = np.isfinite(stated) & (stated == np.floor(np.nan_to_num(stated)))
     why.add(stated == 0, name, "counts nobody.")
     why.add(

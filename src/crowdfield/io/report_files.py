@@ -80,5 +80,5 @@ def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
     if reports.id is not None:
         columns["id"] = ["" if name is None else plain(name) for name in reports.id]
     if reports.accuracy is not None:
-        columns["accuracy_m"] = ["" if np.isnan(metres) else round(metres, 2) for metres in reports.accuracy.tolist()]
+        columns["accuracy_m"] = ["" if np.isnan(metres) else round(metres, 3) for metres in reports.accuracy.tolist()]
     return list(columns), list(zip(*columns.values(), strict=True))

@@ -6,6 +6,7 @@ entities; and what comes out is counted while it comes, since one cell far down 
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import warnings
 import zipfile
@@ -33,6 +34,9 @@ Row = tuple[int, tuple[Any, ...]]  # its number in the sheet, its cells
 def read(path: Path, found: Found) -> Features:
     # openpyxl would take lxml where it is installed, to which defusedxml does not apply.
     os.environ["OPENPYXL_LXML"] = "False"
+    # It also looks up the names of file types, for which Python would read files of the system.
+    if not mimetypes.inited:
+        mimetypes.knownfiles = []
     try:
         import defusedxml
         import openpyxl
@@ -57,7 +61,11 @@ def read(path: Path, found: Found) -> Features:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and validations, which are not read
-            with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
+            # As an open file: what it is called says nothing.
+            with (
+                path.open("rb") as file,
+                closing(openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)) as book,
+            ):
                 return _sheet(book, path, found)
     except ReportFormatError:
         raise
