@@ -34,10 +34,11 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, check, demo, fuse, keys, make, serve  # noqa: E402
+from crowdfield.cli import ask, check, demo, follow, fuse, keys, make, serve  # noqa: E402
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
+    ("follow", follow.follow, "Make a map again and again from a form on a server."),
     ("sources", ask.sources, "Who can be trusted."),
     ("next", ask.next_, "Where to look next."),
     ("score", ask.score, "How good the map is, where the truth is known."),

@@ -30,12 +30,13 @@ def sources(
     """Who can be trusted: how often each source is right, and how sure that is."""
     from crowdfield import io
     from crowdfield.cli.console import sources_table
-    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.cli.inputs import can_be_written, run_from, settings_from
     from crowdfield.io.layers import plain
 
     talk = Talk.of(voice)
     if output is not None and output.suffix.lower() not in (".csv", ".png"):
         raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
+    can_be_written({"--output": output})
     table = run_from(run, settings_from(beliefs), talk).table()
     if output is not None and output.suffix.lower() == ".png":
         from crowdfield import plot
@@ -68,16 +69,18 @@ def next_(
     """Where to look next: the places where one more report would teach the map most."""
     from crowdfield import pipeline
     from crowdfield.cli.console import looks_table
-    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.cli.inputs import can_be_written, run_from, settings_from
     from crowdfield.errors import InputError
     from crowdfield.geography import parse_length
     from crowdfield.io.layers import plain
+    from crowdfield.io.vector import LOOK_FORMATS
 
     talk = Talk.of(voice)
     try:
         wide = None if size is None else parse_length(size)
     except InputError as problem:
         raise typer.BadParameter(str(problem), param_hint="--size") from problem
+    can_be_written({"--output": output}, LOOK_FORMATS)
     fused = run_from(run, settings_from(beliefs), talk)
     with talk.progress("Asking where to look next"):
         looks = pipeline.next_looks(fused, n, by=by)
@@ -91,18 +94,23 @@ def score(
     run: Run,
     gold: Annotated[Path, typer.Argument(metavar="GOLD", help="Places with their true state, in any known layout.")],
     *,
+    columns: opt.Columns,
+    map_labels: opt.MapLabels = None,
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """How good the map is, against places where the truth is known."""
+    """How good the map is, against places where the truth is known.
+
+    Options about columns are about GOLD; where RUN is a file of reports, its columns are those that are found.
+    """
     from crowdfield import pipeline
     from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, run_from, settings_from
 
     talk = Talk.of(voice)
-    settings = settings_from(beliefs)
-    fused = run_from(run, settings, talk)
-    truth = read_file(gold, settings, talk, whole=True).reports
+    # GOLD first: a mistake in it must not cost the fit.
+    truth = read_file(gold, settings_from(beliefs, columns, opt.Renamed(map_labels)), talk, whole=True).reports
+    fused = run_from(run, settings_from(beliefs), talk)
     result = pipeline.score(fused, truth)
     names = {
         "auc": "AUC: a place with the state is ranked above one without",

@@ -34,13 +34,15 @@ def check_model(
 
     from crowdfield import io
     from crowdfield.cli.console import Talk, table
-    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.cli.inputs import can_be_written, run_from, settings_from
     from crowdfield.pipeline.checking import check_model as ask
 
     talk = Talk.of(voice)
     outputs = output or []
     if wrong := [path for path in outputs if path.suffix.lower() not in (".png", ".json")]:
         raise typer.BadParameter(f"{wrong[0]}: write it as .png or .json.", param_hint="--output")
+    for path in outputs:
+        can_be_written({"--output": path})
     fused = run_from(run, settings_from(beliefs), talk)
     with talk.progress("Asking the reports"):
         found = ask(fused.model, draws=draws)

@@ -9,6 +9,8 @@ import typer
 
 from crowdfield.cli import options as opt
 
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+
 
 @opt.grouped
 def fuse(
@@ -57,8 +59,8 @@ def fuse(
     """Make a map from reports, and write it in the formats asked for."""
     from crowdfield import io
     from crowdfield.cli.console import Talk
-    from crowdfield.cli.inputs import read_reports, settings_from
-    from crowdfield.errors import InputError
+    from crowdfield.cli.inputs import can_be_written, read_reports, settings_from
+    from crowdfield.io.vector import LOOK_FORMATS
 
     talk = Talk.of(voice)
     settings = settings_from(content, columns, how)
@@ -70,12 +72,12 @@ def fuse(
             "a run fitted over Dask leaves what it learned at each place with the workers, so that nothing can go on "
             "from it. Write the map with -o, or drop --cluster to keep the run."
         )
-    try:
-        # A misspelt suffix must not cost the minutes before it is noticed.
-        for path in outputs:
-            io.check_format(path)
-    except InputError as problem:
-        raise typer.BadParameter(str(problem)) from problem
+    # A misspelt suffix or folder must not cost the minutes before it is noticed.
+    for path in outputs:
+        can_be_written({"--output": path}, list(io.FORMATS))
+    can_be_written({"--figure": figure}, PICTURES)
+    can_be_written({"--next": next_looks}, LOOK_FORMATS)
+    can_be_written({"--state": state})
     first = next(path for path in (*outputs, figure, next_looks, state) if path is not None)
     table, settings, about = read_reports(reports, settings, talk, first)
     fused = _fused(table, about, settings, state, cluster, talk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +58,20 @@ def settings_from(*groups: Said) -> Settings:
     except InputError as problem:
         # What was typed is wrong, not the data: that is a question of usage.
         raise typer.BadParameter(str(problem)) from problem
+
+
+def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | None = None) -> None:
+    """Whether what was asked for can be written, before any work. paths: by the option that names each."""
+    from crowdfield import io
+    from crowdfield.errors import CrowdfieldError
+
+    for option, path in paths.items():
+        if path is None:
+            continue
+        try:
+            io.check_output(path, formats if formats is not None else [path.suffix.lower()])
+        except CrowdfieldError as problem:
+            raise typer.BadParameter(str(problem), param_hint=option) from problem
 
 
 def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False) -> ReadResult:

@@ -203,6 +203,13 @@ class Content(Said):
 
 
 @dataclass(frozen=True)
+class Renamed(Said):
+    """Other names for labels."""
+
+    map_labels: MapLabels = None
+
+
+@dataclass(frozen=True)
 class Beliefs(Said):
     """What to believe when a file of reports is fused on the way to an answer."""
 

@@ -50,11 +50,15 @@ class Grid:
         if self.columns * self.rows > MOST_CELLS:
             raise InputError(
                 f"{self.columns} × {self.rows} cells are more than {MOST_CELLS:,}. "
-                "Use larger cells or a smaller region."
+                f"Use larger cells ({self._smallest_cell():.2g} or more) or a smaller region."
             )
         # Two edges closer than the numbers can tell apart would make cells of no width.
         if not (self.west + self.cell_width > self.west and self.south + self.cell_height > self.south):
             raise InputError("the cells are too small for the size of the coordinates. Use larger cells.")
+
+    def _smallest_cell(self) -> float:
+        """The side of the cells that would be as many as there may be."""
+        return math.sqrt((self.east - self.west) * (self.north - self.south) / MOST_CELLS)
 
     @classmethod
     def from_cell(cls, bounds: Sequence[float], cell: float, crs: str | None = None) -> Grid:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crowdfield.io.report_files import check_report_format, write_reports
     from crowdfield.io.result import ReadResult
     from crowdfield.io.vector import write_looks
-    from crowdfield.io.writing import FORMATS, check_format, read_map, write
+    from crowdfield.io.writing import FORMATS, check_format, check_output, read_map, write
 
 _WHERE = {
     "FORMATS": "writing",
@@ -26,6 +26,7 @@ _WHERE = {
     "Reject": "rejects",
     "Rejects": "rejects",
     "check_format": "writing",
+    "check_output": "writing",
     "check_report_format": "report_files",
     "inspect": "reading",
     "read": "reading",
@@ -44,6 +45,7 @@ __all__ = [
     "Reject",
     "Rejects",
     "check_format",
+    "check_output",
     "check_report_format",
     "inspect",
     "read",

@@ -255,7 +255,8 @@ def settle_labels(
         if not any(hits):
             hits = [name is not None and any(w in name.casefold() for w in wanted) for name in mapped]
         if not any(hits):
-            raise InputError(f"no label is {positive!r}; the labels are {some(names)}. Choose one of them.")
+            asked = some([positive] if isinstance(positive, str) else list(positive))
+            raise InputError(f"no label is {asked}; the labels are {some(names)}. Choose one of them.")
         title = positive if isinstance(positive, str) else " or ".join(positive)
         labels: tuple[Any, ...] = (f"not {title}", title)
         code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]

@@ -186,13 +186,13 @@ def pick(names: Sequence[str], wanted: str | None, path: Path, *, what: str) -> 
     forms: tuple[Callable[[str], bool], ...] = (
         lambda name: name.casefold() == asked,
         lambda name: asked in (PurePosixPath(name).name.casefold(), PurePosixPath(name).stem.casefold()),
-        lambda name: asked in name.casefold(),
+        lambda name: asked in PurePosixPath(name).stem.casefold(),
     )
     for fits in forms:
         found = [name for name in names if fits(name)]
         if len(found) == 1:
             return found[0]
-    several = "several layers have" if sum(asked in name.casefold() for name in names) > 1 else "no layer has"
+    several = "several layers have" if sum(map(forms[-1], names)) > 1 else "no layer has"
     raise ReportFormatError(f"{several} '{wanted[:60]}' in the name; there are {shown}.", file=str(path))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
@@ -51,6 +52,23 @@ def write_kml(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
         data = xml.SubElement(xml.SubElement(mark, "ExtendedData"), "SchemaData", schemaUrl="#heatmap")
         for name, value in zip(values, row, strict=True):
             xml.SubElement(data, "SimpleData", name=name).text = str(value)
+        _geometry(mark, shape)
+    with replacing(path) as temporary:
+        temporary.write_bytes(_bytes(root))
+
+
+def write_areas(shapes: Iterable[dict[str, Any]], rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
+    """Polygons with their properties as KML: areas to look at next. The first property of each is its name."""
+    root = xml.Element("kml", xmlns=NAMESPACE)
+    document = xml.SubElement(root, "Document")
+    xml.SubElement(document, "name").text = "Where to look next"
+    for row, shape in zip(rows, shapes, strict=True):
+        mark = xml.SubElement(document, "Placemark")
+        xml.SubElement(mark, "name").text = " ".join(str(part) for part in next(iter(row.items()), ("area", "")))
+        extended = xml.SubElement(mark, "ExtendedData")
+        for name, value in row.items():
+            item = xml.SubElement(extended, "Data", name=str(name))
+            xml.SubElement(item, "value").text = str(value)
         _geometry(mark, shape)
     with replacing(path) as temporary:
         temporary.write_bytes(_bytes(root))

@@ -31,9 +31,8 @@ _SOURCES = (
 _TIMES = ("_submission_time", "SubmissionDate", "__system/submissionDate", "end", "start", "today")
 _IDS = ("_uuid", "KEY", "__id", "meta/instanceID", "instanceID", "_id")
 # What their servers put beside the questions of a form; "meta/instanceID" alone is in the exports of both.
-_SERVED = frozenset(
-    {"_submission_time", "_geolocation", "__system/submissionDate", "meta/instanceID", "SubmissionDate"}
-)
+_SERVED = frozenset({"_submission_time", "_geolocation", "meta/instanceID", "SubmissionDate"})
+_CENTRAL = "__system/submissionDate"  # in every answer of ODK Central
 _FORM = (
     "start",
     "end",
@@ -67,7 +66,7 @@ def _pair(header: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _matches(header: Sequence[str]) -> bool:
-    return _pair(header) is not None or len(_SERVED & set(header)) >= 2
+    return _pair(header) is not None or _CENTRAL in header or len(_SERVED & set(header)) >= 2
 
 
 def _set_place(given: dict[str, str | None], table: Tabular) -> None:

@@ -16,6 +16,7 @@ from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import description, flat, layers, plain
 from crowdfield.io.requirements import library, reference_system
 
+LOOK_FORMATS = (".geojson", ".json", ".kml")
 Ring = list[list[float]]
 # 1e-7° is about a centimetre; more digits would claim a precision that no report has.
 DIGITS = 7
@@ -45,15 +46,21 @@ def write_looks(
     properties: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Areas to look at next as GeoJSON polygons, in order: squares of side `size` around the places (in units of crs).
+    """Areas to look at next as polygons, in order: squares of side `size` around the places (in units of crs).
 
-    The form a tasking tool imports: one polygon a task, with its rank and whatever else is known about it.
+    GeoJSON, or KML where the path ends in .kml: what tasking tools import. One polygon per task, with its rank and
+    whatever else is known about it.
     """
     centres = np.asarray(places, dtype=np.float64).reshape(-1, 2)
     if not (np.isfinite(size) and size > 0):
         raise InputError(f"the size of an area must be positive, not {size!r}.")
     shapes = geographic(_squares(centres, np.array([size, size])), crs)
     more = properties or [{}] * len(centres)
+    if Path(path).suffix.lower() == ".kml":
+        from crowdfield.io.kml import write_areas
+
+        write_areas(shapes, [{"rank": rank, **plain(extra)} for rank, extra in enumerate(more, 1)], path)
+        return
     features = (
         {"type": "Feature", "properties": {"rank": rank, **plain(extra)}, "geometry": shape}
         for rank, (extra, shape) in enumerate(zip(more, shapes, strict=True), 1)

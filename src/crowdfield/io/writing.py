@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from crowdfield.data import Heatmap
-from crowdfield.errors import InputError
+from crowdfield.errors import InputError, MissingDependencyError
 
 # suffix: (module, function, what it is). Modules are imported when used: most runs write one format.
 FORMATS = {
@@ -46,6 +49,43 @@ def read_map(path: str | Path) -> Heatmap:
     from crowdfield.io.maps import read_raster
 
     return read_raster(path)
+
+
+# What each format needs beside what is always installed.
+_NEEDS = {
+    ".tif": ("rasterio",),
+    ".tiff": ("rasterio",),
+    ".nc": ("xarray", "h5netcdf"),
+    ".gpkg": ("pyogrio", "geopandas"),
+    ".parquet": ("pyarrow", "geopandas"),
+}
+
+
+def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None:
+    """Whether a file can be written, before the work that it is to hold: its format, its folder, what it needs.
+
+    formats: the suffixes that are possible; by default those of maps.
+    """
+    path = Path(path)
+    if formats is None:
+        check_format(path)
+    elif path.suffix.lower() not in formats:
+        raise InputError(f"{path.name}: the suffix '{path.suffix}' is not known here. Use one of: {' '.join(formats)}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder. Name a file in it.")
+    folder = path.absolute().parent
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder} to write {path.name} into. Create it first.")
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file, so nothing can be written into it. Name a folder.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"nothing may be written into the folder {folder}. Choose another.")
+    missing = [name for name in _NEEDS.get(path.suffix.lower(), ()) if find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"{path.name}: this format needs {missing[0]}, which is not installed. Install it with: pip install "
+            "'crowdfield[geo]'"
+        )
 
 
 def check_format(path: str | Path) -> str:

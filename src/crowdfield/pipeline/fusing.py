@@ -18,6 +18,7 @@ from crowdfield.pipeline import layers
 from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
+from crowdfield.pipeline.sizes import check_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,12 @@ def fuse(
         raise InputError("the reports have no reference system; say which, for example crs='EPSG:4326' for degrees.")
     # The grid decides the projection: a region given by hand may suit another one than the reports do.
     grid = geography.make_grid(reports, cell=settings.cell, region=settings.region, crs=settings.projection)
+    check_size(grid, len(settings.states or reports.labels))
     mask = None if settings.mask is None else geography.mask(grid, settings.mask)
+    if mask is not None and not mask.any():
+        raise InputError(
+            f"the mask {settings.mask} covers no cell of the map. Is it of another place, or not in degrees?"
+        )
     shown = geography.project(reports, grid.crs, unseen="drop")
     fused = fuse_on(shown, grid, settings, mask=mask, about=about, progress=progress, fit=fit)
     if lost := len(reports) - len(shown):

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import io
-from crowdfield.data import Heatmap
+from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import InputError
 from crowdfield.geography import unproject
+from crowdfield.io.land import on_land
 from crowdfield.io.layers import description
 from crowdfield.pipeline.fusing import Fused
 
@@ -21,6 +22,11 @@ from crowdfield.pipeline.fusing import Fused
 MOST_CANDIDATES = 1_500
 # How often somebody sent to look is right.
 VISITOR = 0.95
+# Two places nearer to each other than this part of a length-scale tell much the same: the side of the areas that are
+# written is as long.
+APART = 0.5
+# Where fewer of the reported cells than this are on land, the map is one of the sea and places at sea are meant.
+LAND_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
 
 
 def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: float | None = None) -> None:
-    """The places as square areas in GeoJSON, half a length-scale wide unless a size in metres is given."""
+    """The places as square areas in GeoJSON or KML, half a length-scale wide unless a size in metres is given."""
     grid = fused.heatmap.grid
     if grid.crs is None:
         raise InputError("areas to look at need a map with a reference system.")
@@ -68,18 +74,19 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
     grid = heatmap.grid
-    cells = np.flatnonzero(heatmap.mask.ravel())
+    cells = np.flatnonzero(_reachable(heatmap))
     if len(cells) > MOST_CANDIDATES:
         # An even lattice of cells, not the first ones: every part of the map stays a candidate.
         step = int(np.ceil(np.sqrt(len(cells) / MOST_CANDIDATES)))
         row, column = np.divmod(cells, grid.columns)
         cells = cells[(row % step == step // 2) & (column % step == step // 2)]
     centres = grid.centres()[cells]
+    apart = _apart(model, len(cells) and min(n, len(cells)), grid)
     if hasattr(model, "suggest"):
-        chosen, scores = _suggested(model, centres, min(n, len(cells)), by)
+        chosen, scores = _suggested(model, centres, min(n, len(cells)), by, apart)
     else:
         doubt = heatmap.sd.reshape(-1, len(heatmap.states))[cells].max(axis=1)
-        chosen, scores = most_doubtful(centres, doubt, min(n, len(cells)), apart=float(np.min(model.lengthscale_)))
+        chosen, scores = most_doubtful(centres, doubt, min(n, len(cells)), apart=apart)
     places = centres[chosen]
     lonlat = unproject(places, grid.crs) if grid.crs is not None else np.full_like(places, np.nan)
     probability = heatmap.probability.reshape(-1, len(heatmap.states))[cells[chosen]]
@@ -119,13 +126,44 @@ def most_doubtful(
     return picked, np.asarray(doubt)[picked]
 
 
+def _reachable(heatmap: Heatmap) -> NDArray[np.bool_]:
+    """The cells that somebody could be sent to: those of the map on land, unless most reports are from the sea."""
+    shown = heatmap.mask.ravel()
+    land = on_land(heatmap.grid)
+    if land is None:
+        return shown
+    reported, dry = heatmap.reports.ravel() > 0, land.ravel()
+    if np.count_nonzero(dry & reported) < LAND_SHARE * np.count_nonzero(reported) or not (shown & dry).any():
+        return shown
+    return np.asarray(shown & dry)
+
+
+def _apart(model: Any, n: int, grid: Grid) -> float:
+    """How far from each other the places must be: part of a length-scale, but not so far that n find no room."""
+    room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, 1)) / 2
+    return float(min(APART * np.min(model.lengthscale_), room))
+
+
 def _suggested(
-    model: Any, centres: NDArray[np.float64], n: int, by: Any
+    model: Any, centres: NDArray[np.float64], n: int, by: Any, apart: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The best places, no two closer than `apart`: those that are, make way for the next best."""
     if by is None:
         # Whoever is sent to look is not a passer-by; and only a telling report makes the next look go elsewhere.
         states, labels = model.classes_.tolist(), model.labels_seen_.tolist()
         wrong = (1.0 - VISITOR) / max(len(labels) - 1, 1)
         by = np.array([[VISITOR if label == state else wrong for label in labels] for state in states])
-    chosen, scores = model.suggest(centres, n=n, source=by, score="map")
-    return np.asarray(chosen, dtype=np.int64), np.asarray(scores, dtype=np.float64)
+    chosen: list[int] = []
+    scores: list[float] = []
+    left = np.arange(len(centres))
+    while len(chosen) < n and len(left):
+        # One more than is missing, so that a neighbour of the last one does not cost a round of its own.
+        rows, worth = model.suggest(centres[left], n=min(n - len(chosen) + 1, len(left)), source=by, score="map")
+        for at, score in zip(left[np.asarray(rows)].tolist(), np.asarray(worth).tolist(), strict=True):
+            far = np.linalg.norm(centres[chosen] - centres[at], axis=1) >= apart
+            if len(chosen) < n and far.all():
+                chosen.append(at)
+                scores.append(score)
+        near = np.linalg.norm(centres[left][:, None] - centres[chosen][None], axis=2).min(axis=1) < apart
+        left = left[~near & ~np.isin(left, chosen)]
+    return np.array(chosen, dtype=np.int64), np.array(scores)

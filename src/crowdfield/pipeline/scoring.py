@@ -26,7 +26,8 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
     strange = [label for label in known.labels if str(label) not in by_text]
     if strange:
         raise InputError(
-            f"the gold file speaks of {strange[0]!r}, but the map's states are {', '.join(map(repr, by_text))}."
+            f"the gold file speaks of {strange[0]!r}, but the map's states are {', '.join(map(repr, by_text))}. "
+            "Name the column with the true state (--label), or rename what it holds (--map-labels)."
         )
     truth = np.array([by_text[str(label)] for label in known.labels])[known.label]
     shown = fused.heatmap.probability.reshape(-1, len(states))[fused.heatmap.grid.index(known.places[:, :2])]
@@ -46,11 +47,19 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
         "places": len(truth),
         "auc": ranked,
         "cross_entropy_bits": metrics.cross_entropy(truth, _column(probability)),
-        "calibration_error": metrics.calibration_error(truth, _column(probability)),
+        "calibration_error": _calibration_error(truth, probability),
         "accuracy": float(np.mean(probability.argmax(axis=1) == truth)),
         "states": {str(state): int(np.count_nonzero(truth == code)) for code, state in enumerate(states)},
         "notes": notes,
     }
+
+
+def _calibration_error(truth: np.ndarray, probability: np.ndarray) -> float:
+    """Of two states that of the second; of more the mean over the states, each against all others."""
+    if probability.shape[1] == 2:
+        return metrics.calibration_error(truth, probability[:, 1])
+    errors = [metrics.calibration_error(truth == j, p) for j, p in enumerate(probability.T)]
+    return float(np.mean(errors))
 
 
 def _column(probability: np.ndarray) -> np.ndarray:

@@ -51,6 +51,13 @@ _TABLES = {
 }  # fmt: skip
 
 
+_CHOICES = {
+    "kernel": ("matern12", "matern32", "matern52", "rbf"),
+    "inference": ("auto", "vb", "collapsed", "gibbs"),
+    "engine": ("auto", "exact", "inducing", "spectral"),
+}
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to read, where to map, what to believe beforehand. Lengths may be numbers in metres or text like "2km"."""
@@ -90,6 +97,7 @@ class Settings:
         object.__setattr__(self, "covariates", tuple(self.covariates))
         if self.silence is not None and not (isinstance(self.silence, int | float) and 0 < self.silence < np.inf):
             raise InputError(f"silence is the number of reports to expect of a cell, above 0; not {self.silence!r}.")
+        self._check_names()
         if self.region is not None:
             object.__setattr__(self, "region", parse_region(self.region))
         for source, trust in self.sources.items():
@@ -97,6 +105,19 @@ class Settings:
                 raise InputError(
                     f"the trust of source {source!r} is {trust!r}; it can be {', '.join(TRUST)}, or a matrix."
                 )
+
+    def _check_names(self) -> None:
+        """A misspelt choice is said now, and not after the minutes that reading takes."""
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {getattr(self, name)!r}{_meant(str(getattr(self, name)), known)}")
+        if self.states is not None and len(set(self.states)) < 2:
+            raise InputError(f"a map needs two states at least, not {list(self.states)!r}.")
+        number = isinstance(self.communities, int) and not isinstance(self.communities, bool) and self.communities > 0
+        if self.communities not in (None, "learn") and not number:
+            raise InputError(f"communities is a whole number above 0, or learn; not {self.communities!r}.")
+        if not (isinstance(self.max_iter, int) and self.max_iter > 0):
+            raise InputError(f"max_iter is a whole number above 0, not {self.max_iter!r}.")
 
     def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> dict[Any, Any] | None:
         """Pseudo-counts of the named sources, as `HeatmapBCC(confusion_prior=...)` wants them."""

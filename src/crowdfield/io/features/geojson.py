@@ -94,10 +94,14 @@ def _sequence(text: str, path: Path, found: Found) -> Any:
 _ENVELOPES = ("results", "value", "records", "data", "items")
 
 
+_SUBMISSION = frozenset({"_uuid", "__id"})  # what a single submission of a form has
+
+
 def records(root: Any) -> list[dict[str, Any]] | None:
     """The records of JSON that is no GeoJSON: a list of objects, alone or in an envelope; None if it is neither."""
     if isinstance(root, dict) and root.get("type") not in ("FeatureCollection", "Feature", *NAMES.values()):
-        root = next((root[name] for name in _ENVELOPES if isinstance(root.get(name), list)), None)
+        alone = [root] if _SUBMISSION & root.keys() else None
+        root = next((root[name] for name in _ENVELOPES if isinstance(root.get(name), list)), alone)
     if not isinstance(root, list) or not all(isinstance(item, dict) for item in root):
         return None
     if root and all(item.get("type") == "Feature" for item in root):

@@ -1,0 +1,195 @@
+"""Mistakes that people make: each gets words that say what is wrong, where, and what to do, before any long work."""
+
+import json
+import re
+
+import pytest
+from tests.io import exports
+
+from crowdfield import pipeline
+from crowdfield.cli import main
+
+HEADER = "source,lat,lon,label,time\n"
+ROWS = "".join(
+    f"s{i % 5},{18.5 + i / 500},{-72.3 - (i % 7) / 100},{'dry' if i % 3 else 'flooded'},\n" for i in range(60)
+)
+GOOD = HEADER + ROWS
+SQUARE_IN_METRES = [[780_000, 2_040_000], [790_000, 2_040_000], [790_000, 2_050_000], [780_000, 2_040_000]]
+
+FILES = {
+    "good.csv": GOOD,
+    "swapped.csv": GOOD.replace("lat,lon", "lon,lat"),
+    "swapped_far.csv": "lat,lon,label\n121.0,14.5,a\n121.1,14.6,b\n",
+    "metres.csv": "lat,lon,label\n2045000,785000,a\n2046000,785100,b\n",
+    "words.csv": "lat,lon,label\nnorth,west,a\nsouth,east,b\n",
+    "no_label.csv": "lat,lon\n18.5,-72.3\n18.6,-72.3\n",
+    "no_place.csv": "who,label\nann,a\nbob,b\n",
+    "constant.csv": "lat,lon,status\n18.5,-72.3,sent\n18.6,-72.3,sent\n",
+    "numbers.csv": "lat,lon,value\n" + "".join(f"18.{i},-72.3,{i / 7}\n" for i in range(30)),
+    "empty.csv": "",
+    "header.csv": HEADER,
+    "colons.csv": "source:lat:lon:label\na:1:2:x\n",
+    "quote.csv": HEADER + 'a,18.5,-72.3,"x,\nb,18.6,-72.3,y,\n',
+    "two_orders.csv": HEADER + "a,18.5,-72.3,x,13/01/2010\nb,18.6,-72.3,y,01/25/2010\n",
+    "all_missing.csv": HEADER + "a,NA,NA,x,\nb,NA,NA,y,\n",
+    "world.csv": "lat,lon,label\n" + "".join(f"{10 + i},{-170 + 34 * i},{'ab'[i % 2]}\n" for i in range(10)),
+    "counts.csv": "lat,lon,label,seen_by\n18.5,-72.3,a,1.5\n18.6,-72.3,b,-1\n",
+    "latin.csv": (HEADER + "é,18.5,-72.3,x,\n").encode("cp1252"),
+    "old.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+    "letter.docx": exports.zipped({"[Content_Types].xml": b"<x/>", "word/document.xml": b"<x/>"}),
+    "page.html": "<!DOCTYPE html><html><body>Not found</body></html>",
+    "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(30),
+    "paper.pdf": b"%PDF-1.7\n" + bytes(30),
+    "half.csv.gz": b"\x1f\x8b\x08\x00",
+    "half.zip": b"PK\x03\x04" + bytes(60),
+    "two.zip": exports.zipped({"a.csv": GOOD.encode(), "b.csv": GOOD.encode()}),
+    "grading.zip": exports.grading_zip(),
+    "areas.geojson": exports.features([{"label": "a"}, {"label": "b"}], exports.polygons(2)),
+    "reference.geojson": exports.mapswipe(checked=True),
+    "gbif.txt": exports.gbif(status=False),
+    "other.json": '{"a": 1}',
+    "broken.geojson": '{"type": "FeatureCollection", "features": [',
+    "gold.csv": "lat,lon,truth,label\n18.51,-72.31,dry,odd\n18.52,-72.32,flooded,strange\n",
+    "labels.toml": "not = TOML = at all",
+    "bad.toml": "[model]\nlenghtscale = 3\n",
+    "table.toml": "[modell]\nkernel = 'rbf'\n",
+    "mask_metres.geojson": json.dumps({"type": "Polygon", "coordinates": [SQUARE_IN_METRES]}),
+    "mask_points.geojson": exports.features([{"a": 1}], exports.points((-72.3, 18.5))),
+    "mask_elsewhere.geojson": json.dumps({"type": "Polygon", "coordinates": [[[5, 50], [6, 50], [6, 51], [5, 50]]]}),
+    "run.cf": "this is no run",
+}
+
+FUSE = ("fuse", "good.csv", "-o", "map.csv")
+# what was typed, the exit code, and what must be said: in order, what is wrong and what to do
+MISTAKES = [
+    # files
+    (("fuse", "nothere.csv", "-o", "map.csv"), 1, "nothere.csv: there is no such file"),
+    (("fuse", ".", "-o", "map.csv"), 1, "there is no such file"),
+    (("inspect", "empty.csv"), 1, "the file is empty. Export it again"),
+    (("inspect", "header.csv"), 1, "has a header but no reports"),
+    (("inspect", "colons.csv"), 1, "is the delimiter one of"),
+    (("inspect", "quote.csv"), 1, "line 2: .*opened and never closed"),
+    (("inspect", "old.xls"), 1, "save it as .xlsx or CSV"),
+    (("inspect", "letter.docx"), 1, "office program.*Save it as CSV"),
+    (("inspect", "page.html"), 1, "document type.*Remove that line"),
+    (("inspect", "picture.png"), 1, "PNG picture.*tables and points"),
+    (("inspect", "paper.pdf"), 1, "PDF document.*Save it as CSV"),
+    (("inspect", "half.csv.gz"), 1, "Is the file complete"),
+    (("inspect", "half.zip"), 1, "Is it complete"),
+    (("inspect", "two.zip"), 1, "'a.csv', 'b.csv'.*--layer NAME"),
+    (("inspect", "two.zip", "--layer", "c"), 1, "no layer has 'c'.*'a.csv', 'b.csv'"),
+    (("inspect", "grading.zip"), 1, "settlements_poly_grading.*--layer NAME"),
+    (("inspect", "grading.zip", "--layer", "poly_grading"), 1, "not a point.*--polygons inner-point"),
+    (("inspect", "areas.geojson"), 1, "Polygon, not a point.*--polygons inner-point"),
+    (("inspect", "areas.geojson", "--polygons", "centroid"), 1, "'inner-point', not 'centroid'"),
+    (("inspect", "reference.geojson"), 1, "--format mapswipe.*--label 'Final Labe'"),
+    (("inspect", "gbif.txt"), 1, "in doubt.*--label species"),
+    (("inspect", "other.json"), 1, "not a list of records"),
+    (("inspect", "broken.geojson"), 1, "line 1: .*Is the file complete"),
+    (("inspect", "good.csv", "--layer", "x"), 1, "has no layers. Leave out --layer"),
+    (("inspect", "good.csv", "--format", "word"), 1, "no format 'word'; the formats are zooniverse"),
+    (("inspect", "good.csv", "--format", "kobo"), 1, "does not look like.*Leave out --format"),
+    (("inspect", "latin.csv", "--encoding", "ascii"), 1, "line 2: byte 0xe9 is not ASCII.*--encoding"),
+    (("inspect", "good.csv", "--encoding", "klingon"), 1, "no encoding called 'klingon'"),
+    # columns and cells
+    (("fuse", "no_label.csv", "-o", "map.csv"), 1, "no column for the label.*--label NAME"),
+    (("fuse", "no_place.csv", "-o", "map.csv"), 1, "latitude and longitude.*--lat NAME --lon NAME.*--place NAME"),
+    (("fuse", "constant.csv", "-o", "map.csv"), 1, "'status' says 'sent' in every row.*--label NAME"),
+    (("fuse", "numbers.csv", "-o", "map.csv"), 1, "30 different numbers.*--label NAME"),
+    (("fuse", "good.csv", "-o", "map.csv", "--lat", "breite"), 1, "no column 'breite'.*the columns are"),
+    (("fuse", "good.csv", "-o", "map.csv", "--label", "lable"), 1, "Did you mean 'label'"),
+    (("fuse", "good.csv", "-o", "map.csv", "--place", "source"), 1, "is not a place"),
+    (("fuse", "words.csv", "-o", "map.csv"), 1, "latitude 'north' is not a number"),
+    (("fuse", "swapped.csv", "-o", "map.csv"), 1, "probably swapped.*--lat 'lon' --lon 'lat'"),
+    (("fuse", "swapped_far.csv", "-o", "map.csv"), 1, "latitude 121 is outside.*--lat 'lon' --lon 'lat'"),
+    (("fuse", "metres.csv", "-o", "map.csv"), 1, "Are these degrees.*--crs"),
+    (("fuse", "all_missing.csv", "-o", "map.csv"), 1, "none of the 2 rows can be used.*has no latitude"),
+    (("fuse", "two_orders.csv", "-o", "map.csv"), 1, "line 3.*month first.*--dates dmy"),
+    (("fuse", "counts.csv", "-o", "map.csv", "--count", "seen_by"), 1, "not a count.*--count none"),
+    (("fuse", "world.csv", "-o", "map.csv"), 1, "one of the world.*--region W,S,E,N"),
+    ((*FUSE, "--positive", "fire"), 1, "no label is 'fire'.*Choose one of them"),
+    ((*FUSE, "--map-labels", "labels.toml"), 1, "labels.toml is not TOML"),
+    ((*FUSE, "--dates", "ymd"), 1, "'dmy' or 'mdy'"),
+    ((*FUSE, "--duplicates", "never"), 1, "'once', 'keep' or 'events'"),
+    ((*FUSE, "--accuracy", "gps"), 1, "no column 'gps'"),
+    ((*FUSE, "--crs", "EPSG:99999999"), 1, "Write it like EPSG:4326"),
+    ((*FUSE, "--region", "5,50,6,51"), 1, "lies outside the region"),
+    # outputs
+    (("fuse", "good.csv"), 2, "say where the map goes"),
+    (("fuse", "good.csv", "-o", "map.shp"), 2, "Use one of: .tif"),
+    (("fuse", "good.csv", "-o", "nowhere/map.csv"), 2, "no folder.*Create it first"),
+    (("fuse", "good.csv", "-o", "good.csv/map.csv"), 2, "is a file"),
+    (("fuse", "good.csv", "-o", "folder.csv"), 2, "is a folder. Name a file in it"),
+    ((*FUSE, "--figure", "page.doc"), 2, "Use one of: .png"),
+    ((*FUSE, "--figure", "nowhere/page.png"), 2, "no folder"),
+    ((*FUSE, "--next", "looks.tif"), 2, "Use one of: .geojson"),
+    ((*FUSE, "--state", "nowhere/run.cf"), 2, "no folder"),
+    (("next", "good.csv", "-o", "nowhere/looks.kml"), 2, "no folder"),
+    (("next", "good.csv", "-o", "looks.docx"), 2, "Use one of: .geojson .json .kml"),
+    (("sources", "good.csv", "-o", "nowhere/sources.csv"), 2, "no folder"),
+    (("check-model", "good.csv", "-o", "nowhere/check.json"), 2, "no folder"),
+    # settings and the map
+    ((*FUSE, "--cell", "1m", "--region=-73,18,-72,19"), 1, "11.*cells.*larger"),
+    ((*FUSE, "--cell", "5m", "--region=-73,18,-72,19"), 1, "GiB of memory.*hours.*Use --cell"),
+    ((*FUSE, "--cell", "wide"), 2, "is not a length. Write it like 250m"),
+    ((*FUSE, "--cell", "-5m"), 2, "is not a length"),
+    ((*FUSE, "--lengthscale", "far"), 2, "is not a length"),
+    ((*FUSE, "--region", "1,2,3"), 2, "west,south,east,north"),
+    ((*FUSE, "--inference", "magic"), 2, "auto, vb, collapsed, gibbs"),
+    ((*FUSE, "--engine", "spektral"), 2, "did you mean 'spectral'"),
+    ((*FUSE, "--communities", "many"), 2, "a whole number above 0, or learn"),
+    ((*FUSE, "--states", "flooded"), 2, "two states at least"),
+    ((*FUSE, "--trust", "s1"), 2, "SOURCE=LEVEL"),
+    ((*FUSE, "--trust", "s1=huge"), 2, "certain, high"),
+    ((*FUSE, "--silence", "-1"), 2, "above 0"),
+    ((*FUSE, "--config", "nothere.toml"), 1, "nothere.toml: cannot be read"),
+    ((*FUSE, "--config", "bad.toml"), 1, "did you mean 'lengthscale'"),
+    ((*FUSE, "--config", "table.toml"), 1, "did you mean 'model'"),
+    ((*FUSE, "--mask", "nothere.geojson"), 1, "no such file"),
+    ((*FUSE, "--mask", "mask_metres.geojson"), 1, "coordinate reference system.*not degrees"),
+    ((*FUSE, "--mask", "mask_points.geojson"), 1, "covers no area"),
+    ((*FUSE, "--mask", "mask_elsewhere.geojson"), 1, "covers no cell of the map"),
+    ((*FUSE, "--mask", "good.csv"), 1, "not GeoJSON or another file of polygons"),
+    ((*FUSE, "--covariate", "nothere.tif"), 1, "nothere.tif"),
+    (("sources", "run.cf"), 1, "run.cf"),
+    (("score", "run.cf", "gold.csv"), 1, "run.cf"),
+    (("score", "good.csv", "gold.csv", "--label", "true"), 1, "no column 'true'"),
+    (("follow", "ftp://kobo.example/x", "-o", "map.csv"), 2, "must start with https://"),
+    (("follow", "http://kobo.example/api/v2/assets/aB3/data.json"), 2, "without encryption.*Use https://"),
+    (("follow", "https://kobo.example/", "-o", "map.csv"), 2, "no form that is known.*/api/v2/assets/UID/data.json"),
+    (("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "-o", "map.csv"), 1, "cannot be reached"),
+    (("fuse", "good.csv", "-o", "map.csv", "--wrong"), 2, "--wrong"),
+    (("fuze",), 2, "fuze"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("mistakes")
+    for name, content in FILES.items():
+        (made / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    (made / "folder.csv").mkdir()
+    return made
+
+
+@pytest.mark.parametrize(("typed", "code", "words"), MISTAKES, ids=[" ".join(typed) for typed, _, _ in MISTAKES])
+def test_a_mistake_is_explained_before_any_long_work(folder, monkeypatch, capsys, typed, code, words):
+    monkeypatch.chdir(folder)
+    before = {path.name for path in folder.iterdir()}
+
+    def fit(*_):
+        pytest.fail("the fit began")
+
+    monkeypatch.setattr(pipeline.fusing, "_fit", fit)
+    with pytest.raises(SystemExit) as stop:
+        main(list(typed))
+    out, err = capsys.readouterr()
+    said = " ".join(err.replace("│", " ").split())
+    assert stop.value.code == code, said
+    assert out == "" and "Traceback" not in err
+    assert re.search(words, said), said
+    assert {path.name for path in folder.iterdir()} - before <= {f"{typed[1]}.rejects.csv" if len(typed) > 1 else ""}
+
+
+def test_there_are_enough_mistakes():
+    assert len(MISTAKES) >= 65
