@@ -186,6 +186,7 @@ def _answer(address: str, form: Form, token: str | None) -> Any:
         with opener.open(request, timeout=TIMEOUT) as response:
             content = response.read(limits.LARGEST_DOCUMENT + 1)
     except urllib.error.HTTPError as problem:
+        problem.close()
         raise DataUnavailableError(f"{where}: {_WHY.get(problem.code, f'it answers {problem.code}')}.") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
         reason = getattr(problem, "reason", problem)
