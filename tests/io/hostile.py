@@ -495,6 +495,33 @@ def _(folder: Path, url: str) -> Path:
     return zipped(folder / "lies.zip", {"s.shp": shp([])[:100] + record})
 
 
+def workbook(path: Path, change: Callable[[bytes], bytes]) -> Path:
+    """An Excel workbook of one report whose sheet was changed."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in (["source", "lat", "lon", "label"], ["ann", 18.5, -72.3, "dry"]):
+        book.active.append(row)
+    whole = io.BytesIO()
+    book.save(whole)
+    with zipfile.ZipFile(whole) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    return zipped(path, {**members, name: change(members[name])})
+
+
+@trap("an Excel workbook with an entity that fetches an address")
+def _(folder: Path, url: str) -> Path:
+    start = f'<!DOCTYPE x [<!ENTITY a SYSTEM "{url}/x">]>'.encode()
+    return workbook(folder / "e.xlsx", lambda sheet: start + sheet.replace(b"ann", b"&a;"))
+
+
+@bomb("an Excel workbook with one cell far down")
+def _(folder: Path, url: str) -> Path:
+    far = b'<row r="900000000"><c r="A900000000"><v>1</v></c></row></sheetData>'
+    return workbook(folder / "f.xlsx", lambda sheet: sheet.replace(b"</sheetData>", far))
+
+
 def png() -> bytes:
     out = io.BytesIO()
     from PIL import Image
