@@ -140,6 +140,14 @@ READ = {
         {"layer": "reports"},
         {"labels": ("dry", "flooded"), "reports": 2},
     ),
+    "a sorted layer": (
+        exports.features(
+            [{"grading": "Not Affected" if i < 1500 else "Destroyed"} for i in range(2000)],
+            exports.points(*((12 + i / 1e4, 43.0) for i in range(2000))),
+        ),
+        {},
+        {"labels": ("Destroyed", "Not Affected"), "reports": 2000},
+    ),
     "polygons in WKT": (
         one_column("geom", "POLYGON((-72.3 18.5,-72.2 18.5,-72.2 18.6,-72.3 18.5))", "POINT(-72.4 18.6)"),
         {"polygons": "inner-point"},

@@ -20,7 +20,7 @@ from crowdfield.io.delimited import Chunk
 from crowdfield.io.features import Features
 from crowdfield.io.layouts import Options
 from crowdfield.io.points import Plan, refused_shape
-from crowdfield.io.tabular import SAMPLE
+from crowdfield.io.tabular import sampled
 
 LAT, LON, KIND = "<latitude>", "<longitude>", "<geometry>"
 POLYGONS = ("Polygon", "MultiPolygon")
@@ -60,9 +60,8 @@ class GeoFile:
         return WithPlaces([*self.header, LAT, LON], self.name)
 
     def samples(self) -> dict[str, list[str]]:
-        """The first values of every column."""
-        some = self._frame.iloc[:SAMPLE]
-        return {name: ["" if cell is None else str(cell) for cell in some[name]] for name in self.header}
+        """Values of every column from all over the table."""
+        return {name: sampled(self._frame[name]) for name in self.header}
 
     def plan(self, options: Options) -> Plan:
         if self.is_dyfi and options.given("label") is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,13 @@ from crowdfield.io.delimited import Chunk, preamble_row
 from crowdfield.io.features import Features
 from crowdfield.io.opening import Progress
 
-SAMPLE = 1000  # rows by which a column is judged
+SAMPLE = 1000  # rows by which a column is judged, about
+
+
+def sampled(column: pd.Series[Any]) -> list[str]:
+    """Cells from all over a column, as text: a table may be sorted, so that its first rows are all alike."""
+    few = column.iloc[:: max(1, len(column) // SAMPLE)]
+    return ["" if cell is None else str(cell) for cell in few]
 
 
 class Tabular(Protocol):
@@ -69,11 +75,11 @@ class Records:
         return str(self._path)
 
     def column(self, name: str) -> list[str]:
-        """The first values of a column."""
-        return ["" if cell is None else str(cell) for cell in self._frame[name].iloc[:SAMPLE]]
+        """Values of a column from all over the table."""
+        return sampled(self._frame[name])
 
     def samples(self) -> dict[str, list[str]]:
-        """The first values of every column."""
+        """Values of every column from all over the table."""
         return {name: self.column(name) for name in self.header}
 
     def chunks(
