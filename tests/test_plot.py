@@ -68,9 +68,9 @@ def test_north_is_up_and_outside_is_empty():
     assert (plot.colours(heatmap)[20:] == 0).all()
     image = pixels(plot.heatmap(heatmap))
     wide = image[:, : int(image.shape[1] * 0.75)]  # without the legend
-    yellow, blue = count(wide, plot.PROBABILITY(1.0)[:3]), count(wide, plot.PROBABILITY(0.0)[:3])
-    assert yellow.sum() > 1000 and blue.sum() > 1000
-    assert np.nonzero(yellow)[0].max() <= np.nonzero(blue)[0].min() + 1
+    blue, sand = count(wide, plot.scale("water")(1.0)[:3]), count(wide, plot.scale("water")(0.0)[:3])
+    assert blue.sum() > 1000 and sand.sum() > 1000
+    assert np.nonzero(blue)[0].max() <= np.nonzero(sand)[0].min() + 1
 
 
 def test_degrees_keep_the_shape_of_the_land():

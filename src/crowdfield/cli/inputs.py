@@ -13,8 +13,8 @@ import typer
 from crowdfield.cli.console import Talk
 
 if TYPE_CHECKING:
-    from crowdfield.cli.options import Said
-    from crowdfield.data import Reports
+    from crowdfield.cli.options import Picture, Said
+    from crowdfield.data import Heatmap, Reports
     from crowdfield.io import ReadResult
     from crowdfield.pipeline import Fused, Settings
 
@@ -52,6 +52,34 @@ def settings_from(*groups: Said) -> Settings:
     except InputError as problem:
         # What was typed is wrong, not the data: that is a question of usage.
         raise typer.BadParameter(str(problem)) from problem
+
+
+def in_front(settings: Settings, picture: Picture) -> Settings:
+    """The settings, with the state that --show names as the one in question."""
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    return settings if picture.show in (None, MOST_PROBABLE) else replace(settings, positive=picture.show)
+
+
+def shown_first(heatmap: Heatmap, picture: Picture) -> Heatmap:
+    """A map that is there already, with the state that --show names as the one in question."""
+    from crowdfield.data.positive import matching
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    if picture.show in (None, MOST_PROBABLE):
+        return heatmap
+    return replace(heatmap, metadata={**heatmap.metadata, "positive": matching(heatmap.states, picture.show)})
+
+
+def picture_options(path: Path, picture: Picture) -> dict[str, Any]:
+    """What a picture's writer is told; nothing for other formats."""
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        return {}
+    # A state that was named is the one in question already, so that every output agrees.
+    show = MOST_PROBABLE if picture.show == MOST_PROBABLE else None
+    return {"show": show, "title": picture.title, "size": picture.size, "bare": picture.bare}
 
 
 def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False) -> ReadResult:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crowdfield.io.atomic import replacing
     from crowdfield.io.covariates import Rasters, read_covariates
+    from crowdfield.io.qgis_style import write_style
     from crowdfield.io.reading import inspect, read
     from crowdfield.io.rejects import Reject, Rejects
     from crowdfield.io.report_files import check_report_format, write_reports
@@ -35,6 +36,7 @@ _WHERE = {
     "write": "writing",
     "write_looks": "vector",
     "write_reports": "report_files",
+    "write_style": "qgis_style",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "write",
     "write_looks",
     "write_reports",
+    "write_style",
 ]
 
 

@@ -71,7 +71,7 @@ def write_kmz(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
         Image.fromarray(np.round(part * 255).astype(np.uint8)).save(picture, format="PNG", optimize=True)
         pictures[href] = picture.getvalue()
         overlay = xml.SubElement(document, "GroundOverlay")
-        xml.SubElement(overlay, "name").text = f"Probability: {heatmap.states[-1] if state is None else state}"
+        xml.SubElement(overlay, "name").text = f"Probability: {heatmap.positive if state is None else state}"
         xml.SubElement(xml.SubElement(overlay, "Icon"), "href").text = href
         box = xml.SubElement(overlay, "LatLonBox")
         for name, value in (("north", north), ("south", south), ("east", right), ("west", left)):

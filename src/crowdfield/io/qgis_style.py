@@ -1,0 +1,108 @@
+"""Style files for QGIS (.qml), beside a map of the same name: it opens looking as it does everywhere else.
+
+A raster shows band 1, the probability of the state in question; a vector map the column of the same name. Colours are
+those of the printed map. QGIS cannot mix in the grey of "unknown", so what nobody knows is drawn by opacity where a
+format allows it: the vector style has a rule for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as xml
+
+import numpy as np
+
+from crowdfield.data import Heatmap
+from crowdfield.io.atomic import replacing
+
+RASTERS = (".tif", ".tiff", ".nc")
+VECTORS = (".geojson", ".json", ".gpkg", ".parquet", ".kml")
+# Oldest QGIS whose files look like this.
+VERSION = "3.16.0"
+STOPS = 11  # colours of a ramp: QGIS interpolates between them
+CLASSES = 10  # of a vector map: a tenth of probability each
+
+
+def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
+    """The style of the map at `path`, written beside it; None for formats that QGIS does not style."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (*RASTERS, *VECTORS):
+        return None
+    root = _raster(heatmap) if suffix in RASTERS else _vector(heatmap)
+    xml.indent(root)
+    target = path.with_suffix(".qml")
+    with replacing(target) as temporary:
+        text = xml.tostring(root, encoding="unicode")
+        temporary.write_text(f"<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n{text}\n", encoding="utf-8")
+    return target
+
+
+def _raster(heatmap: Heatmap) -> xml.Element:
+    root = xml.Element("qgis", version=VERSION, styleCategories="AllStyleCategories", hasScaleBasedVisibilityFlag="0")
+    pipe = xml.SubElement(root, "pipe")
+    render = xml.SubElement(
+        pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity="0.85", alphaBand="-1", nodataColor="",
+        classificationMin="0", classificationMax="1",
+    )  # fmt: skip
+    xml.SubElement(render, "rasterTransparency")
+    shader = xml.SubElement(xml.SubElement(render, "rastershader"), "colorrampshader", {
+        "colorRampType": "INTERPOLATED", "classificationMode": "2", "clip": "0", "minimumValue": "0",
+        "maximumValue": "1", "labelPrecision": "2",
+    })  # fmt: skip
+    stops = np.linspace(0.0, 1.0, STOPS)
+    for value, shade in zip(stops, _hex(heatmap, stops), strict=True):
+        label = f"{value:.0%} {heatmap.positive}" if value in (0.0, 1.0) else f"{value:.0%}"
+        xml.SubElement(shader, "item", value=f"{value:g}", color=shade, alpha="255", label=label)
+    xml.SubElement(pipe, "brightnesscontrast", brightness="0", contrast="0", gamma="1")
+    xml.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0", colorizeOn="0")
+    xml.SubElement(pipe, "rasterresampler", maxOversampling="2")
+    xml.SubElement(root, "blendMode").text = "0"
+    return root
+
+
+def _vector(heatmap: Heatmap) -> xml.Element:
+    """Rules: grey where nobody knows, else a colour per tenth of the probability."""
+    from crowdfield.plot import UNKNOWN_SHARE, ignorance
+
+    root = xml.Element("qgis", version=VERSION, styleCategories="Symbology|Fields")
+    render = xml.SubElement(root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0")
+    rules, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
+    # A quote inside a column's name is doubled, as in SQL.
+    name = str(heatmap.positive).replace('"', '""')
+    column, deviation = f'"probability_{name}"', f'"sd_{name}"'
+    limit = UNKNOWN_SHARE * ignorance(heatmap)
+    edges = np.linspace(0.0, 1.0, CLASSES + 1)
+    shades = _hex(heatmap, (edges[:-1] + edges[1:]) / 2)
+    drawn: list[tuple[str, str, str, str]] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
+    for low, high, shade in zip(edges[:-1], edges[1:], shades, strict=True):
+        above = f"{column} >= {low:g}" if low > 0 else "TRUE"
+        below = f"{column} < {high:g}" if high < 1 else "TRUE"
+        words = f"{low:.0%} to {high:.0%} {heatmap.positive}"
+        drawn.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
+    for number, (where, label, shade, fill) in enumerate(drawn):
+        xml.SubElement(rules, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
+        _symbol(symbols, str(number), shade, fill)
+    return root
+
+
+def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:
+    symbol = xml.SubElement(parent, "symbol", type="fill", name=name, alpha="0.85", clip_to_extent="1", force_rhr="0")
+    layer = xml.SubElement(symbol, "layer", {"class": "SimpleFill", "pass": "0", "locked": "0", "enabled": "1"})
+    red, green, blue = (int(shade[at : at + 2], 16) for at in (1, 3, 5))
+    options: dict[str, Any] = {
+        "color": f"{red},{green},{blue},255", "style": fill, "outline_style": "no", "outline_color": "0,0,0,0",
+        "outline_width": "0", "outline_width_unit": "MM", "joinstyle": "bevel", "offset": "0,0",
+    }  # fmt: skip
+    values = xml.SubElement(layer, "Option", type="Map")
+    for key, value in options.items():
+        xml.SubElement(layer, "prop", k=key, v=value)
+        xml.SubElement(values, "Option", name=key, type="QString", value=value)
+
+
+def _hex(heatmap: Heatmap, values: Any) -> list[str]:
+    from crowdfield.plot import scale_of
+
+    shades = np.round(scale_of(heatmap)(values)[:, :3] * 255).astype(int)
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades.tolist()]
