@@ -142,6 +142,13 @@ def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
         return pipeline.fuse(reports, settings, about=about, progress=say)
 
 
+def map_from(path: Path) -> Heatmap:
+    """The map of a saved run (.cf), or one written as .tif or .nc."""
+    from crowdfield import io, pipeline
+
+    return pipeline.load_run(path).heatmap if path.suffix.lower() == ".cf" else io.read_map(path)
+
+
 def digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

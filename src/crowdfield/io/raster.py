@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdfield.data import Heatmap
 from crowdfield.io.atomic import replacing
+from crowdfield.io.layered import write_bands
 from crowdfield.io.layers import description, flat, layers
 from crowdfield.io.requirements import library
 
@@ -19,36 +20,8 @@ SMALLEST_PICTURE = 1000
 
 def write_cog(heatmap: Heatmap, path: str | Path) -> None:
     """Cloud-optimised GeoTIFF: float32, one named band per layer, NaN outside the mask."""
-    rasterio = library("rasterio")
-    from rasterio.io import MemoryFile
-    from rasterio.shutil import copy
-    from rasterio.transform import Affine
-
-    bands = layers(heatmap)
-    profile = {
-        "driver": "GTiff",
-        "width": heatmap.grid.columns,
-        "height": heatmap.grid.rows,
-        "count": len(bands),
-        "dtype": "float32",
-        "nodata": float("nan"),
-        "crs": heatmap.grid.crs,
-        "transform": Affine(*heatmap.grid.transform),
-    }
     units = {"entropy": "bit", "reports": "reports"}
-    with replacing(path) as temporary, rasterio.Env(), MemoryFile() as memory:
-        with memory.open(**profile) as draft:
-            draft.update_tags(
-                **{f"CROWDFIELD_{name.upper()}": text for name, text in flat(description(heatmap)).items()}
-            )
-            draft.update_tags(TIFFTAG_SOFTWARE=description(heatmap)["software"])
-            for number, (name, values) in enumerate(bands.items(), 1):
-                draft.write(values, number)
-                draft.set_band_description(number, name)
-                draft.set_band_unit(number, units.get(name, ""))
-        with memory.open() as draft:
-            # Nearest keeps every overview pixel a value of the map: an average of state numbers would be a lie.
-            copy(draft, temporary, driver="COG", compress="DEFLATE", predictor="YES", overview_resampling="NEAREST")
+    write_bands(heatmap.grid, layers(heatmap), path, about=description(heatmap), units=units)
 
 
 def write_netcdf(heatmap: Heatmap, path: str | Path) -> None:

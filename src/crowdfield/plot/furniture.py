@@ -26,6 +26,7 @@ from crowdfield.plot.palette import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from crowdfield.data import Grid, Heatmap
 
@@ -47,24 +48,29 @@ def heading(axes: Axes, text: str) -> None:
 
 
 def hatch_unknown(axes: Axes, heatmap: Heatmap, state: Any) -> None:
+    hatch(axes, heatmap.grid, unknown(heatmap, state))
+
+
+def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
     """Strokes over what nobody knows."""
-    where = unknown(heatmap, state)
-    if not where.any() or min(heatmap.grid.shape) < 2:
+    if not where.any() or min(grid.shape) < 2:
         return
     # contourf of the 0/1 field at its half height follows the cells' edges closely enough for a hatch.
     padded = np.pad(where.astype(float), 1, mode="edge")
-    grid = heatmap.grid
     eastings = np.concatenate([[grid.west], grid.eastings(), [grid.east]])
     northings = np.concatenate([[grid.north], grid.northings(), [grid.south]])
-    hatch = axes.contourf(eastings, northings, padded, levels=[0.5, 1.5], colors="none", hatches=["////"], zorder=2)
-    hatch.set(edgecolor=HATCH, linewidth=0.0)
+    strokes = axes.contourf(eastings, northings, padded, levels=[0.5, 1.5], colors="none", hatches=["////"], zorder=2)
+    strokes.set(edgecolor=HATCH, linewidth=0.0)
 
 
 def furnish(axes: Axes, heatmap: Heatmap) -> None:
+    furnish_grid(axes, heatmap.grid)
+
+
+def furnish_grid(axes: Axes, grid: Grid) -> None:
     """Labelled axes, a scale bar and a north arrow."""
-    grid = heatmap.grid
     west, south, east, north = grid.bounds
-    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect(heatmap))
+    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid))
     _label_axes(axes, grid)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=8.5, color=INK)
@@ -218,10 +224,14 @@ def _ground_handles(heatmap: Heatmap) -> list[Any]:
 
 
 def aspect(heatmap: Heatmap) -> float:
+    return aspect_of(heatmap.grid)
+
+
+def aspect_of(grid: Grid) -> float:
     """Degrees of longitude are shorter than degrees of latitude: drawn so that shapes keep theirs."""
-    if not _reference(heatmap.grid.crs)[0]:
+    if not _reference(grid.crs)[0]:
         return 1.0
-    return float(1.0 / np.cos(np.radians((heatmap.grid.south + heatmap.grid.north) / 2)))
+    return float(1.0 / np.cos(np.radians((grid.south + grid.north) / 2)))
 
 
 def _reference(crs: str | None) -> tuple[bool, str | None]:
