@@ -141,7 +141,7 @@ def test_fuse_writes_what_was_asked_for_and_says_so(tmp_path, run, reports):
     result = json.loads(out)
     assert code == 0 and result["reports"] == 300 and result["sources"] == 20
     assert result["states"] == ["dry", "flooded"] and result["grid"]["cell"] == 1000
-    assert {Path(path).name for path in result["written"]} == {*names, "page.png", "next.geojson"}
+    assert {Path(path).name for path in result["written"]} == {*names, "map.qml", "page.png", "next.geojson"}
     assert all(Path(path).stat().st_size > 500 for path in result["written"])
     assert "300 used" in err  # progress and remarks never mix with the result
     heatmap = io.read_map(tmp_path / "map.tif")

@@ -127,7 +127,7 @@ def _write(
             else:
                 io.write(fused.heatmap, path, **picture_options(path, picture))
         written.append(path)
-        if (style := io.write_style(fused.heatmap, path)) is not None:
+        if (style := io.write_style(fused.heatmap, path)) is not None and style not in written:
             written.append(style)
     if figure is not None:
         from crowdfield import plot

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crowdfield.io.atomic import replacing
     from crowdfield.io.covariates import Rasters, read_covariates
+    from crowdfield.io.frames import from_frame
     from crowdfield.io.qgis_style import write_style
     from crowdfield.io.reading import inspect, read
     from crowdfield.io.rejects import Reject, Rejects
@@ -28,6 +29,7 @@ _WHERE = {
     "Rejects": "rejects",
     "check_format": "writing",
     "check_report_format": "report_files",
+    "from_frame": "frames",
     "inspect": "reading",
     "read": "reading",
     "read_covariates": "covariates",
@@ -47,6 +49,7 @@ __all__ = [
     "Rejects",
     "check_format",
     "check_report_format",
+    "from_frame",
     "inspect",
     "read",
     "read_covariates",

@@ -1,8 +1,8 @@
 """Style files for QGIS (.qml), beside a map of the same name: it opens looking as it does everywhere else.
 
 A raster shows band 1, the probability of the state in question; a vector map the column of the same name. Colours are
-those of the printed map. QGIS cannot mix in the grey of "unknown", so what nobody knows is drawn by opacity where a
-format allows it: the vector style has a rule for it.
+those of the printed map. One file holds both, since QGIS looks for it by name alone: `map.tif` and `map.gpkg` share
+`map.qml`. A raster's style cannot mix in the grey of "unknown"; that of a vector map has a rule for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
     suffix = path.suffix.lower()
     if suffix not in (*RASTERS, *VECTORS):
         return None
-    root = _raster(heatmap) if suffix in RASTERS else _vector(heatmap)
+    root = xml.Element("qgis", version=VERSION, styleCategories="Symbology", hasScaleBasedVisibilityFlag="0")
+    _raster(root, heatmap)
+    _vector(root, heatmap)
     xml.indent(root)
     target = path.with_suffix(".qml")
     with replacing(target) as temporary:
@@ -39,8 +41,7 @@ def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
     return target
 
 
-def _raster(heatmap: Heatmap) -> xml.Element:
-    root = xml.Element("qgis", version=VERSION, styleCategories="AllStyleCategories", hasScaleBasedVisibilityFlag="0")
+def _raster(root: xml.Element, heatmap: Heatmap) -> None:
     pipe = xml.SubElement(root, "pipe")
     render = xml.SubElement(
         pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity="0.85", alphaBand="-1", nodataColor="",
@@ -59,14 +60,12 @@ def _raster(heatmap: Heatmap) -> xml.Element:
     xml.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0", colorizeOn="0")
     xml.SubElement(pipe, "rasterresampler", maxOversampling="2")
     xml.SubElement(root, "blendMode").text = "0"
-    return root
 
 
-def _vector(heatmap: Heatmap) -> xml.Element:
+def _vector(root: xml.Element, heatmap: Heatmap) -> None:
     """Rules: grey where nobody knows, else a colour per tenth of the probability."""
     from crowdfield.plot import UNKNOWN_SHARE, ignorance
 
-    root = xml.Element("qgis", version=VERSION, styleCategories="Symbology|Fields")
     render = xml.SubElement(root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0")
     rules, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
     # A quote inside a column's name is doubled, as in SQL.
@@ -84,7 +83,6 @@ def _vector(heatmap: Heatmap) -> xml.Element:
     for number, (where, label, shade, fill) in enumerate(drawn):
         xml.SubElement(rules, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
         _symbol(symbols, str(number), shade, fill)
-    return root
 
 
 def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:

@@ -57,7 +57,7 @@ class Fused:
 
 
 def fuse(
-    reports: Reports,
+    reports: Reports | Any,
     settings: Settings | None = None,
     *,
     about: Mapping[str, Any] | None = None,
@@ -65,11 +65,16 @@ def fuse(
     fit: Callable[..., Any] | None = None,
     **keywords: Any,
 ) -> Fused:
-    """A map from reports. Keywords are those of `Settings`; `fit(model, reports)`, which gives a fitted model, replaces
-    the fit in this process (see `on_cluster`)."""
+    """A map from reports, or from a data frame of them (pandas, GeoPandas, polars, Arrow; see `io.from_frame`).
+
+    Keywords are those of `Settings`; `read={"label": "status"}` names columns of a frame. `fit(model, reports)`, which
+    gives a fitted model, replaces the fit in this process (see `on_cluster`).
+    """
     from crowdfield import geography
 
     settings = replace(settings or Settings(), **keywords)
+    if not isinstance(reports, Reports):
+        reports = _from_frame(reports, settings)
     if len(reports) == 0:
         raise InputError("there are no reports to fuse.")
     progress("Laying out the map")
@@ -84,6 +89,14 @@ def fuse(
         # On the far side of the Earth, where the map's projection ends, is outside the map too.
         fused = replace(fused, about={**fused.about, "outside": fused.about["outside"] + lost})
     return fused
+
+
+def _from_frame(frame: Any, settings: Settings) -> Reports:
+    from crowdfield.io import from_frame
+
+    known = ("lat", "lon", "label", "source", "time", "id", "crs", "positive")
+    options = {name: settings.read[name] for name in known if name in settings.read}
+    return from_frame(frame, label_map=settings.read.get("map_labels"), **options)
 
 
 def fuse_on(
