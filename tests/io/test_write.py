@@ -257,6 +257,14 @@ def test_png_and_world_file_agree(tmp_path):
     np.testing.assert_allclose(found, np.round(colours(heatmap) * 255).reshape(-1, 4), atol=1)
 
 
+def test_a_vector_picture_keeps_its_text(tmp_path):
+    text = io.write(make(), tmp_path / "m.svg", title="Inondé à Beira").read_text()
+    assert "Inondé à Beira" in text and "<text" in text and "nobody knows" in text
+    assert io.write(make(), tmp_path / "m.pdf", size="a4").read_bytes().startswith(b"%PDF")
+    with pytest.raises(InputError, match=r"only a \.png can be bare"):
+        io.write(make(), tmp_path / "m.svg", bare=True)
+
+
 def test_csv_has_hxl_tags_and_plain_numbers(tmp_path):
     heatmap = make()
     with io.write(heatmap, tmp_path / "m.csv").open(newline="") as file:

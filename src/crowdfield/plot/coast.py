@@ -50,7 +50,7 @@ def coast_lines(grid: Grid) -> list[NDArray[np.float64]]:
     box = degrees_around(grid)
     if box is None:
         return []
-    rings = shapely.get_rings(np.array(outlines.land(*box), dtype=object)) if box is not None else []
+    rings = shapely.get_rings(shapely.get_parts(np.array(outlines.land(*box), dtype=object)))
     from crowdfield.geography import transform
 
     shown = shapely.box(*grid.bounds)
