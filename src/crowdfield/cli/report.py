@@ -35,8 +35,7 @@ def report(
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """A situation report: map, what changed, districts, who reports and how well, where to look next, what is not
-    known.
+    """A situation report: map, what changed, who reports and how well, where to look next, what is not known.
 
     One self-contained page, printable on A4; as PDF where Chromium is installed.
     """

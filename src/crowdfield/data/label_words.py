@@ -1,7 +1,6 @@
 """Words that labels use, in several languages: what "nothing is wrong" is called, what "cannot tell", how grades rank.
 
-Lists of a rule of thumb (`crowdfield.data.positive`), in the spelling that `normal` gives. Adding a word is adding it
-here.
+The lists of a rule of thumb (`crowdfield.data.positive`), spelt as people spell them. To teach a word, add it here.
 """
 
 from __future__ import annotations

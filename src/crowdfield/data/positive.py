@@ -45,8 +45,9 @@ class Meaning(IntEnum):
 
 
 def decide(states: Sequence[Any], counts: Sequence[float] | None = None, given: Any = None) -> Positive:
-    """The state in question among `states`. counts: how common each is (reports, or mean probability); given: as was
-    said.
+    """The state in question among `states`.
+
+    counts: how common each is, in reports or as mean probability; given: the state that was asked for, if any.
     """
     if given is not None:
         return Positive(matching(states, given), "it was asked for")
@@ -154,9 +155,7 @@ def _number(label: Any) -> float | None:
 
 
 def _denied(text: str, others: set[str]) -> str | None:
-    """What a label denies, or None: "not flooded" denies "flooded", "undamaged" denies "damaged" where that is a
-    label.
-    """
+    """What a label denies, or None: "not flooded" denies "flooded", "undamaged" the label "damaged"."""
     for word in words.DENIALS:
         if text.startswith(f"{word} "):
             return text.removeprefix(f"{word} ")

@@ -34,10 +34,8 @@ def from_frame(
     """Reports from a table with one row per report; columns are known by their names, as in files, or named here.
 
     frame: a pandas or GeoPandas frame (whose points, or whose polygons' inner points, are the places), or any eager
-    frame that
-    Narwhals knows: polars, Arrow. crs: of the coordinate columns, degrees if not given. Rows without a place or a
-    label are
-    left out, with a warning that counts them.
+    frame that Narwhals knows: polars, Arrow. crs: of the coordinate columns, degrees if not given. Rows without a
+    place or a label are left out, with a warning that counts them.
     """
     table, places, system = _opened(frame)
     given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}

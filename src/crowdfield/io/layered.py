@@ -28,9 +28,7 @@ def write_layers(
     texts: Mapping[str, NDArray[np.object_]] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Numbers [rows, columns], NaN outside, as GeoTIFF, GeoJSON, GeoPackage or CSV; `texts` only where text has a
-    place.
-    """
+    """Numbers [rows, columns], NaN outside, as GeoTIFF, GeoJSON, GeoPackage or CSV; a GeoTIFF holds no `texts`."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in FORMATS:

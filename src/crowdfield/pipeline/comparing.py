@@ -1,15 +1,12 @@
 """What changed between two maps, and how probable it is that it really did.
 
 Each map gives, in every cell, a posterior of the share ρ of the state in question: its mean and standard deviation,
-taken as
-those of a beta distribution. The two posteriors are taken as independent:
+taken as those of a beta distribution. The two posteriors are taken as independent:
 
 - two moments with different reports: that is what they are, but for what the runs share (sources, length-scale);
 - a run and the same run with more reports, or one run under two settings: they share reports, so that their errors
-agree in part
-  and their difference is less uncertain than is said here. Then a probability near 1 is cautious, and one near ½ may
-  hide a
-  change. It never cries wolf because of shared reports.
+  agree in part and their difference is less uncertain than is said here. Then a change that is told is one, and a
+  small one may not be told.
 """
 
 from __future__ import annotations
@@ -40,8 +37,9 @@ BLOCK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From one map to another, on the grid of the later; all arrays are [rows, columns], NaN where either map is
-    silent.
+    """From one map to another, on the grid of the later.
+
+    All arrays are [rows, columns], NaN where either map has no value.
     """
 
     grid: Grid
@@ -178,11 +176,11 @@ def _onto(values: Array, source: Grid, target: Grid) -> Array:
         return values
     centres = target.centres()
     if source.crs != target.crs:
-        from crowdfield.geography import transform
+        from crowdfield.geography import transform_where_possible
 
         if source.crs is None or target.crs is None:
             raise InputError("one of the maps has no reference system: the two cannot be laid over each other.")
-        centres = transform(centres, target.crs, source.crs)
+        centres = transform_where_possible(centres, target.crs, source.crs)
     cell = source.index(centres)
     flat = np.append(values.ravel(), np.nan)
     return flat[cell].reshape(target.shape)

@@ -29,9 +29,8 @@ LEAST_CHANGE = 0.1
 class Content:
     """All that a report shows.
 
-    districts: a table of figures per area, as `crowdfield totals` makes it; checks: a table of spot checks, or
-    sentences about
-    them. Both are passed in and shown as they are.
+    districts: a table of figures per area; checks: a table of spot checks, or sentences about them. Both are passed
+    in and shown as they are.
     """
 
     heatmap: Heatmap
