@@ -17,6 +17,7 @@ import pytest
 
 from crowdfield import io
 from crowdfield.data import Grid, Heatmap
+from crowdfield.io.qgis_style import write_change_style
 
 ROOT = Path(__file__).parent.parent
 PLUGIN = ROOT / "integrations" / "qgis"
@@ -51,6 +52,14 @@ def test_a_style_lies_beside_every_raster_and_vector_map(tmp_path, suffix):
     assert rules[0].get("label") == "nobody knows" and '"sd_flooded" >' in rules[0].get("filter")
     assert len(rules) == len(root.findall("renderer-v2/symbols/symbol")) == 11
     assert '"probability_flooded" < 0.1' in rules[1].get("filter")
+
+
+def test_a_map_of_changes_has_a_style_from_less_to_more(tmp_path):
+    root = xml.fromstring(write_change_style(tmp_path / "change.tif").read_text(encoding="utf-8"))
+    stops = [(float(item.get("value")), item.get("color")) for item in root.iter("item")]
+    assert (stops[0][0], stops[-1][0]) == (-1, 1) and stops[0][1] == "#2d004b" and stops[-1][1] == "#7f3b08"
+    rules = root.findall("renderer-v2/rules/rule")
+    assert rules[0].get("filter") == "\"verdict\" = 'unknown'" and rules[-1].get("label") == "+80 to +100 %"
 
 
 def test_pictures_and_tables_have_no_style(tmp_path):

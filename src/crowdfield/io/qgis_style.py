@@ -7,6 +7,7 @@ those of the printed map. One file holds both, since QGIS looks for it by name a
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
@@ -24,15 +25,38 @@ STOPS = 11  # colours of a ramp: QGIS interpolates between them
 CLASSES = 10  # of a vector map: a tenth of probability each
 
 
+Rule = tuple[str, str, str, str]  # filter, label, colour, fill
+
+
 def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
     """The style of the map at `path`, written beside it; None for formats that QGIS does not style."""
+    from crowdfield.plot import scale_of
+
+    values = np.linspace(0.0, 1.0, STOPS)
+    labels = [f"{value:.0%} {heatmap.positive}" if value in (0.0, 1.0) else f"{value:.0%}" for value in values]
+    return _write(path, values, _hex(scale_of(heatmap)(values)), labels, _rules(heatmap))
+
+
+def write_change_style(path: str | Path) -> Path | None:
+    """The style of a map of changes: band 1, or the column `change`, from −1 (purple) to 1 (orange)."""
+    from crowdfield.plot.changes import DIFFERENCE
+
+    values = np.linspace(-1.0, 1.0, STOPS)
+    shades = _hex(DIFFERENCE((values + 1) / 2))
+    rules: list[Rule] = [("\"verdict\" = 'unknown'", "nobody knows", "#dedede", "b_diagonal")]
+    for number, (low, high) in enumerate(pairwise(values)):
+        where = f'"verdict" <> \'unknown\' AND "change" >= {low:g} AND "change" <= {high:g}'
+        rules.append((where, f"{100 * low:+.0f} to {100 * high:+.0f} %", shades[number + (low >= 0)], "solid"))
+    return _write(path, values, shades, [f"{100 * value:+.0f} %" for value in values], rules)
+
+
+def _write(path: str | Path, values: Any, shades: list[str], labels: list[str], rules: list[Rule]) -> Path | None:
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in (*RASTERS, *VECTORS):
+    if path.suffix.lower() not in (*RASTERS, *VECTORS):
         return None
     root = xml.Element("qgis", version=VERSION, styleCategories="Symbology", hasScaleBasedVisibilityFlag="0")
-    _raster(root, heatmap)
-    _vector(root, heatmap)
+    _raster(root, values, shades, labels)
+    _vector(root, rules)
     xml.indent(root)
     target = path.with_suffix(".qml")
     with replacing(target) as temporary:
@@ -41,20 +65,19 @@ def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
     return target
 
 
-def _raster(root: xml.Element, heatmap: Heatmap) -> None:
+def _raster(root: xml.Element, values: Any, shades: list[str], labels: list[str]) -> None:
     pipe = xml.SubElement(root, "pipe")
+    low, high = f"{values[0]:g}", f"{values[-1]:g}"
     render = xml.SubElement(
         pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity="0.85", alphaBand="-1", nodataColor="",
-        classificationMin="0", classificationMax="1",
+        classificationMin=low, classificationMax=high,
     )  # fmt: skip
     xml.SubElement(render, "rasterTransparency")
     shader = xml.SubElement(xml.SubElement(render, "rastershader"), "colorrampshader", {
-        "colorRampType": "INTERPOLATED", "classificationMode": "2", "clip": "0", "minimumValue": "0",
-        "maximumValue": "1", "labelPrecision": "2",
+        "colorRampType": "INTERPOLATED", "classificationMode": "2", "clip": "0", "minimumValue": low,
+        "maximumValue": high, "labelPrecision": "2",
     })  # fmt: skip
-    stops = np.linspace(0.0, 1.0, STOPS)
-    for value, shade in zip(stops, _hex(heatmap, stops), strict=True):
-        label = f"{value:.0%} {heatmap.positive}" if value in (0.0, 1.0) else f"{value:.0%}"
+    for value, shade, label in zip(values, shades, labels, strict=True):
         xml.SubElement(shader, "item", value=f"{value:g}", color=shade, alpha="255", label=label)
     xml.SubElement(pipe, "brightnesscontrast", brightness="0", contrast="0", gamma="1")
     xml.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0", colorizeOn="0")
@@ -62,27 +85,32 @@ def _raster(root: xml.Element, heatmap: Heatmap) -> None:
     xml.SubElement(root, "blendMode").text = "0"
 
 
-def _vector(root: xml.Element, heatmap: Heatmap) -> None:
-    """Rules: grey where nobody knows, else a colour per tenth of the probability."""
-    from crowdfield.plot import UNKNOWN_SHARE, ignorance
-
+def _vector(root: xml.Element, rules: list[Rule]) -> None:
     render = xml.SubElement(root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0")
-    rules, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
+    listed, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
+    for number, (where, label, shade, fill) in enumerate(rules):
+        xml.SubElement(listed, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
+        _symbol(symbols, str(number), shade, fill)
+
+
+def _rules(heatmap: Heatmap) -> list[Rule]:
+    """Grey where nobody knows, else a colour per tenth of the probability."""
+    from crowdfield.plot import UNKNOWN_SHARE, ignorance, scale_of
+
     # A quote inside a column's name is doubled, as in SQL.
     name = str(heatmap.positive).replace('"', '""')
     column, deviation = f'"probability_{name}"', f'"sd_{name}"'
     limit = UNKNOWN_SHARE * ignorance(heatmap)
     edges = np.linspace(0.0, 1.0, CLASSES + 1)
-    shades = _hex(heatmap, (edges[:-1] + edges[1:]) / 2)
-    drawn: list[tuple[str, str, str, str]] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
-    for low, high, shade in zip(edges[:-1], edges[1:], shades, strict=True):
+    rules: list[Rule] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
+    for low, high, shade in zip(
+        edges[:-1], edges[1:], _hex(scale_of(heatmap)((edges[:-1] + edges[1:]) / 2)), strict=True
+    ):
         above = f"{column} >= {low:g}" if low > 0 else "TRUE"
         below = f"{column} < {high:g}" if high < 1 else "TRUE"
         words = f"{low:.0%} to {high:.0%} {heatmap.positive}"
-        drawn.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
-    for number, (where, label, shade, fill) in enumerate(drawn):
-        xml.SubElement(rules, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
-        _symbol(symbols, str(number), shade, fill)
+        rules.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
+    return rules
 
 
 def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:
@@ -99,8 +127,6 @@ def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:
         xml.SubElement(values, "Option", name=key, type="QString", value=value)
 
 
-def _hex(heatmap: Heatmap, values: Any) -> list[str]:
-    from crowdfield.plot import scale_of
-
-    shades = np.round(scale_of(heatmap)(values)[:, :3] * 255).astype(int)
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades.tolist()]
+def _hex(shades: Any) -> list[str]:
+    parts = np.round(np.asarray(shades)[:, :3] * 255).astype(int)
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in parts.tolist()]

@@ -147,7 +147,7 @@ def probability_above(high: Array, high_sd: Array, low: Array, low_sd: Array, le
 
 
 def write_change(change: Change, path: str | Path) -> Path:
-    """The change as .tif, .geojson, .gpkg or .csv, or drawn as .png, .svg or .pdf."""
+    """The change as .tif, .geojson, .gpkg or .csv, with a style for QGIS; or drawn as .png, .svg or .pdf."""
     from crowdfield import io
 
     path = Path(path)
@@ -158,9 +158,12 @@ def write_change(change: Change, path: str | Path) -> Path:
             change_sheet(change).savefig(temporary)
         return path
     from crowdfield.io.layered import write_layers
+    from crowdfield.io.qgis_style import write_change_style
 
     texts = {"verdict": change.verdict()}
-    return write_layers(change.grid, change.layers(), path, texts=texts, about=change.summary())
+    write_layers(change.grid, change.layers(), path, texts=texts, about=change.summary())
+    write_change_style(path)
+    return path
 
 
 def _of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
