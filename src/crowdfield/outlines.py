@@ -19,7 +19,7 @@ VENDOR = Path(__file__).parent / "service" / "static" / "vendor"
 OUTLINES = VENDOR / "countries-10m.json"
 # The file's coordinates are whole steps of 0.0036° of longitude and 0.0017° of latitude: a region narrower than
 # this many degrees would show a few straight lines, not its coast.
-NARROWEST = 0.2
+NARROWEST = 0.4
 
 
 @lru_cache(maxsize=2)
