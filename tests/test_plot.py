@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from crowdfield import plot
+from crowdfield import outlines, plot
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
+from crowdfield.plot import palette
+from crowdfield.plot.coast import coast_lines
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -68,9 +70,9 @@ def test_north_is_up_and_outside_is_empty():
     assert (plot.colours(heatmap)[20:] == 0).all()
     image = pixels(plot.heatmap(heatmap))
     wide = image[:, : int(image.shape[1] * 0.75)]  # without the legend
-    yellow, blue = count(wide, plot.PROBABILITY(1.0)[:3]), count(wide, plot.PROBABILITY(0.0)[:3])
-    assert yellow.sum() > 1000 and blue.sum() > 1000
-    assert np.nonzero(yellow)[0].max() <= np.nonzero(blue)[0].min() + 1
+    blue, sand = count(wide, plot.scale("water")(1.0)[:3]), count(wide, plot.scale("water")(0.0)[:3])
+    assert blue.sum() > 1000 and sand.sum() > 1000
+    assert np.nonzero(blue)[0].max() <= np.nonzero(sand)[0].min() + 1
 
 
 def test_degrees_keep_the_shape_of_the_land():
@@ -118,6 +120,109 @@ def test_all_panels_draw_and_name_what_they_show():
 def test_what_cannot_be_drawn_is_named(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+SCALES = ("water", "harm", "plain")
+# Machado, Oliveira and Fernandes (2009): what people without red, green or blue cones see, in linear light.
+BLINDNESS = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+def seen(colours, blindness):
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    changed = np.clip(linear @ np.array(BLINDNESS[blindness]).T, 0, 1)
+    return np.where(changed <= 0.0031308, 12.92 * changed, 1.055 * changed ** (1 / 2.4) - 0.055)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_equal_steps_of_probability_are_equal_steps_to_the_eye(name):
+    lab = palette._to_oklab(plot.scale(name)(np.linspace(0, 1, 256))[:, :3])
+    steps = np.linalg.norm(np.diff(lab, axis=0), axis=1)
+    # cividis is uniform in another space (CAM02-UCS), and nearly so in this one
+    assert steps.max() / steps.min() < (2.3 if name == "plain" else 1.1)
+    assert len(set(np.sign(np.diff(lab[:, 0])))) == 1  # lightness only falls or only rises: the order survives in print
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+@pytest.mark.parametrize("name", SCALES)
+def test_the_scales_keep_their_order_in_any_colour_vision(name, blindness):
+    lightness = palette._to_oklab(seen(plot.scale(name)(np.linspace(0, 1, 64))[:, :3], blindness))[:, 0]
+    assert (np.diff(lightness) < 0).all() or (np.diff(lightness) > 0).all()
+
+
+@pytest.mark.parametrize("name", [*SCALES, *(f"{name}-reversed" for name in SCALES)])
+def test_nothing_that_is_known_looks_like_the_grey_of_unknown(name):
+    said = plot.suppressed(np.linspace(0, 1, 101), np.ones(101), plot.scale(name))
+    assert np.linalg.norm(said - plot.UNKNOWN, axis=1).min() > 0.29
+    assert np.allclose(plot.suppressed(np.linspace(0, 1, 101), np.zeros(101), plot.scale(name)), plot.UNKNOWN)
+
+
+def test_water_is_blue_and_damage_is_warm():
+    wet, harm = plot.scale("water")(0.9)[:3], plot.scale("harm")(0.7)[:3]
+    assert wet[2] > 1.8 * wet[0] and harm[0] > 2 * harm[2]
+
+
+def test_grades_take_steps_of_one_scale_and_kinds_do_not():
+    lightness = palette._to_oklab(plot.state_colours(("destroyed", "intact", "major", "minor"), "destroyed"))[:, 0]
+    assert lightness[0] < lightness[2] < lightness[3] < lightness[1]
+    kinds = plot.state_colours(("fire", "flood", "landslide"), "fire")
+    assert np.allclose(kinds[0], (0, 0.447, 0.698), atol=0.01)
+
+
+def test_guessing_among_three_states_is_right_once_in_three():
+    table = pd.DataFrame(
+        {"source": ["a"], "reports": [9], "accuracy": [0.6], "accuracy_low": [0.4], "accuracy_high": [0.8]}
+    )
+    assert not any(line.get_linestyle() == "--" for line in plot.sources(table).axes[0].lines)
+    table.attrs["chance"] = 1 / 3
+    axes = plot.sources(table).axes[0]
+    assert axes.lines[0].get_xdata()[0] == pytest.approx(1 / 3) and "guessing (0.33)" in axes.get_xlabel()
+
+
+def test_a_sheet_has_all_that_a_map_needs():
+    p = np.full(GRID.shape, 0.7)
+    p[:5, :5] = np.nan
+    sd = np.where(np.isnan(p), np.nan, 0.05)
+    sd[20:, :] = 0.28
+    made = {"created": "2026-11-17T04:05:00+00:00", "reports": 1234, "sources": 56}
+    figure = plot.sheet(make(p, sd, **made), title="Flood", size="900x600")
+    axes, beside = figure.axes[:2]
+    assert figure.get_suptitle() == "Flood" and tuple(figure.get_size_inches() * figure.dpi) == (900, 600)
+    assert axes.get_title(loc="left") == "from 1,234 reports by 56 sources, 17 November 2026, 04:05 UTC"
+    assert {"N", "2 km"} <= {text.get_text() for text in axes.texts}
+    assert axes.get_xticklabels()[0].get_text().endswith("° E") and axes.get_yticklabels()[0].get_text().endswith("° N")
+    assert [text.get_text() for text in beside.get_legend().get_texts()] == ["nobody knows", "outside"]
+
+
+@pytest.mark.parametrize("show", ["most-probable", "c"])
+def test_a_sheet_shows_many_states(show):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), GRID.shape)
+    heatmap = Heatmap(GRID, tuple("abcde"), p, np.full(p.shape, 0.05), np.zeros(GRID.shape, int))
+    figure = plot.sheet(heatmap, show)
+    words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
+    assert set("abcde") <= set(words) if show == "most-probable" else figure.get_suptitle() == "Probability: c"
+
+
+@pytest.mark.parametrize("size", ["", "10x10", "1600", "a5", "99999x100", "axb"])
+def test_a_size_that_is_none_is_named(size):
+    with pytest.raises(InputError, match=r"1600x1200|pixels along each side"):
+        plot.parse_size(size)
+
+
+def test_the_coast_is_drawn_where_it_is_and_left_out_where_outlines_are_too_coarse():
+    if not outlines.OUTLINES.is_file():
+        pytest.skip("the outlines are not installed: make setup fetches them")
+    beira = Grid(660_000, 720_000, 7_770_000, 7_830_000, 60, 60, "EPSG:32736")
+    lines = coast_lines(beira)
+    assert lines and all((line[:, 0] >= beira.west).all() and (line[:, 0] <= beira.east).all() for line in lines)
+    assert coast_lines(Grid(690_000, 692_000, 7_800_000, 7_802_000, 10, 10, "EPSG:32736")) == []
+    assert coast_lines(Grid(0, 1, 0, 1, 2, 2, None)) == []
+    fiji = Grid(179.0, 181.0, -19.0, -16.0, 20, 30, "EPSG:4326")  # across the antimeridian
+    assert coast_lines(fiji)
 
 
 def test_drawing_leaves_no_global_state_behind():

@@ -171,17 +171,42 @@ def choose_crs(region: Sequence[float]) -> str:
     return f"+proj=laea +lat_0={latitude:.4f} +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
 
 
-def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
-    """Places from one CRS to another, always as (easting or longitude, northing or latitude)."""
+def transform_where_possible(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
+    """The same as `transform`, with inf where the target's projection does not reach."""
     p = np.array(places, dtype=np.float64).reshape(-1, 2)
     if source == target or len(p) == 0:
         return p
-    x, y = transformer(source, target).transform(p[:, 0], p[:, 1])
-    out = np.column_stack([x, y])
+    return np.column_stack(transformer(source, target).transform(p[:, 0], p[:, 1]))
+
+
+def degrees_around(grid: Grid, margin: float = 0.0) -> Region | None:
+    """West, south, east, north in degrees of a grid and of a share `margin` of its size around it.
+
+    East exceeds 180 where it crosses the antimeridian. None where the grid surrounds a pole, or half the Earth, or
+    reaches to where its projection ends.
+    """
+    # The extreme longitudes and latitudes of a projected rectangle lie on its edge, unless a pole is inside.
+    share = np.linspace(-margin, 1 + margin, 65)
+    e, n = grid.west + share * (grid.east - grid.west), grid.south + share * (grid.north - grid.south)
+    sides = [np.column_stack([e, np.full(65, side)]) for side in (n[0], n[-1])]
+    sides += [np.column_stack([np.full(65, side), n]) for side in (e[0], e[-1])]
+    lonlat = transform_where_possible(np.concatenate(sides), grid.crs or "", WGS84)
+    lon = lonlat[:, 0]
+    if np.isfinite(lon).all() and np.ptp(lon) > 180:
+        lon = np.where(lon < 0, lon + 360, lon)
+    if not np.isfinite(lonlat).all() or np.ptp(lon) > 180:
+        return None
+    return Region(float(lon.min()), float(lonlat[:, 1].min()), float(lon.max()), float(lonlat[:, 1].max()))
+
+
+def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
+    """Places from one CRS to another, always as (easting or longitude, northing or latitude)."""
+    out = transform_where_possible(places, source, target)
     if not np.isfinite(out).all():
         first = int(np.argmin(np.isfinite(out).all(axis=1)))
+        place = np.asarray(places, dtype=np.float64).reshape(-1, 2)[first]
         raise InputError(
-            f"place {tuple(p[first].tolist())} in {source} cannot be shown in {target}. "
+            f"place {tuple(place.tolist())} in {source} cannot be shown in {target}. "
             "Is the CRS right, and are its coordinates in the order easting, northing?"
         )
     return out

@@ -141,7 +141,7 @@ def test_fuse_writes_what_was_asked_for_and_says_so(tmp_path, run, reports):
     result = json.loads(out)
     assert code == 0 and result["reports"] == 300 and result["sources"] == 20
     assert result["states"] == ["dry", "flooded"] and result["grid"]["cell"] == 1000
-    assert {Path(path).name for path in result["written"]} == {*names, "page.png", "next.geojson"}
+    assert {Path(path).name for path in result["written"]} == {*names, "map.qml", "page.png", "next.geojson"}
     assert all(Path(path).stat().st_size > 500 for path in result["written"])
     assert "300 used" in err  # progress and remarks never mix with the result
     heatmap = io.read_map(tmp_path / "map.tif")
@@ -282,3 +282,36 @@ def test_reproduce_hands_over_what_was_said(tmp_path, run, monkeypatch):
     code, out, err = run("reproduce", "synthetic", "haiti", "--quick", "--seed", 3, "-o", tmp_path)
     assert code == 0 and f"wrote {tmp_path / 'index.html'}" in out and "1 of 2: half" in err
     assert asked == {"names": ["synthetic", "haiti"], "quick": True, "seed": 3, "jobs": None}
+
+
+def test_a_run_is_compared_drawn_and_reported(tmp_path, run, reports):
+    state, picture = tmp_path / "run.cf", tmp_path / "map.png"
+    code, out, _ = run("fuse", reports, "--state", state, "-o", picture, "--bare", "--show", "dry", *FAST, "--json")
+    assert code == 0 and json.loads(out)["positive"] == "dry" and (tmp_path / "map.png.aux.xml").is_file()
+    code, out, _ = run("compare", state, state, "-o", tmp_path / "change.geojson", "--json")
+    found = json.loads(out)
+    assert code == 0 and (found["state"], found["rose"], found["fell"]) == ("dry", 0, 0)
+    table = tmp_path / "districts.csv"
+    table.write_text("district,km2\n#adm1+name,#indicator+num\nNorth,4.5\n")
+    page = tmp_path / "report.html"
+    code, _, _ = run("report", state, "--since", state, "--districts", table, "--title", "Now", "-o", page, "--quiet")
+    text = page.read_text()
+    assert code == 0 and "<h1>Now</h1>" in text and "North" in text and "#adm1" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fuse", "{reports}", "-o", "m.png", "--size", "huge"], "1600x1200"),
+        (["report", "{reports}", "-o", "r.doc"], ".html or .pdf"),
+        (["report", "{reports}", "--texts", "none.toml"], "cannot be read"),
+    ],
+)
+def test_wrong_use_of_pictures_and_reports_is_noticed_before_any_work(run, reports, arguments, words):
+    code, _, err = run(*(str(reports) if part == "{reports}" else part for part in arguments))
+    assert code == 2 and words in " ".join(err.split())
+
+
+def test_a_state_that_is_not_there_is_named_before_the_fit(run, reports, tmp_path):
+    code, _, err = run("fuse", reports, "-o", tmp_path / "m.tif", "--show", "wett", *FAST)
+    assert code == 1 and "the map has: dry, flooded" in " ".join(err.split())

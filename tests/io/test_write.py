@@ -247,13 +247,22 @@ def test_png_and_world_file_agree(tmp_path):
     from crowdfield.plot import colours
 
     heatmap = make()
-    path = io.write(heatmap, tmp_path / "m.png")
-    assert {p.name for p in tmp_path.iterdir()} == {"m.png", "m.pgw", "m.prj"}
+    path = io.write(heatmap, tmp_path / "m.png", bare=True)
+    assert {p.name for p in tmp_path.iterdir()} == {"m.png", "m.pgw", "m.prj", "m.png.aux.xml"}
     assert pyproj.CRS.from_wkt((tmp_path / "m.prj").read_text()).to_epsg(20) == 32736
     with rasterio.open(path) as file:
         np.testing.assert_allclose(file.bounds, (690_000, 7_796_000, 702_000, 7_806_000), atol=1e-6)
+        assert file.crs.to_epsg() == 32736
         found = np.array(list(file.sample(heatmap.grid.centres())))
     np.testing.assert_allclose(found, np.round(colours(heatmap) * 255).reshape(-1, 4), atol=1)
+
+
+def test_a_vector_picture_keeps_its_text(tmp_path):
+    text = io.write(make(), tmp_path / "m.svg", title="Inondé à Beira").read_text()
+    assert "Inondé à Beira" in text and "<text" in text and "nobody knows" in text
+    assert io.write(make(), tmp_path / "m.pdf", size="a4").read_bytes().startswith(b"%PDF")
+    with pytest.raises(InputError, match=r"only a \.png can be bare"):
+        io.write(make(), tmp_path / "m.svg", bare=True)
 
 
 def test_csv_has_hxl_tags_and_plain_numbers(tmp_path):

@@ -34,7 +34,7 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, check, demo, follow, fuse, keys, make, serve  # noqa: E402
+from crowdfield.cli import ask, check, compare, demo, follow, fuse, keys, make, report, serve  # noqa: E402
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
@@ -43,6 +43,8 @@ for _name, _function, _short in (
     ("next", ask.next_, "Where to look next."),
     ("score", ask.score, "How good the map is, where the truth is known."),
     ("check-model", check.check_model, "Does the model hold, by the reports alone?"),
+    ("compare", compare.compare, "What changed between two runs."),
+    ("report", report.report, "A page to hand in."),
     ("inspect", ask.inspect, "What is in this file, and how it would be read."),
     ("convert", make.convert, "A map or reports in another format."),
     ("simulate", make.simulate, "Invent reports, to try things where the truth is known."),

@@ -149,12 +149,12 @@ def looks_table(looks: Sequence[Any]) -> Table:
         [
             look.rank,
             f"{look.latitude:.5f}, {look.longitude:.5f}",
-            f"{look.state} ({share(look.probability)} ± {100 * look.sd:.0f})",
+            f"{look.state} {share(look.probability)} ± {100 * look.sd:.0f}",
             f"{look.reports:,}",
             f"{look.score:.3g}",
         ]
         for look in looks
     ]
     return table(
-        "Where to look next", ["", "latitude, longitude", "now thought to be", "reports", "gain"], body, right=(3, 4)
+        "Where to look next", ["", "latitude, longitude", "probability now", "reports", "gain"], body, right=(3, 4)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +22,8 @@ def fuse(
             "--output",
             "-o",
             metavar="MAP",
-            help="Where to write the map; the suffix says the format: .tif .geojson .gpkg .parquet .kml .kmz .csv .png "
-            ".nc .html. May be repeated.",
+            help="Where to write the map; the suffix says the format: .tif .geojson .gpkg .parquet .kml .kmz .csv .nc "
+            ".html, or a picture: .png .svg .pdf. May be repeated.",
             rich_help_panel=opt.OUTPUT,
         ),
     ] = None,
@@ -54,16 +55,18 @@ def fuse(
     content: opt.Content,
     columns: opt.Columns,
     how: opt.Fusing,
+    picture: opt.Picture,
     voice: opt.Voice,
 ) -> None:
     """Make a map from reports, and write it in the formats asked for."""
     from crowdfield import io
     from crowdfield.cli.console import Talk
-    from crowdfield.cli.inputs import can_be_written, read_reports, settings_from
+    from crowdfield.cli.inputs import can_be_written, in_front, read_reports, settings_from, shown_first
+    from crowdfield.errors import InputError
     from crowdfield.io.vector import LOOK_FORMATS
 
     talk = Talk.of(voice)
-    settings = settings_from(content, columns, how)
+    settings = in_front(settings_from(content, columns, how), picture)
     outputs = output or []
     if not (outputs or figure or state or next_looks):
         raise typer.BadParameter("say where the map goes, for example: -o map.tif")
@@ -78,12 +81,20 @@ def fuse(
     can_be_written({"--figure": figure}, PICTURES)
     can_be_written({"--next": next_looks}, LOOK_FORMATS)
     can_be_written({"--state": state})
+    if picture.size is not None:
+        from crowdfield.plot import parse_size
+
+        try:
+            parse_size(picture.size)
+        except InputError as problem:
+            raise typer.BadParameter(str(problem), param_hint="--size") from problem
     first = next(path for path in (*outputs, figure, next_looks, state) if path is not None)
     table, settings, about = read_reports(reports, settings, talk, first)
     fused = _fused(table, about, settings, state, cluster, talk)
+    fused = replace(fused, heatmap=shown_first(fused.heatmap, picture))
     for warning in fused.about.get("warnings", []):
         talk.remark(f"note: {warning}")
-    written = _write(fused, outputs, figure, next_looks, talk)
+    written = _write(fused, outputs, figure, next_looks, picture, talk)
     if state is not None:
         from crowdfield.pipeline import save_run
 
@@ -104,8 +115,11 @@ def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None,
         return pipeline.fuse(table, settings, about=about, progress=say, fit=pipeline.on_cluster(cluster))
 
 
-def _write(fused: Any, outputs: list[Path], figure: Path | None, next_looks: Path | None, talk: Any) -> list[Path]:
+def _write(
+    fused: Any, outputs: list[Path], figure: Path | None, next_looks: Path | None, picture: opt.Picture, talk: Any
+) -> list[Path]:
     from crowdfield import io, pipeline
+    from crowdfield.cli.inputs import picture_options
 
     written = []
     wants_looks = next_looks is not None or figure is not None or any(path.suffix == ".html" for path in outputs)
@@ -114,14 +128,17 @@ def _write(fused: Any, outputs: list[Path], figure: Path | None, next_looks: Pat
     for path in outputs:
         with talk.progress(f"Writing {path}"):
             if path.suffix == ".html":
-                io.write(fused.heatmap, path, reports=fused.reports, table=fused.table(), looks=places)
+                extras = {"reports": fused.reports, "table": fused.table(), "looks": places, "title": picture.title}
+                io.write(fused.heatmap, path, **extras)
             else:
-                io.write(fused.heatmap, path)
+                io.write(fused.heatmap, path, **picture_options(path, picture))
         written.append(path)
+        if (style := io.write_style(fused.heatmap, path)) is not None and style not in written:
+            written.append(style)
     if figure is not None:
         from crowdfield import plot
 
-        drawing = plot.summary(fused.heatmap, fused.reports, fused.table(), places)
+        drawing = plot.summary(fused.heatmap, fused.reports, fused.table(), places, title=picture.title)
         with io.replacing(figure) as temporary:
             drawing.savefig(temporary)
         written.append(figure)
@@ -149,6 +166,8 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         "outside": fused.about.get("outside", 0),
         "sources": len(fused.model.sources_seen_),
         "states": [str(state) for state in heatmap.states],
+        "positive": str(heatmap.positive),
+        "positive_because": heatmap.metadata.get("positive_because"),
         "grid": {
             "columns": grid.columns,
             "rows": grid.rows,
@@ -180,7 +199,9 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
             else ""
         )
         + f", engine {data['engine']}",
-        *sentences(covariates, str(heatmap.states[-1])),
+        f"the map is about {heatmap.positive}"
+        + (f": {why}" if (why := heatmap.metadata.get("positive_because")) else ""),
+        *sentences(covariates, heatmap),
         *(f"wrote {path}" for path in written),
     ]
     return data, lines

@@ -15,8 +15,8 @@ import typer
 from crowdfield.cli.console import Talk
 
 if TYPE_CHECKING:
-    from crowdfield.cli.options import Said
-    from crowdfield.data import Reports
+    from crowdfield.cli.options import Picture, Said
+    from crowdfield.data import Heatmap, Reports
     from crowdfield.io import ReadResult
     from crowdfield.pipeline import Fused, Settings
 
@@ -72,6 +72,34 @@ def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | No
             io.check_output(path, formats if formats is not None else [path.suffix.lower()])
         except CrowdfieldError as problem:
             raise typer.BadParameter(str(problem), param_hint=option) from problem
+
+
+def in_front(settings: Settings, picture: Picture) -> Settings:
+    """The settings, with the state that --show names as the one in question."""
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    return settings if picture.show in (None, MOST_PROBABLE) else replace(settings, positive=picture.show)
+
+
+def shown_first(heatmap: Heatmap, picture: Picture) -> Heatmap:
+    """A map that is there already, with the state that --show names as the one in question."""
+    from crowdfield.data.positive import matching
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    if picture.show in (None, MOST_PROBABLE):
+        return heatmap
+    return replace(heatmap, metadata={**heatmap.metadata, "positive": matching(heatmap.states, picture.show)})
+
+
+def picture_options(path: Path, picture: Picture) -> dict[str, Any]:
+    """What a picture's writer is told; nothing for other formats."""
+    from crowdfield.plot.sheet import MOST_PROBABLE
+
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        return {}
+    # A state that was named is the one in question already, so that every output agrees.
+    show = MOST_PROBABLE if picture.show == MOST_PROBABLE else None
+    return {"show": show, "title": picture.title, "size": picture.size, "bare": picture.bare}
 
 
 def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False) -> ReadResult:
@@ -168,6 +196,13 @@ def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
     reports, settings, about = read_reports([path], settings, talk)
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
         return pipeline.fuse(reports, settings, about=about, progress=say)
+
+
+def map_from(path: Path) -> Heatmap:
+    """The map of a saved run (.cf), or one written as .tif or .nc."""
+    from crowdfield import io, pipeline
+
+    return pipeline.load_run(path).heatmap if path.suffix.lower() == ".cf" else io.read_map(path)
 
 
 def digest(path: Path) -> str:

@@ -79,12 +79,13 @@ def convert(
     *,
     content: opt.Content,
     columns: opt.Columns,
+    picture: opt.Picture,
     voice: opt.Voice,
 ) -> None:
     """The same in another format: a map as any other kind of map; reports of any layout as a plain table or points."""
     from crowdfield import io
     from crowdfield.cli.console import Talk
-    from crowdfield.cli.inputs import read_file, remark_on, settings_from
+    from crowdfield.cli.inputs import picture_options, read_file, remark_on, settings_from, shown_first
     from crowdfield.errors import InputError
 
     talk = Talk.of(voice)
@@ -95,8 +96,9 @@ def convert(
         raise typer.BadParameter(str(problem)) from problem
     data: dict[str, Any]
     if is_map:
-        heatmap = io.read_map(file)
-        io.write(heatmap, output)
+        heatmap = shown_first(io.read_map(file), picture)
+        io.write(heatmap, output, **picture_options(output, picture))
+        io.write_style(heatmap, output)
         data = {"map": {"columns": heatmap.grid.columns, "rows": heatmap.grid.rows, "crs": heatmap.grid.crs}}
     else:
         settings = settings_from(content, columns)

@@ -40,7 +40,35 @@ Crs = Annotated[
 ]
 Positive = Annotated[
     list[str] | None,
-    typer.Option(metavar="LABEL", help="Map this label against all others. May be repeated.", rich_help_panel=READ),
+    typer.Option(
+        metavar="LABEL",
+        help="Map this label against all others, and show it first. May be repeated.",
+        rich_help_panel=READ,
+    ),
+]
+Show = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STATE|most-probable",
+        help="The state that every output shows first, if not the one that the labels suggest; or, in pictures, the "
+        "most probable state of each place.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of pictures and pages.", rich_help_panel=OUTPUT)]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WxH|PAPER",
+        help="Size of pictures: 1600x1200 in pixels, or a4, a4-portrait, a3, a3-portrait.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Bare = Annotated[
+    bool,
+    typer.Option(
+        "--bare", help="A .png of the map alone, georeferenced, to lay on other maps.", rich_help_panel=OUTPUT
+    ),
 ]
 MapLabels = Annotated[
     Path | None,
@@ -235,6 +263,16 @@ class Fusing(Said):
     covariate: Covariate = None
     silence: Silence = None
     seed: Seed = None
+
+
+@dataclass(frozen=True)
+class Picture(Said):
+    """How pictures look."""
+
+    show: Show = None
+    title: Title = None
+    size: Size = None
+    bare: Bare = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
     crowdfield fuse new.csv --state run.cf -o flood.tif               # ... and go on with only the new reports
     crowdfield sources run.cf                                         # who can be trusted?
     crowdfield next run.cf -o tasks.geojson                           # where to look next?
+    crowdfield compare monday.cf tuesday.cf -o change.png             # what changed, and did it really?
+    crowdfield report run.cf --since monday.cf -o report.html         # a page to hand in
     crowdfield score run.cf gold.csv                                  # how good is it?
     crowdfield check-model run.cf -o check.png                        # does the model hold, by the reports alone?
 
@@ -35,7 +37,7 @@ A config file holds what should be the same every time; options on the command l
                                 # map_labels, duplicates
     positive = "collapsed structure"
 
-    [map]                       # region, cell, mask, projection, snap
+    [map]                       # region, cell, mask, projection, snap, positive
     region = [-72.6, 18.2, -72.0, 18.8]   # west, south, east, north
     cell = "500m"
 

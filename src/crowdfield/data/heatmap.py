@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data.grid import Grid
+from crowdfield.data.positive import decide, front_first, matching
 from crowdfield.errors import InputError, MissingDependencyError
 
 
@@ -76,6 +77,20 @@ class Heatmap:
         best = np.argmax(np.where(np.isnan(self.probability), -1.0, self.probability), axis=-1)
         return np.where(self.mask, best.astype(np.float64), np.nan)
 
+    @property
+    def positive(self) -> Any:
+        """The state the map is about, shown first everywhere: the one its makers named, else by `data.positive`."""
+        named = self.metadata.get("positive")
+        if named is not None:
+            return matching(self.states, named)
+        common = np.nanmean(self.probability, axis=(0, 1)) if self.mask.any() else None
+        return decide(self.states, common).state
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Indices of ``states`` in the order in which they are shown: the state in question, then from bad to good."""
+        return tuple(self.states.index(state) for state in front_first(self.states, self.positive))
+
     def of(self, state: Any) -> NDArray[np.float64]:
         """The probability of one state.   [rows, columns]"""
         if state not in self.states:
@@ -116,7 +131,8 @@ class Heatmap:
         half = np.array([self.grid.cell_width, self.grid.cell_height]) / 2
         low, high = centre - half, centre + half
         columns: dict[str, Any] = {}
-        for j, state in enumerate(self.states):
+        for j in self.order:
+            state = self.states[j]
             columns[f"probability_{state}"] = self.probability[..., j].ravel()[keep]
             columns[f"sd_{state}"] = self.sd[..., j].ravel()[keep]
         columns["entropy"] = self.entropy.ravel()[keep]
@@ -125,6 +141,23 @@ class Heatmap:
         columns["reports"] = self.reports.ravel()[keep]
         cells = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
         return geopandas.GeoDataFrame(columns, geometry=cells, crs=self.grid.crs)
+
+    def __repr__(self) -> str:
+        grid = self.grid
+        return (
+            f"<Heatmap of {self.positive!r}: {grid.columns} × {grid.rows} cells of {grid.cell_width:.6g}"
+            f" ({grid.crs or 'no reference system'}), states {', '.join(str(state) for state in self.states)},"
+            f" {int(self.reports.sum())} reports>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The interactive page, in a frame: what a notebook shows."""
+        return str(import_module("crowdfield.io.page").framed(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only view of a dictionary cannot be pickled; built anew, the map is checked again as well.
+        parts = (self.grid, self.states, self.probability, self.sd, self.reports, dict(self.metadata))
+        return Heatmap, parts
 
     def plot(self, **options: Any) -> Any:
         """Draw the map; see :func:`crowdfield.plot.heatmap` for the options."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crowdfield.io.atomic import replacing
     from crowdfield.io.covariates import Rasters, read_covariates
+    from crowdfield.io.frames import from_frame
+    from crowdfield.io.qgis_style import write_style
     from crowdfield.io.reading import inspect, read
     from crowdfield.io.rejects import Reject, Rejects
     from crowdfield.io.report_files import check_report_format, write_reports
@@ -28,6 +30,7 @@ _WHERE = {
     "check_format": "writing",
     "check_output": "writing",
     "check_report_format": "report_files",
+    "from_frame": "frames",
     "inspect": "reading",
     "read": "reading",
     "read_covariates": "covariates",
@@ -36,6 +39,7 @@ _WHERE = {
     "write": "writing",
     "write_looks": "vector",
     "write_reports": "report_files",
+    "write_style": "qgis_style",
 }
 
 __all__ = [
@@ -47,6 +51,7 @@ __all__ = [
     "check_format",
     "check_output",
     "check_report_format",
+    "from_frame",
     "inspect",
     "read",
     "read_covariates",
@@ -55,6 +60,7 @@ __all__ = [
     "write",
     "write_looks",
     "write_reports",
+    "write_style",
 ]
 
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from crowdfield.data import Heatmap
 from crowdfield.errors import InputError
+from crowdfield.geography import degrees_around
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import description, flat
 from crowdfield.io.requirements import reference_system
-from crowdfield.io.vector import cell_rings, columns, geographic, to_lonlat
+from crowdfield.io.vector import cell_rings, columns, geographic
 
 NAMESPACE = "http://www.opengis.net/kml/2.2"
 # Steps of the palette: a style for each of more than these would be as large as the map itself.
@@ -89,7 +90,7 @@ def write_kmz(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
         Image.fromarray(np.round(part * 255).astype(np.uint8)).save(picture, format="PNG", optimize=True)
         pictures[href] = picture.getvalue()
         overlay = xml.SubElement(document, "GroundOverlay")
-        xml.SubElement(overlay, "name").text = f"Probability: {heatmap.states[-1] if state is None else state}"
+        xml.SubElement(overlay, "name").text = f"Probability: {heatmap.positive if state is None else state}"
         xml.SubElement(xml.SubElement(overlay, "Icon"), "href").text = href
         box = xml.SubElement(overlay, "LatLonBox")
         for name, value in (("north", north), ("south", south), ("east", right), ("west", left)):
@@ -120,20 +121,10 @@ def lonlat_picture(heatmap: Heatmap, state: Any = None) -> tuple[np.ndarray, tup
 
     crs = reference_system(heatmap, "a picture in longitude and latitude")
     grid = heatmap.grid
-    # The extreme longitudes and latitudes of a projected rectangle lie on its edge (no pole inside).
-    along = np.linspace(0, 1, 65)
-    e, n = grid.west + along * (grid.east - grid.west), grid.south + along * (grid.north - grid.south)
-    edge = np.concatenate(
-        [np.column_stack([e, np.full(65, side)]) for side in (grid.south, grid.north)]
-        + [np.column_stack([np.full(65, side), n]) for side in (grid.west, grid.east)]
-    )
-    lonlat = to_lonlat(edge, crs)
-    lon = lonlat[:, 0]
-    if np.ptp(lon) > 180:
-        lon = np.where(lon < 0, lon + 360, lon)
-    west, east, south, north = lon.min(), lon.max(), lonlat[:, 1].min(), lonlat[:, 1].max()
-    if east - west > 180:
+    box = degrees_around(grid)
+    if box is None:
         raise InputError("this map surrounds a pole or half the Earth: a longitude-latitude picture cannot show it.")
+    west, south, east, north = box
     columns = int(np.clip(grid.columns * 2, 256, MOST_PIXELS))
     rows = int(np.clip(grid.rows * 2, 256, MOST_PIXELS))
     lons = west + (np.arange(columns) + 0.5) / columns * (east - west)

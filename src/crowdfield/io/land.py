@@ -1,28 +1,21 @@
 """Where land is: roughly, to doubt coordinates quickly, and by the outlines of countries where they are installed.
 
-The outlines are Natural Earth's (public domain), from the npm package world-atlas. `crowdfield.service.basemap` fetches
-them; without them nothing here knows more than `near_land`.
+Without the outlines (`crowdfield.outlines`) nothing here knows more than `near_land`.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
-import crowdfield
 from crowdfield.data import Grid
 from crowdfield.geography import bounds, unproject
-
-VENDOR = Path(crowdfield.__file__).parent / "service" / "static" / "vendor"
-OUTLINES = VENDOR / "countries-10m.json"
+from crowdfield.outlines import OUTLINES, countries
 
 # Which cells of 2° hold land, from 90° S and 180° W on, row by row, one bit each: made from the outlines. South of
 # 60° S there is nobody to report, so that counts as sea.
@@ -65,14 +58,6 @@ def looks_swapped(places: NDArray[np.float64], most: int = 10_000) -> bool:
     return bool(as_read.mean() <= 1 - NEARLY_ALL and swapped.mean() >= NEARLY_ALL)
 
 
-@lru_cache(maxsize=2)
-def countries(tolerance: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All polygons, and their bounds [4, P]; none without the outlines."""
-    found = decode(json.loads(OUTLINES.read_text()), "countries", tolerance) if OUTLINES.is_file() else []
-    shapes = np.array(found, dtype=object)
-    return shapes, shapely.bounds(shapes).reshape(-1, 4).T
-
-
 def on_land(grid: Grid) -> NDArray[np.bool_] | None:
     """Which cells of a grid have their centre on land; None where nobody knows.   [rows, columns]"""
     if grid.crs is None or not OUTLINES.is_file():
@@ -88,30 +73,3 @@ def on_land(grid: Grid) -> NDArray[np.bool_] | None:
         shapely.prepare(shape)
         land |= shapely.contains_xy(shape, places[:, 0], places[:, 1])
     return land.reshape(grid.shape)
-
-
-def decode(topology: dict[str, Any], name: str, tolerance: float = 0.0) -> list[shapely.Geometry]:
-    """The polygons of an object of a TopoJSON file: rings are chains of shared arcs, stored as whole-number steps.
-
-    Arcs are simplified before they are joined, so that neighbours still share their border.
-    """
-    scale, shift = (np.asarray(topology["transform"][part]) for part in ("scale", "translate"))
-    arcs = [np.cumsum(np.asarray(arc), axis=0) * scale + shift for arc in topology["arcs"]]
-    if tolerance > 0:
-        lines = shapely.simplify([shapely.LineString(arc) for arc in arcs], tolerance, preserve_topology=False)
-        arcs = [shapely.get_coordinates(line) for line in lines]
-
-    def ring(parts: list[int]) -> NDArray[np.float64]:
-        # ~i is arc i backwards; each arc begins where the one before ends.
-        lines = [arcs[~i][::-1] if i < 0 else arcs[i] for i in parts]
-        return np.concatenate([line if k == 0 else line[1:] for k, line in enumerate(lines)])
-
-    shapes: list[shapely.Geometry] = []
-    for geometry in topology["objects"][name]["geometries"]:
-        pieces = geometry.get("arcs", [])
-        for piece in [pieces] if geometry["type"] == "Polygon" else pieces:
-            shell, *holes = [ring(parts) for parts in piece]
-            # Rounding, here or when the file was made, leaves some islets with two points.
-            if len(shell) >= 4:
-                shapes.append(shapely.Polygon(shell, [hole for hole in holes if len(hole) >= 4]))
-    return shapes

@@ -18,10 +18,11 @@ def layers(heatmap: Heatmap) -> dict[str, NDArray[np.float32]]:
     """Named layers [rows, columns], NaN outside: probability and standard deviation of each state, entropy in bits,
     the most probable state as its number in `states`, and how many reports fell into each cell."""
     out: dict[str, NDArray[Any]] = {}
-    for j, state in enumerate(heatmap.states):
-        out[f"probability_{state}"] = heatmap.probability[..., j]
-    for j, state in enumerate(heatmap.states):
-        out[f"sd_{state}"] = heatmap.sd[..., j]
+    # The state in question first: band 1 is what a GIS shows when it opens the file.
+    for j in heatmap.order:
+        out[f"probability_{heatmap.states[j]}"] = heatmap.probability[..., j]
+    for j in heatmap.order:
+        out[f"sd_{heatmap.states[j]}"] = heatmap.sd[..., j]
     out["entropy"] = heatmap.entropy
     out["most_probable"] = heatmap.most_probable
     out["reports"] = np.where(heatmap.mask, heatmap.reports, np.nan)
@@ -34,6 +35,7 @@ def description(heatmap: Heatmap) -> dict[str, Any]:
         "software": f"crowdfield {__version__}",
         "crs": heatmap.grid.crs,
         "states": [plain(state) for state in heatmap.states],
+        "positive": plain(heatmap.positive),
         **{str(name): plain(value) for name, value in heatmap.metadata.items()},
     }
 

@@ -90,6 +90,7 @@ def netcdf(path: Path) -> Told:
                 raise ReportFormatError(_OURS, file=str(path))
             x, y = (file[axis][:].astype(np.float64) for axis in ("x", "y"))
             probability, sd, counts = (file[name][...] for name in ("probability", "sd", "reports"))
+            order = [_text(name) for name in file["state"][...].tolist()] if "state" in file else None
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as problem:
         if isinstance(problem, ReportFormatError):
             raise
@@ -102,11 +103,16 @@ def netcdf(path: Path) -> Told:
     region = (x[0] - width / 2, x[-1] + width / 2, y[-1] - height / 2, y[0] + height / 2)
     layers = {"reports": counts.astype(np.float64)}
     states = about["states"] if isinstance(about["states"], list) else []
-    for number, state in enumerate(states[: len(probability)]):
+    # The state in question comes first in the file; the coordinate says which is which.
+    for number, state in enumerate((order or [str(state) for state in states])[: len(probability)]):
         layers[f"probability_{state}"] = probability[number].astype(np.float64)
         layers[f"sd_{state}"] = sd[number].astype(np.float64)
     about.pop("Conventions", None)
     return _told(region, (len(x), len(y)), about, layers, path)
+
+
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
 def _check_links(file: Any, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,16 +37,40 @@ def write_html(
     title: str | None = None,
 ) -> None:
     """The map with every state, its uncertainty, and, where given, report places, sources and where to look next."""
+    text = page(heatmap, reports=reports, table=table, looks=looks, title=title)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def framed(heatmap: Heatmap, height: int = 520) -> str:
+    """The page inside another one, as a notebook shows it; it can do no more there than in a file of its own."""
+    inside = escape(page(heatmap), quote=True)
+    return (
+        f'<iframe srcdoc="{inside}" sandbox="allow-scripts" width="100%" height="{height}" '
+        f'style="border:1px solid #d8d8dc" title="{escape(repr(heatmap), quote=True)}"></iframe>'
+    )
+
+
+def page(
+    heatmap: Heatmap,
+    *,
+    reports: Reports | None = None,
+    table: pd.DataFrame | None = None,
+    looks: ArrayLike | None = None,
+    title: str | None = None,
+) -> str:
+    """The text of the page that `write_html` writes."""
+    order = heatmap.order  # the state in question first
     data = {
         "title": title or str(heatmap.metadata.get("title", "crowdfield map")),
         "about": description(heatmap),
-        "states": [str(state) for state in heatmap.states],
+        "states": [str(heatmap.states[j]) for j in order],
         "rows": heatmap.grid.rows,
         "columns": heatmap.grid.columns,
         "bounds": list(heatmap.grid.bounds),
         **_reference(heatmap),
-        "probability": [_bytes(heatmap.probability[..., j]) for j in range(len(heatmap.states))],
-        "sd": [_bytes(heatmap.sd[..., j] * 2) for j in range(len(heatmap.states))],  # a deviation is at most ½
+        "probability": [_bytes(heatmap.probability[..., j]) for j in order],
+        "sd": [_bytes(heatmap.sd[..., j] * 2) for j in order],  # a deviation is at most ½
         "reports": _packed(np.minimum(heatmap.reports, 65535).astype("<u2")),
         **_palette(heatmap),
         "points": _points(reports, heatmap),
@@ -54,9 +79,7 @@ def write_html(
     }
     # "<" cannot occur inside the data, so no text in it can end the element it sits in.
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    template = files("crowdfield.io").joinpath("page.html").read_text(encoding="utf-8")
-    with replacing(path) as temporary:
-        temporary.write_text(template.replace("__DATA__", text), encoding="utf-8")
+    return files("crowdfield.io").joinpath("page.html").read_text(encoding="utf-8").replace("__DATA__", text)
 
 
 def _reference(heatmap: Heatmap) -> dict[str, Any]:
@@ -89,18 +112,22 @@ def _reference(heatmap: Heatmap) -> dict[str, Any]:
 def _palette(heatmap: Heatmap) -> dict[str, Any]:
     from crowdfield import plot
 
-    shades = np.round(plot.PROBABILITY(np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
-    purple = np.round(plot.UNCERTAINTY(np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
+    shown = [heatmap.states[j] for j in heatmap.order]
     return {
         "palette": {
-            "probability": base64.b64encode(shades.tobytes()).decode(),
-            "uncertainty": base64.b64encode(purple.tobytes()).decode(),
+            "probability": [_table(plot.scale_of(heatmap, state)) for state in shown],
+            "uncertainty": _table(plot.UNCERTAINTY),
             "unknown": [round(part * 255) for part in plot.UNKNOWN],
             "unknownBelow": 1 - plot.UNKNOWN_SHARE,
             "plainAbove": plot.FULL_COLOUR,
         },
-        "ignorance": [plot.ignorance(heatmap, state) for state in heatmap.states],
+        "ignorance": [plot.ignorance(heatmap, state) for state in shown],
     }
+
+
+def _table(shades: Any) -> str:
+    """A scale as 256 colours of three bytes."""
+    return base64.b64encode(np.round(shades(np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8).tobytes()).decode()
 
 
 def _points(reports: Reports | None, heatmap: Heatmap, most: int = 20_000) -> dict[str, Any] | None:
@@ -112,7 +139,10 @@ def _points(reports: Reports | None, heatmap: Heatmap, most: int = 20_000) -> di
     cells = np.column_stack(
         [(places[:, 0] - west) / heatmap.grid.cell_width, (north - places[:, 1]) / heatmap.grid.cell_height]
     )
+    from crowdfield.plot.panels import label_colours
+
     return {
+        "colours": [[round(255 * part) for part in shade] for shade in label_colours(reports, heatmap).tolist()],
         "at": np.round(cells, 2).tolist(),
         "label": reports.label[::step].tolist(),
         "labels": [str(label) for label in reports.labels],

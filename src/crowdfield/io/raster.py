@@ -1,14 +1,16 @@
-"""Maps as rasters: cloud-optimised GeoTIFF, NetCDF, and PNG with a world file."""
+"""Maps as rasters: cloud-optimised GeoTIFF, NetCDF, and a bare picture with a world file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import numpy as np
 
 from crowdfield.data import Heatmap
 from crowdfield.io.atomic import replacing
+from crowdfield.io.layered import write_bands
 from crowdfield.io.layers import description, flat, layers
 from crowdfield.io.requirements import library
 
@@ -17,58 +19,36 @@ SMALLEST_PICTURE = 1000
 
 
 def write_cog(heatmap: Heatmap, path: str | Path) -> None:
-    """Cloud-optimised GeoTIFF: float32, one named band a layer, NaN outside the mask."""
-    rasterio = library("rasterio")
-    from rasterio.io import MemoryFile
-    from rasterio.shutil import copy
-    from rasterio.transform import Affine
-
-    bands = layers(heatmap)
-    profile = {
-        "driver": "GTiff",
-        "width": heatmap.grid.columns,
-        "height": heatmap.grid.rows,
-        "count": len(bands),
-        "dtype": "float32",
-        "nodata": float("nan"),
-        "crs": heatmap.grid.crs,
-        "transform": Affine(*heatmap.grid.transform),
-    }
+    """Cloud-optimised GeoTIFF: float32, one named band per layer, NaN outside the mask."""
     units = {"entropy": "bit", "reports": "reports"}
-    with replacing(path) as temporary, rasterio.Env(), MemoryFile() as memory:
-        with memory.open(**profile) as draft:
-            draft.update_tags(
-                **{f"CROWDFIELD_{name.upper()}": text for name, text in flat(description(heatmap)).items()}
-            )
-            draft.update_tags(TIFFTAG_SOFTWARE=description(heatmap)["software"])
-            for number, (name, values) in enumerate(bands.items(), 1):
-                draft.write(values, number)
-                draft.set_band_description(number, name)
-                draft.set_band_unit(number, units.get(name, ""))
-        with memory.open() as draft:
-            # Nearest keeps every overview pixel a value of the map: an average of state numbers would be a lie.
-            copy(draft, temporary, driver="COG", compress="DEFLATE", predictor="YES", overview_resampling="NEAREST")
+    write_bands(heatmap.grid, layers(heatmap), path, about=description(heatmap), units=units)
 
 
 def write_netcdf(heatmap: Heatmap, path: str | Path) -> None:
     """NetCDF by the CF convention, through xarray; opens in xarray, QGIS and GDAL."""
     library("h5netcdf")
-    dataset = heatmap.to_xarray()
+    dataset = heatmap.to_xarray().isel(state=list(heatmap.order))
     dataset.attrs = {"Conventions": "CF-1.10", **flat(description(heatmap))}
     small = {name: {"dtype": "float32", "zlib": True} for name in ("probability", "sd", "entropy", "most_probable")}
     with replacing(path) as temporary:
         dataset.to_netcdf(temporary, engine="h5netcdf", encoding=small)
 
 
-def write_png(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
-    """The map's colours, nothing else, with a world file (.pgw) and the reference system (.prj) beside it."""
+def write_bare_png(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
+    """The map's colours, nothing else, laid on the ground by three files beside it.
+
+    A world file (.pgw) and the reference system as ESRI's software reads it (.prj) and as GDAL and QGIS do
+    (.png.aux.xml).
+    """
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
-    from crowdfield.plot import colours
+    from crowdfield.plot import MOST_PROBABLE, colours
+    from crowdfield.plot.palette import state_picture
 
     factor = max(-(-SMALLEST_PICTURE // max(heatmap.grid.shape)), 1)
-    pixels = np.round(colours(heatmap, state) * 255).astype(np.uint8).repeat(factor, axis=0).repeat(factor, axis=1)
+    picture = state_picture(heatmap) if state == MOST_PROBABLE else colours(heatmap, state)
+    pixels = np.round(picture * 255).astype(np.uint8).repeat(factor, axis=0).repeat(factor, axis=1)
     chunks = PngInfo()
     for name, text in flat(description(heatmap)).items():
         chunks.add_itxt(name, text)
@@ -83,5 +63,18 @@ def write_png(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:
     if heatmap.grid.crs is not None:
         from pyproj import CRS
 
+        system = CRS.from_user_input(heatmap.grid.crs)
         with replacing(path.with_suffix(".prj")) as temporary:
-            temporary.write_text(CRS.from_user_input(heatmap.grid.crs).to_wkt("WKT1_ESRI"))
+            temporary.write_text(system.to_wkt("WKT1_ESRI"))
+        corner = (heatmap.grid.west, width, 0.0, heatmap.grid.north, 0.0, -height)
+        with replacing(path.with_name(f"{path.name}.aux.xml")) as temporary:
+            temporary.write_text(_auxiliary(system.to_wkt("WKT1_GDAL"), corner), encoding="utf-8")
+
+
+def _auxiliary(system: str, corner: tuple[float, ...]) -> str:
+    """What GDAL keeps beside a picture that cannot hold it: the reference system and where the pixels lie."""
+    numbers = ", ".join(f"{number:.16e}" for number in corner)
+    return (
+        f'<PAMDataset>\n  <SRS dataAxisToSRSAxisMapping="1,2">{escape(system)}</SRS>\n'
+        f"  <GeoTransform>{numbers}</GeoTransform>\n</PAMDataset>\n"
+    )

@@ -5,8 +5,10 @@ fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
 """
 
 from crowdfield.pipeline.checking import ModelCheck, check_model
+from crowdfield.pipeline.comparing import Change, compare, write_change
 from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map, on_cluster
 from crowdfield.pipeline.looks import Look, next_looks, write_looks
+from crowdfield.pipeline.report import write_report
 from crowdfield.pipeline.scoring import score
 from crowdfield.pipeline.settings import TRUST, Settings, read_settings
 from crowdfield.pipeline.state import load_run, save_run
@@ -14,11 +16,13 @@ from crowdfield.pipeline.state import load_run, save_run
 __all__ = [
     "TRUST",
     "AtTime",
+    "Change",
     "Fused",
     "Look",
     "ModelCheck",
     "Settings",
     "check_model",
+    "compare",
     "extend",
     "fuse",
     "fuse_on",
@@ -30,5 +34,7 @@ __all__ = [
     "read_settings",
     "save_run",
     "score",
+    "write_change",
     "write_looks",
+    "write_report",
 ]

@@ -16,6 +16,7 @@ from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.checking import quick_warnings
+from crowdfield.pipeline.question import doubts, in_question
 from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
@@ -47,11 +48,17 @@ class Fused:
         """Who can be trusted: the model's source table, with those trusted beforehand marked."""
         table = self.model.source_table()
         table = table if "source" in table.columns else table.reset_index()
-        return table.assign(trusted=[source in self.settings.sources for source in table["source"]])
+        table = table.assign(trusted=[source in self.settings.sources for source in table["source"]])
+        # Accuracy is that of equally common states: who guesses is right once in J times.
+        table.attrs["chance"] = 1.0 / len(self.heatmap.states)
+        return table
+
+    def __repr__(self) -> str:
+        return f"<Fused: {len(self.seen)} reports by {len(self.model.sources_seen_)} sources; {self.heatmap!r}>"
 
 
 def fuse(
-    reports: Reports,
+    reports: Reports | Any,
     settings: Settings | None = None,
     *,
     about: Mapping[str, Any] | None = None,
@@ -59,11 +66,16 @@ def fuse(
     fit: Callable[..., Any] | None = None,
     **keywords: Any,
 ) -> Fused:
-    """A map from reports. Keywords are those of `Settings`; `fit(model, reports)`, which gives a fitted model, replaces
-    the fit in this process (see `on_cluster`)."""
+    """A map from reports, or from a data frame of them (pandas, GeoPandas, polars, Arrow; see `io.from_frame`).
+
+    Keywords are those of `Settings`; `read={"label": "status"}` names columns of a frame. `fit(model, reports)`, which
+    gives a fitted model, replaces the fit in this process (see `on_cluster`).
+    """
     from crowdfield import geography
 
     settings = replace(settings or Settings(), **keywords)
+    if not isinstance(reports, Reports):
+        reports = _from_frame(reports, settings)
     if len(reports) == 0:
         raise InputError("there are no reports to fuse.")
     progress("Laying out the map")
@@ -85,6 +97,14 @@ def fuse(
     return fused
 
 
+def _from_frame(frame: Any, settings: Settings) -> Reports:
+    from crowdfield.io import from_frame
+
+    known = ("lat", "lon", "label", "source", "time", "id", "crs", "positive")
+    options = {name: settings.read[name] for name in known if name in settings.read}
+    return from_frame(frame, label_map=settings.read.get("map_labels"), **options)
+
+
 def fuse_on(
     reports: Reports,
     grid: Grid,
@@ -101,15 +121,19 @@ def fuse_on(
         inside = inside.snap(grid)
     told, believed = with_silence(inside, grid, mask, settings)
     model = build_model(believed, told, grid)
+    # Before the fit: a misspelt state must not cost the minutes before it is noticed.
+    chosen = in_question(model.states, inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
     model = fit(model, told) if fit is not None else _fit(model, told)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
+    said |= {"positive": chosen.state, "positive_because": chosen.because}
+    said["warnings"] = doubts(chosen, model.states)
     if fit is None:
         progress("Checking the model")
-        said["warnings"] = [*offer(told, settings), *quick_warnings(model)]
+        said["warnings"] += [*offer(told, settings), *quick_warnings(model)]
     return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
 
 
@@ -134,12 +158,17 @@ def extend(
     again = int(np.count_nonzero(~new))
     fresh = inside.take(new)
     said = {**dict(about or {}), "new": len(fresh), "outside": outside, "already_fused": again}
+    # The question stays the same, also where new reports make another state the rarer one.
+    said |= {"positive": fused.heatmap.positive}
+    if "positive_because" in fused.heatmap.metadata:
+        said["positive_because"] = fused.heatmap.metadata["positive_because"]
     if not len(fresh):
         return replace(fused, about=said)
     if fused.settings.silence is not None:
         # Cells that were silent may have spoken: silence is told anew, from all reports.
         everything = joined([without_silence(fused.reports), fresh])
-        new_run = fuse_on(everything, grid, fused.settings, mask=mask, about=said, progress=progress)
+        asked = replace(fused.settings, positive=fused.heatmap.positive)
+        new_run = fuse_on(everything, grid, asked, mask=mask, about=said, progress=progress)
         return replace(new_run, about={**new_run.about, **said})
     progress(f"Folding in {len(fresh):,} new reports")
     model = fused.model

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfield.data import Grid
+from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import InputError
 from crowdfield.pipeline.settings import Settings
 
@@ -38,16 +38,19 @@ def told(model: Any, grid: Grid) -> list[dict[str, Any]]:
     return [{**row, "missing_cells": int(count)} for row, count in zip(rows, gaps, strict=True)]
 
 
-def sentences(found: Sequence[dict[str, Any]], state: str) -> list[str]:
-    """The same in words, for two states of which `state` is the second."""
+def sentences(found: Sequence[dict[str, Any]], heatmap: Heatmap) -> list[str]:
+    """The same in words, about the state in question of a map of two; the model's weights are those of the second."""
     lines = []
+    state = heatmap.positive
+    sign = 1 if state == heatmap.states[-1] else -1
     for row in found:
-        low, high = row["weight_low"], row["weight_high"]
+        weight = sign * row["weight"]
+        low, high = sorted((sign * row["weight_low"], sign * row["weight_high"]))
         sure = low > 0 or high < 0
-        way = ("more" if row["weight"] > 0 else "less") + f" {state}" if sure else f"no clear change of {state}"
+        way = ("more" if weight > 0 else "less") + f" {state}" if sure else f"no clear change of {state}"
         line = (
             f"{row['covariate']}: {row['sd']:,.3g} more (one standard deviation) means {way}: "
-            f"log odds {row['weight']:+.2f} (95 %: {low:+.2f} to {high:+.2f})"
+            f"log odds {weight:+.2f} (95 %: {low:+.2f} to {high:+.2f})"
         )
         if row["missing"] or row["missing_cells"]:
             line += (

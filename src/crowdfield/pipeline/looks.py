@@ -31,7 +31,10 @@ LAND_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Look:
-    """A place worth a visit: `score` is the information a report from there is expected to bring."""
+    """A place worth a visit: `score` is the information a report from there is expected to bring.
+
+    state, probability, sd: of the state that the map is about; most_probable: the state that is thought to hold there.
+    """
 
     rank: int
     easting: float
@@ -43,6 +46,7 @@ class Look:
     probability: float
     sd: float
     reports: int
+    most_probable: Any = None
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,7 +96,7 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
     probability = heatmap.probability.reshape(-1, len(heatmap.states))[cells[chosen]]
     sd = heatmap.sd.reshape(-1, len(heatmap.states))[cells[chosen]]
     reports = heatmap.reports.ravel()[cells[chosen]]
-    best = probability.argmax(axis=1)
+    front, best = heatmap.states.index(heatmap.positive), probability.argmax(axis=1)
     return [
         Look(
             rank=i + 1,
@@ -101,10 +105,11 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
             longitude=float(lonlat[i, 0]),
             latitude=float(lonlat[i, 1]),
             score=float(scores[i]),
-            state=heatmap.states[best[i]],
-            probability=float(probability[i, best[i]]),
-            sd=float(sd[i, best[i]]),
+            state=heatmap.states[front],
+            probability=float(probability[i, front]),
+            sd=float(sd[i, front]),
             reports=int(reports[i]),
+            most_probable=heatmap.states[best[i]],
         )
         for i in range(len(places))
     ]

@@ -43,7 +43,7 @@ TRUST = {
 _TABLES = {
     "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "place", "accuracy", "count", "crs",
              "dates", "encoding", "layer", "polygons", "missing", "positive", "map_labels", "duplicates"),
-    "map": ("region", "cell", "mask", "projection", "snap"),
+    "map": ("region", "cell", "mask", "projection", "snap", "positive"),
     "model": (
         "lengthscale", "kernel", "states", "labels", "inference", "engine", "communities", "prior_mean",
         "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates", "silence",
@@ -69,6 +69,7 @@ class Settings:
     mask: str | None = None
     projection: str | None = None
     snap: bool = False
+    positive: Any = None  # the state that every output shows first; by a rule of thumb if not given (data/positive.py)
 
     lengthscale: str | float = "learn"
     kernel: str = "matern32"

@@ -23,7 +23,7 @@ from typing import Any
 import shapely
 
 from crowdfield.data import Region
-from crowdfield.io.land import OUTLINES, VENDOR, countries
+from crowdfield.outlines import OUTLINES, VENDOR, countries
 
 PACKAGE = "world-atlas@2.0.2"
 INTEGRITY = "sha512-IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ=="

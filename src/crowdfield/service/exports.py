@@ -24,6 +24,8 @@ MEDIA = {
     ".nc": "application/x-netcdf",
     ".html": "text/html; charset=utf-8",
     ".png": "application/zip",
+    ".svg": "image/svg+xml",
+    ".pdf": "application/pdf",
 }
 # A page that is saved and opened from a file may run its own script there; opened from here it must not.
 SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
@@ -57,7 +59,9 @@ def write(
     )
     name = f"{now.situation.id}-v{now.info.number}"
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        path = io.write(heatmap, Path(folder) / f"{name}{suffix}")
+        # A picture from here is laid on maps: the colours alone, with the files that say where they lie.
+        options = {"bare": True} if suffix == ".png" else {}
+        path = io.write(heatmap, Path(folder) / f"{name}{suffix}", **options)
         made = sorted(Path(folder).iterdir())
         # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet
         # that follows the address wants the table itself.

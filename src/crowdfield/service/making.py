@@ -116,8 +116,8 @@ class Maker:
             before = self._maps.load(found, earlier) if earlier >= 1 else None
         return _image(tiles.render(layer, z, x, y, now, state, before))
 
-    def legend(self, layer: tiles.Layer) -> dict[str, Any]:
-        return _image(tiles.legend(layer))
+    def legend(self, layer: tiles.Layer, scale: tiles.Scale = "plain") -> dict[str, Any]:
+        return _image(tiles.legend(layer, scale))
 
     def basemap(self, region: list[float], target: str) -> dict[str, Any]:
         """The outlines around a region, no finer than a page that shows the region can draw."""

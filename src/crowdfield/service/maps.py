@@ -72,6 +72,7 @@ class MapArrays:
             "title": self.situation.title,
             "situation": self.situation.id,
             "version": self.info.number,
+            "positive": self.situation.positive,
             **{name: value for name, value in self.info.info.items() if name != LAYOUT},
             **metadata,
         }

@@ -168,7 +168,10 @@ class NewSituation(Strict):
     id: Slug
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     states: list[Name] = Field(
-        min_length=2, max_length=12, description="what a place can be; the first is the safe one"
+        min_length=2, max_length=12, description="what a place can be; if nothing else tells, the last is shown first"
+    )
+    positive: Name | None = Field(
+        None, description="the state that the map is about, shown first; by the words of the labels if not given"
     )
     labels: list[Name] | None = Field(
         None, min_length=2, max_length=24, description="what reports say; the states by default"
@@ -183,6 +186,8 @@ class NewSituation(Strict):
         for name, values in (("states", self.states), ("labels", self.labels or [])):
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} must differ from each other")
+        if self.positive is not None and self.positive not in self.states:
+            raise ValueError(f"positive must be one of the states: {', '.join(self.states)}")
         prior = self.model.confusion_prior
         if prior is not None:
             width = len(self.labels or self.states)
@@ -200,6 +205,8 @@ class SituationOut(BaseModel):
     title: str
     states: list[str]
     labels: list[str]
+    positive: str = Field(description="the state that the map is about")
+    scales: list[str] = Field(description="the scale of colours of each state")
     region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
     crs: str
     columns: int

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, text, u
 from sqlalchemy.exc import IntegrityError
 
 from crowdfield.data import Grid, Region
+from crowdfield.data.positive import decide, scale_name
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease
 from crowdfield.service.database import POINT, points_indexed, writing
@@ -59,6 +60,17 @@ class Situation:
     def layout_tag(self) -> str:
         """A short name of the layout, for addresses of files that may be kept for ever."""
         return hashlib.sha256(repr(self.layout).encode()).hexdigest()[:12]
+
+    @property
+    def positive(self) -> str:
+        """The state that the map is about: as it was said, else by the rule of `crowdfield.data.positive`."""
+        said = self.model.get("positive")
+        return str(decide(self.states, given=said if said in self.states else None).state)
+
+    @property
+    def scales(self) -> list[str]:
+        """The scale of colours of each state."""
+        return [scale_name(self.states, self.positive, state) for state in self.states]
 
     @property
     def grid(self) -> Grid:

@@ -12,6 +12,7 @@ from crowdfield.service import places
 from crowdfield.service.maps import MapArrays
 
 Layer = Literal["probability", "uncertainty", "difference"]
+Scale = Literal["plain", "water", "harm", "plain-reversed", "water-reversed", "harm-reversed"]
 SIZE = 256
 # Below this share of what could be known the map says "unknown"; from the second on colours are full (as in `plot`).
 UNKNOWN_BELOW, KNOWN_FROM = 0.15, 0.6
@@ -24,8 +25,8 @@ Pixels = NDArray[np.uint8]
 
 
 @cache
-def palette(name: Literal["probability", "uncertainty", "difference", "unknown"]) -> NDArray[np.float32]:
-    """The colours of `plot`, as a table of 256.   [256, 3]"""
+def palette(name: str) -> NDArray[np.float32]:
+    """The colours of `plot`, as a table of 256: uncertainty, difference, unknown, or a scale by its name.   [256, 3]"""
     # Matplotlib takes a moment to load; a server should not wait for it before it takes reports.
     from matplotlib import colormaps
 
@@ -33,8 +34,10 @@ def palette(name: Literal["probability", "uncertainty", "difference", "unknown"]
 
     if name == "unknown":
         return np.asarray(plot.UNKNOWN, dtype=np.float32)
-    maps = {"probability": plot.PROBABILITY, "uncertainty": plot.UNCERTAINTY, "difference": colormaps["PuOr_r"]}
-    return np.asarray(maps[name](np.linspace(0, 1, 256))[:, :3], dtype=np.float32)
+    maps = {"uncertainty": plot.UNCERTAINTY, "difference": colormaps["PuOr_r"]}
+    return np.asarray(
+        (maps[name] if name in maps else plot.scale(name))(np.linspace(0, 1, 256))[:, :3], dtype=np.float32
+    )
 
 
 def empty() -> bytes:
@@ -61,17 +64,19 @@ def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, bef
         change = p - earlier
         rgb, alpha = palette("difference")[_index((change + 1) / 2)], 0.85 * np.clip(np.abs(change) / CHANGE, 0.0, 1.0)
     else:
-        rgb, alpha = faded(p, 1.0 - sd / prior_sd(now, state))
+        rgb, alpha = faded(p, 1.0 - sd / prior_sd(now, state), now.situation.scales[state])
     pixels = np.empty((SIZE, SIZE, 4), dtype=np.uint8)
     pixels[..., :3] = rgb * 255.0 + 0.5
     pixels[..., 3] = np.where(drawn, alpha, 0.0) * 255.0
     return _png(pixels)
 
 
-def faded(p: NDArray[np.float32], known: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Colour and opacity of a probability of which `known` (0 to 1) is known."""
+def faded(
+    p: NDArray[np.float32], known: NDArray[np.float32], scale: str = "plain"
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Colour and opacity of a probability of which `known` (0 to 1) is known, on a scale of `plot`."""
     share = np.clip((known - UNKNOWN_BELOW) / (KNOWN_FROM - UNKNOWN_BELOW), 0.0, 1.0)[..., None]
-    rgb = share * palette("probability")[_index(p)] + (1 - share) * palette("unknown")
+    rgb = share * palette(scale)[_index(p)] + (1 - share) * palette("unknown")
     # Diagonal strokes: 8 divides the tile, so they run on from tile to tile.
     line = (np.add.outer(np.arange(p.shape[0]), np.arange(p.shape[1])) % 8) < 1
     hatched = line & (known < UNKNOWN_BELOW)
@@ -80,12 +85,12 @@ def faded(p: NDArray[np.float32], known: NDArray[np.float32]) -> tuple[NDArray[n
     return rgb, alpha
 
 
-def legend(layer: Layer, width: int = 192, height: int = 72) -> bytes:
+def legend(layer: Layer, scale: str = "plain", width: int = 192, height: int = 72) -> bytes:
     """The colours of a layer: across, its value; of a probability also upwards, how much is known."""
     across = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (height, width))
     if layer == "probability":
         upwards = np.broadcast_to(np.linspace(KNOWN_FROM, 0, height, dtype=np.float32)[:, None], (height, width))
-        rgb, _ = faded(across, upwards)
+        rgb, _ = faded(across, upwards, scale)
         alpha = np.ones_like(across)
     elif layer == "uncertainty":
         rgb, alpha = palette("uncertainty")[_index(across)], np.ones_like(across)

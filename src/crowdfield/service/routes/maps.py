@@ -34,7 +34,7 @@ def short() -> APIRouter:
 
 def state_index(situation: Situation, state: str | None) -> int:
     if state is None:
-        return len(situation.states) - 1
+        return situation.states.index(situation.positive)
     if state not in situation.states:
         raise Problem(404, f"this situation has no such state; it has: {', '.join(situation.states)}")
     return situation.states.index(state)

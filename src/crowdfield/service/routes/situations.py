@@ -72,7 +72,7 @@ def build(new: NewSituation) -> Situation:
         extent=grid.extent,
         columns=grid.columns,
         rows=grid.rows,
-        model=new.model.model_dump(),
+        model=new.model.model_dump() | ({} if new.positive is None else {"positive": new.positive}),
         created=time.time(),
     )
 

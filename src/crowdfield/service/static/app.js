@@ -94,9 +94,9 @@ async function open(situation) {
     return status();
   }
   document.title = `${situation.title} · crowdfield`;
-  chosen.state = situation.states.at(-1);
+  chosen.state = situation.positive;
   options($("state"), situation.states.map((s) => [s, s]), chosen.state);
-  options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.at(-1));
+  options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.includes(situation.positive) ? situation.positive : situation.labels.at(-1));
   $("report-trusted-row").hidden = !may("trusted");
   await view?.show(situation);
   await refresh();
@@ -190,7 +190,7 @@ function layer() {
   const number = shown();
   const base = chosen.base ?? (number > 1 ? number - 1 : null);
   $("base-row").hidden = chosen.layer !== "difference";
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number });
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, scale: chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)] });
   if (!number) return;
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : "";
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);

@@ -134,10 +134,10 @@ const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificant
 
 // Legend
 
-export function legend(layer, state, { from, to }) {
+export function legend(layer, state, { from, to, scale }) {
   const flat = layer !== "probability";
   $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer](state);
-  $("legend-image").src = `/legend/${layer}.png`;
+  $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
   $("legend-image").alt = $("legend-title").textContent;
   $("legend-image").classList.toggle("flat", flat);
   $("legend-side").classList.toggle("flat", flat);

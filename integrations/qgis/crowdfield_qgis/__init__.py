@@ -1,0 +1,7 @@
+"""crowdfield in the Processing toolbox of QGIS."""
+
+
+def classFactory(iface):
+    from .plugin import CrowdfieldPlugin
+
+    return CrowdfieldPlugin()

@@ -1,0 +1,69 @@
+"""`crowdfield compare`: what changed between two runs, and how probable it is that it really did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+
+
+@opt.grouped
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run (.cf) or a map (.tif, .nc).")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another: a later moment, or other settings.")],
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the change: .tif .geojson .gpkg .csv, or a picture: .png .svg .pdf. May be repeated.",
+        ),
+    ] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="STATE", help="The state; if not given, the one in question.")
+    ] = None,
+    least: Annotated[
+        float, typer.Option(min=0.0, max=0.99, help="The smallest change of the probability that counts as one.")
+    ] = 0.1,
+    *,
+    voice: opt.Voice,
+) -> None:
+    """What changed between two moments or two settings, with the probability that it really did."""
+    from crowdfield import pipeline
+    from crowdfield.cli.console import Talk
+    from crowdfield.cli.inputs import map_from
+    from crowdfield.io.layers import plain
+
+    talk = Talk.of(voice)
+    with talk.progress("Comparing"):
+        change = pipeline.compare(map_from(before), map_from(after), state=show, least=least)
+    written = [pipeline.write_change(change, path) for path in output or []]
+    found = change.summary()
+    talk.result({**plain(found), "written": [str(path) for path in written]}, [*_lines(found, least), *_wrote(written)])
+
+
+def _lines(found: dict[str, Any], least: float) -> list[str]:
+    from crowdfield.cli.console import share
+    from crowdfield.pipeline.comparing import SURE
+
+    by = f" by more than {share(least)}" if least else ""
+    reports = found.get("reports") or {}
+    counts = f"; reports: {reports['before']:,} before, {reports['after']:,} after" if all(reports.values()) else ""
+    return [
+        f"{found['state']}: {share(found['mean_before'])} of the map, then {share(found['mean_after'])}{counts}",
+        *(
+            f"{word} in {found[word]:,} of {found['cells']:,} cells"
+            + (f" ({found[f'{word}_km2']:,.1f} km²)" if f"{word}_km2" in found else "")
+            + f": P({word}{by}) is at least {share(SURE)} there"
+            for word in ("rose", "fell")
+        ),
+        f"no change that can be told in {found['unchanged']:,}; nobody knows in {found['unknown']:,}",
+    ]
+
+
+def _wrote(paths: list[Path]) -> list[str]:
+    return [f"wrote {path}" for path in paths]

@@ -1,0 +1,88 @@
+"""`crowdfield report`: a page to hand in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+from crowdfield.cli.ask import Run
+
+
+@opt.grouped
+def report(
+    run: Run,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it: .html or .pdf. May be repeated."),
+    ] = None,
+    since: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run or map of the last report: what changed since is told.")
+    ] = None,
+    districts: Annotated[
+        Path | None, typer.Option(metavar="TABLE.csv", help="A table of figures per district, shown as it is.")
+    ] = None,
+    checks: Annotated[
+        Path | None, typer.Option(metavar="TABLE.csv", help="A table of spot checks, shown as it is.")
+    ] = None,
+    title: opt.Title = None,
+    texts: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="The words of the report in another language.")
+    ] = None,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
+) -> None:
+    """A situation report: map, what changed, who reports and how well, where to look next, what is not known.
+
+    One self-contained page, printable on A4; as PDF where Chromium is installed.
+    """
+    from crowdfield import pipeline
+    from crowdfield.cli.console import Talk
+    from crowdfield.cli.inputs import map_from, run_from, settings_from
+    from crowdfield.errors import InputError
+    from crowdfield.pipeline.report.page import check_report_path, read_texts
+
+    talk = Talk.of(voice)
+    outputs = output or [Path("report.html")]
+    try:
+        for path in outputs:
+            check_report_path(path)
+        words = read_texts(texts)
+    except InputError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+    fused = run_from(run, settings_from(beliefs), talk)
+    what = {
+        "title": title,
+        "since": None if since is None else map_from(since),
+        "districts": None if districts is None else _table(districts),
+        "checks": None if checks is None else _table(checks),
+    }
+    with talk.progress("Writing the report"):
+        written = [pipeline.write_report(fused, path, texts=words, **what) for path in outputs]
+    talk.result({"written": [str(path) for path in written]}, [f"wrote {path}" for path in written])
+
+
+def _table(path: Path) -> Any:
+    """A table that another command wrote; a second row of HXL tags is left out."""
+    import pandas as pd
+
+    from crowdfield.errors import InputError
+
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError) as problem:
+        raise InputError(f"{path}: cannot be read as a table: {problem}.") from problem
+    if len(frame) and str(frame.iloc[0, 0]).startswith("#"):
+        frame = frame.iloc[1:].reset_index(drop=True).apply(_numbers)
+    return frame
+
+
+def _numbers(column: Any) -> Any:
+    """A column as numbers where all of it are."""
+    import pandas as pd
+
+    found = pd.to_numeric(column, errors="coerce")
+    return found if found.notna().equals(column.notna()) else column

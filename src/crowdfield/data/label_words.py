@@ -1,0 +1,165 @@
+"""Words that labels use, in several languages: what "nothing is wrong" is called, what "cannot tell", how grades rank.
+
+The lists of a rule of thumb (`crowdfield.data.positive`), spelt as people spell them. To teach a word, add it here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SEPARATORS = re.compile(r"[\W_]+")
+# Turkish ı has no decomposition: without this "hayır" and "hayir" would be two words.
+_LETTERS = str.maketrans({"ı": "i", "ł": "l", "ø": "o", "ß": "ss", "'": " ", "’": " "})
+
+
+def normal(label: object) -> str:
+    """A label without case, accents and punctuation: "Sin-Daño" is "sin dano"."""
+    text = unicodedata.normalize("NFKD", str(label).casefold().translate(_LETTERS))
+    text = "".join(letter for letter in text if not unicodedata.combining(letter))
+    return _SEPARATORS.sub(" ", text).strip()
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(normal(word) for word in text.split(","))
+
+
+NOTHING_WRONG = _set(
+    # English
+    "no, none, false, n, safe, ok, okay, fine, dry, dry land, land, ground, background, intact, undamaged, unaffected,"
+    "unharmed, uninjured, clear, all clear, normal, negative, absent, nothing, nil, healthy, good, open, passable,"
+    "standing, calm, quiet, secure, sound, functional, functioning, working, operational, stable, usable, habitable,"
+    "accessible, present and well, alive, well, survived, damage free, inspected, green,"
+    # French
+    "non, aucun, aucune, rien, sec, sèche, sain, saine, indemne, normale, rien à signaler, ras, faux, sûr, sûre, sauf,"
+    "en sécurité, praticable, ouvert, ouverte, fonctionnel, accessible, vert,"
+    # Spanish
+    "ninguno, ninguna, nada, seco, seca, intacto, intacta, ileso, ilesa, seguro, segura, a salvo, bien, falso,"
+    "transitable,"
+    "abierto, abierta, verde,"
+    # Portuguese
+    "não, nenhum, nenhuma, ileso, segura, a salvo, aberto, aberta, transitável,"
+    # German
+    "nein, kein, keine, keiner, nichts, trocken, intakt, unbeschädigt, unversehrt, sicher, falsch, passierbar,"
+    "offen, grün,"
+    # Italian
+    "nessuno, nessuna, niente, asciutto, asciutta, secco, intatto, intatta, illeso, sicuro, sicura, aperto,"
+    # Turkish
+    "hayır, yok, hasarsız, kuru, sağlam, güvenli, açık, yeşil,"
+    # Arabic
+    "لا, كلا, سليم, سليمة, آمن, آمنة, جاف, جافة, لا يوجد, لا شيء, مفتوح,"
+    # Indonesian, Swahili, Filipino, Haitian Creole
+    "tidak, aman, kering, utuh, tidak ada, hapana, salama, kavu, hakuna, wala, hindi, ligtas, tuyo, pa gen, sèk, bon,"
+    # Polish, Dutch, Russian, Ukrainian
+    "nie, brak, nee, niets, droog, нет, ні, немає, цел, цела, целый, целая, сухо, сухой, безопасно, в порядке,"
+    # Hindi, Chinese, Japanese
+    "नहीं, सुरक्षित, सूखा, 无, 無, 没有, 否, 安全, 完好, 干燥, なし"
+)
+CANNOT_TELL = _set(
+    "maybe, perhaps, possibly, unsure, not sure, unknown, not known, unclear, undecided, uncertain, cannot tell,"
+    "can t tell, cant tell, can not tell, don t know, dont know, do not know, dk, na, n a, nan, not applicable,"
+    "other, others,"
+    "no data, no answer, no response, no information, no info, no idea, not stated, missing, bad imagery, bad image,"
+    "no image, no imagery, unclassified, un classified, cloud, clouds, cloudy, skip, skipped, blank,"
+    "peut être, inconnu, inconnue, incertain, incertaine, ne sait pas, je ne sais pas, sans réponse, autre, autres,"
+    "pas de données, quizá, quizás, tal vez, desconocido, desconocida, no sé, no sabe, no se sabe, sin datos, otro,"
+    "otra,"
+    "otros, talvez, desconhecido, desconhecida, não sei, não sabe, sem dados, outro, outra, outros, vielleicht,"
+    "unbekannt,"
+    "unklar, weiß nicht, andere, anderes, keine angabe, forse, sconosciuto, non so, altro, belki, bilinmiyor, diğer,"
+    "ربما, غير معروف, غير واضح, لا أعرف, لا أعلم, أخرى, mungkin, tidak tahu, tidak diketahui, lainnya, labda, sijui,"
+    "baka, не знаю, неизвестно, возможно, може, невідомо, शायद, 不明, 不确定, 其他, 也许"
+)
+# A label that begins with one of these denies the rest of itself: "not flooded", "sin daño", "pas de dégâts".
+DENIALS = tuple(
+    sorted(
+        _set(
+            "no, not, non, never, without, free of, sans, pas, pas de, pas d, aucun, aucune, sin, ningun, ningún,"
+            "ninguna, sem,"
+            "não, nenhum, nenhuma, ohne, kein, keine, nicht, niet, geen, nie, senza, nessun, nessuna, غير, لا,"
+            "لا يوجد, بدون, ليس, ليست,"
+            "tidak, tidak ada, tanpa, bukan, hakuna, si, hindi, walang, pa, pa gen, не, без, нет, немає, 没有, 未, 无"
+        ),
+        key=len,
+        reverse=True,  # the longest first: "pas de" before "pas"
+    )
+)
+# Turkish denies at the end: "hasar yok", "hasarlı değil".
+DENIALS_AFTER = tuple(sorted(_set("yok, değil, free, なし")))
+# Syllables that deny the word they stand before, where that word is another label: damaged and undamaged.
+DENYING_PREFIXES = ("un", "in", "im", "non", "dis", "ir")
+# What people need: to be denied one of these is what is wrong ("no water", "sin luz", "pas d'accès").
+NEEDS = _set(
+    "water, drinking water, power, electricity, access, food, shelter, signal, network, phone, fuel, help, aid,"
+    "road access,"
+    "medicine, gas, supply, supplies, service, contact, housing, sanitation, eau, eau potable, courant,"
+    "électricité, accès,"
+    "nourriture, abri, réseau, secours, agua, agua potable, luz, electricidad, acceso, comida, refugio, señal, ayuda,"
+    "energia, água, acesso, abrigo, comunicação, wasser, strom, zugang, su, elektrik, yol, ماء, مياه, كهرباء, طعام,"
+    "air, listrik, akses, makanan, вода, воды, свет, света, доступ"
+)
+
+# How bad a grade is, 0 to 1. Only the order counts; a word that is in no list counts as `UNGRADED`.
+UNGRADED = 0.45
+VERY = _set("very, muy, très, sehr, muito, molto, çok, sangat, جدا, очень")
+_GRADES = {
+    0.1: "negligible, minimal, trace, négligeable, mínimo, minimo",
+    0.2: "low, slight, light, small, little, mild, faible, faibles, léger, légère, légers, bajo, baja, leve, leves,"
+    "baixo, baixa,"
+    "ligero, ligera, niedrig, gering, leicht, basso, bassa, lieve, düşük, az, hafif, منخفض, خفيف, rendah, ringan,"
+    "низкий, легкий",
+    0.25: "minor, mineur, mineurs, mineure, menor, possible, possibly, affected",
+    0.35: "partial, partially, partly, partiel, partielle, parcial, parcialmente, teilweise, parziale, kısmi,"
+    "yellow, jaune,"
+    "amarillo, amarelo, gelb, sarı",
+    0.5: "medium, moderate, mid, middle, average, moyen, moyenne, modéré, modérée, medio, media, moderado,"
+    "moderada, médio, média,"
+    "mittel, mäßig, moderato, orta, متوسط, sedang, средний",
+    0.6: "substantial, considerable, significant, orange, naranja, laranja, turuncu",
+    0.75: "major, heavy, heavily, high, serious, strong, majeur, majeure, majeurs, élevé, élevée, fort, forte,"
+    "mayor, alto, alta,"
+    "fuerte, maior, hoch, schwer, stark, yüksek, ağır, مرتفع, عالي, عالية, tinggi, berat, высокий, тяжелый",
+    0.8: "severe, severely, grave, graves, sévère, severo, severa, شديد, شديدة, parah",
+    0.9: "critical, critique, crítico, crítica, kritisch, kritik, critico, red, rouge, rojo, vermelho, rot, kırmızı",
+    0.95: "extreme, extrême, extremo, extrem, estremo, complete, completely, total, totally, totale, catastrophic",
+    1.0: "destroyed, collapsed, collapse, demolished, détruit, détruite, effondré, effondrée, destruido, destruida,"
+    "derrumbado,"
+    "colapsado, destruído, destruída, desabado, zerstört, eingestürzt, distrutto, crollato, yıkık, yıkıldı,"
+    "yıkılmış, مدمر,"
+    "مدمرة, منهار, hancur, roboh, разрушен, разрушено, зруйновано, dead",
+}
+GRADES: dict[str, float] = {normal(word): rank for rank, words in _GRADES.items() for word in words.split(",")}
+
+# Beginnings of words that say what a state is about: the colours follow (`crowdfield.plot.palette`).
+WATER = tuple(
+    sorted(
+        _set(
+            "flood, inond, inund, wet, water, submerg, underwater, alag, allag, sommers, überschwemm, überflut,"
+            "hochwasser,"
+            "banjir, tergenang, mafuriko, baha, lubog, tsunami, surge, sel, su altında, crue, mouillé, mojado,"
+            "encharc, غرق,"
+            "مغمور, غارق, فيضان, سيل, затоп, наводн, подтоп, बाढ़, 洪水, 淹, 浸水, anegad, crecida, enchente, inondasyon"
+        )
+    )
+)
+HARM = tuple(
+    sorted(
+        _set(
+            "damag, destroy, destruct, collaps, ruin, rubble, debris, fire, burn, smoke, emergenc, danger, hazard,"
+            "unsafe, risk,"
+            "injur, dead, death, casualt, victim, trapped, attack, conflict, violen, shelling, explos, crack,"
+            "block, impass,"
+            "severe, critical, landslide, earthquake, sever, endommag, dégât, dommag, effondr, détruit, incend,"
+            "feu, urgen, bless,"
+            "mort, bloqu, glissement, dañ, dano, danif, daño, derrumb, destru, colaps, fuego, herid, muert,"
+            "peligro, deslizam,"
+            "avari, desab, fogo, ferid, perigo, beschädig, schaden, schäden, zerstör, einsturz, eingestürz, brand,"
+            "feuer, verletz,"
+            "gefahr, dannegg, danno, crollat, distrut, incendio, ferit, pericol, hasar, yıkı, yangın, acil, yaral,"
+            "rusak, hancur,"
+            "roboh, kebakaran, terbakar, longsor, متضرر, ضرر, أضرار, مدمر, منهار, حريق, خطر, طارئ, поврежд, разруш,"
+            "пожар,"
+            "пошкодж, зруйнов, क्षति, आग, 损坏, 倒塌, 火灾, 被害"
+        )
+    )
+)

@@ -1,0 +1,169 @@
+"""Which state a map is about: the one that is shown first, in every file, picture, page and list.
+
+States come in the order of the alphabet, which knows nothing of what people look for: it puts *undamaged* after
+*damaged*. One rule decides instead, and everything that shows a map asks it here:
+
+1. what was said (`--positive`, `--show`, `positive=`);
+2. the label that is left when those are set aside that mean "nothing is wrong" (or deny another) or "cannot tell";
+3. of several, the worst grade, where labels are grades (low, medium, high; minor, major; 1 to 5);
+4. of several, the rarer one: what people look for is mostly less common;
+5. else the last, and `sure` is False: whoever asked should say so, and how to set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+
+from crowdfield.data import label_words as words
+from crowdfield.data.label_words import normal
+from crowdfield.errors import InputError
+
+Theme = Literal["water", "harm", "plain"]
+
+
+@dataclass(frozen=True)
+class Positive:
+    """The state in question, why it is that one, and whether anything but a coin speaks for it."""
+
+    state: Any
+    because: str
+    sure: bool = True
+
+
+class Meaning(IntEnum):
+    """What a label says, as far as its words tell; the higher, the more it belongs in front."""
+
+    CANNOT_TELL = 0
+    NOTHING_WRONG = 1
+    SOMETHING = 2
+    WRONG = 3
+
+
+def decide(states: Sequence[Any], counts: Sequence[float] | None = None, given: Any = None) -> Positive:
+    """The state in question among `states`.
+
+    counts: how common each is, in reports or as mean probability; given: the state that was asked for, if any.
+    """
+    if given is not None:
+        return Positive(matching(states, given), "it was asked for")
+    meanings = [meaning(state, states) for state in states]
+    kept = [state for state, said in zip(states, meanings, strict=True) if said == max(meanings)]
+    if len(kept) == 1:
+        return Positive(kept[0], "the other labels mean that nothing is wrong, or that nobody can tell")
+    worst = max(grade(state) for state in kept)
+    graded = [state for state in kept if grade(state) == worst]
+    if len(graded) == 1:
+        return Positive(graded[0], "it is the worst grade")
+    if counts is not None:
+        count = {state: float(n) for state, n in zip(states, counts, strict=True)}
+        rarest = min(count[state] for state in graded)
+        rare = [state for state in graded if count[state] == rarest]
+        if len(rare) == 1:
+            return Positive(rare[0], "it is the rarer state")
+    return Positive(graded[-1], "nothing tells the states apart, so the last one is taken", sure=False)
+
+
+def matching(states: Sequence[Any], given: Any) -> Any:
+    """The state that was asked for: itself, else the same word in other letters ("1" is 1, "Flooded" is flooded)."""
+    if given in states:
+        return given
+    alike = [state for state in states if str(state).strip().casefold() == str(given).strip().casefold()]
+    if len(alike) != 1:
+        raise InputError(f"there is no state {given!r}; the map has: {', '.join(str(state) for state in states)}.")
+    return alike[0]
+
+
+def front_first(states: Sequence[Any], positive: Any) -> tuple[Any, ...]:
+    """All states: the one in question, then the others from bad to good, "cannot tell" last."""
+    rest = [state for state in states if state != positive]
+    rest.sort(key=lambda state: (-meaning(state, states), -grade(state)))  # stable: equals keep their order
+    return (positive, *rest)
+
+
+def graded(states: Sequence[Any]) -> bool:
+    """Whether the states are steps of one scale, so that colours may run from one to the next."""
+    told = [state for state in states if meaning(state, states) != Meaning.CANNOT_TELL]
+    ranks = [(int(meaning(state, states)), grade(state)) for state in told]
+    return len(set(ranks)) == len(told)
+
+
+def meaning(label: Any, among: Sequence[Any] = ()) -> Meaning:
+    """What a label says by its words; `among`: the other labels, one of which it may deny."""
+    text = normal(label)
+    if _number(label) is not None:
+        return Meaning.NOTHING_WRONG if _number(label) == 0 else Meaning.SOMETHING
+    if text in words.CANNOT_TELL or not text:
+        return Meaning.CANNOT_TELL
+    if text in words.NOTHING_WRONG:
+        return Meaning.NOTHING_WRONG
+    denied = _denied(text, {normal(other) for other in among})
+    if denied is None:
+        return Meaning.SOMETHING
+    return Meaning.WRONG if denied in words.NOTHING_WRONG or denied in words.NEEDS else Meaning.NOTHING_WRONG
+
+
+def grade(label: Any) -> float:
+    """How bad a grade is, from 0 to 1 for words; numbers are their own grade."""
+    number = _number(label)
+    if number is not None:
+        return number
+    said = normal(label).split()
+    ranks = [words.GRADES[word] for word in said if word in words.GRADES]
+    # "partially collapsed" is partial: the mildest word limits the others.
+    rank = min(ranks, default=words.UNGRADED)
+    return rank + 0.1 if ranks and words.VERY & set(said) else rank
+
+
+def theme(state: Any) -> Theme:
+    """What a state is about, by its words: colours follow intuition where there is one."""
+    text = normal(state)
+    if meaning(state) == Meaning.WRONG:  # "no water" is not about water
+        return "harm"
+    for name, beginnings in (("water", words.WATER), ("harm", words.HARM)):
+        if any(_begins(text, beginning) for beginning in beginnings):
+            return name  # type: ignore[return-value]
+    return "plain"
+
+
+def scale_name(states: Sequence[Any], positive: Any, shown: Any) -> str:
+    """The scale of colours for the probability of `shown`: the theme of the state in question.
+
+    Reversed for a state that means "nothing is wrong": of two states, the same place has the same colour whichever of
+    them is shown.
+    """
+    safe = shown != positive and (len(states) == 2 or meaning(shown, states) == Meaning.NOTHING_WRONG)
+    return theme(positive) + ("-reversed" if safe else "")
+
+
+def _begins(text: str, beginning: str) -> bool:
+    return text.startswith(beginning) or f" {beginning}" in text or (not text.isascii() and beginning in text)
+
+
+def _number(label: Any) -> float | None:
+    if isinstance(label, bool | np.bool_):
+        return float(label)
+    try:
+        value = float(str(label).strip())
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _denied(text: str, others: set[str]) -> str | None:
+    """What a label denies, or None: "not flooded" denies "flooded", "undamaged" the label "damaged"."""
+    for word in words.DENIALS:
+        if text.startswith(f"{word} "):
+            return text.removeprefix(f"{word} ")
+    for word in words.DENIALS_AFTER:
+        if text.endswith(f" {word}"):
+            return text.removesuffix(f" {word}")
+    for prefix in words.DENYING_PREFIXES:
+        rest = text.removeprefix(prefix)
+        if rest != text and (rest in others or rest in words.NOTHING_WRONG):
+            return rest
+    return None

@@ -1,0 +1,165 @@
+"""Reports from a data frame: pandas, GeoPandas, and through Narwhals polars, Arrow and others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data import Reports
+from crowdfield.errors import DataWarning, InputError, ReportFormatError
+from crowdfield.io import columns
+from crowdfield.io.collect import settle_labels
+
+WGS84 = "EPSG:4326"
+_NAME = "the data frame"  # in messages, where a file's name would stand
+
+
+def from_frame(
+    frame: Any,
+    *,
+    lat: str | None = None,
+    lon: str | None = None,
+    label: str | None = None,
+    source: str | None = None,
+    time: str | None = None,
+    id: str | None = None,
+    crs: str | None = None,
+    positive: str | Sequence[str] | None = None,
+    label_map: Mapping[str, Any] | None = None,
+) -> Reports:
+    """Reports from a table with one row per report; columns are known by their names, as in files, or named here.
+
+    frame: a pandas or GeoPandas frame (whose points, or whose polygons' inner points, are the places), or any eager
+    frame that Narwhals knows: polars, Arrow. crs: of the coordinate columns, degrees if not given. Rows without a
+    place or a label are left out, with a warning that counts them.
+    """
+    table, places, system = _opened(frame)
+    given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}
+    needed = ("label",) if places is not None else ("lat", "lon", "label")
+    try:
+        chosen = columns.choose(list(table), _NAME, given, needed=needed)
+    except ReportFormatError as problem:
+        raise InputError(str(problem)) from None
+    if places is None:
+        places = np.column_stack([_numbers(table[chosen[role]], chosen[role]) for role in ("lon", "lat")])
+        system = crs or WGS84
+    elif system is None:
+        raise InputError("the frame's geometry has no reference system: set it with frame.set_crs(...).")
+    labels = table[chosen["label"]]
+    keep = np.isfinite(places).all(axis=1) & np.array([not _missing(value) for value in labels], dtype=bool)
+    if lost := int(np.count_nonzero(~keep)):
+        warnings.warn(
+            f"{lost:,} of {len(keep):,} rows have no place or no label and are left out", DataWarning, stacklevel=3
+        )
+    _check_degrees(places[keep], system)
+    rows = np.flatnonzero(keep)
+    said, names = _labels([labels[row] for row in rows], positive, label_map)
+    used = said >= 0
+    return Reports.from_arrays(
+        places[rows[used]],
+        [names[code] for code in said[used]],
+        _optional(table, chosen, "source", rows[used]),
+        time=_times(table, chosen, rows[used]),
+        id=_optional(table, chosen, "id", rows[used]),
+        labels=names if positive is not None else None,
+        crs=system,
+    )
+
+
+def _opened(frame: Any) -> tuple[dict[str, list[Any]], NDArray[np.float64] | None, str | None]:
+    """(columns by name, places of a geometry column if there is one, their reference system)"""
+    if hasattr(frame, "geometry") and hasattr(frame, "crs"):
+        points = frame.geometry.representative_point()
+        places = np.column_stack([points.x.to_numpy(float), points.y.to_numpy(float)])
+        system = None if frame.crs is None else (":".join(frame.crs.to_authority() or ()) or frame.crs.to_wkt())
+        plain = frame.drop(columns=frame.geometry.name)
+        return {str(name): plain[name].tolist() for name in plain.columns}, places, system
+    import narwhals
+
+    try:
+        known = narwhals.from_native(frame, eager_only=True)
+    except TypeError:
+        raise InputError(
+            f"reports come as crowdfield Reports or as a data frame (pandas, GeoPandas, polars, Arrow), "
+            f"not as {type(frame).__name__}."
+        ) from None
+    return {name: known.get_column(name).to_list() for name in known.columns}, None, None
+
+
+def _numbers(values: list[Any], name: str) -> NDArray[np.float64]:
+    try:
+        return np.array([np.nan if _missing(value) else float(value) for value in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"the column {name!r} holds something that is not a number.") from None
+
+
+def _missing(value: Any) -> bool:
+    # NaN, pandas.NaT and pandas.NA are the values that do not equal themselves, or will not say.
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
+
+
+def _labels(
+    values: list[Any], positive: str | Sequence[str] | None, label_map: Mapping[str, Any] | None
+) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    """Codes of the labels, −1 for those that the map leaves out, and the labels."""
+    if not values:
+        raise InputError("no row of the frame has a place and a label.")
+    if positive is None and label_map is None:
+        names = sorted(set(values), key=lambda value: (str(type(value)), value))
+        place = {name: number for number, name in enumerate(names)}
+        return np.array([place[value] for value in values], dtype=np.int64), tuple(names)
+    texts = [str(value).strip() for value in values]
+    found = sorted(set(texts))
+    wanted = positive if positive is None or isinstance(positive, str) else list(positive)
+    code, labels, _ = settle_labels(found, positive=wanted, label_map=label_map)
+    place = dict(zip(found, code.tolist(), strict=True))
+    return np.array([place[text] for text in texts], dtype=np.int64), labels
+
+
+def _check_degrees(places: NDArray[np.float64], system: str | None) -> None:
+    if system != WGS84 or not len(places):
+        return
+    worst = places[np.argmax(np.abs(places[:, 1]))]
+    if abs(worst[1]) > 90:
+        raise InputError(
+            f"latitude {worst[1]:g} is outside [-90, 90]. Are the coordinate columns swapped, or in another system? "
+            "Then name it: crs='EPSG:…'."
+        )
+
+
+def _optional(
+    table: Mapping[str, list[Any]], chosen: Mapping[str, str], role: str, rows: NDArray[np.int64]
+) -> list[Any] | None:
+    if role not in chosen:
+        return None
+    values = table[chosen[role]]
+    # Who is not named is somebody, but nobody whom we know from elsewhere.
+    return ["" if _missing(values[row]) else values[row] for row in rows]
+
+
+def _times(
+    table: Mapping[str, list[Any]], chosen: Mapping[str, str], rows: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """Seconds since 1970, NaN where a row says none; numbers are taken as they are."""
+    if "time" not in chosen:
+        return None
+    import pandas as pd
+
+    values = pd.Series([table[chosen["time"]][row] for row in rows])
+    if pd.api.types.is_numeric_dtype(values):
+        return values.to_numpy(np.float64)
+    try:
+        moments = pd.to_datetime(values, utc=True, format="mixed")
+    except (ValueError, TypeError) as problem:
+        raise InputError(f"the column {chosen['time']!r} holds something that is no time: {problem}.") from None
+    seconds = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    return seconds.to_numpy(np.float64)

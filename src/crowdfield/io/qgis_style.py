@@ -1,0 +1,132 @@
+"""Style files for QGIS (.qml), beside a map of the same name: it opens looking as it does everywhere else.
+
+A raster shows band 1, the probability of the state in question; a vector map the column of the same name. Colours are
+those of the printed map. One file holds both, since QGIS looks for it by name alone: `map.tif` and `map.gpkg` share
+`map.qml`. A raster's style cannot mix in the grey of "unknown"; that of a vector map has a rule for it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as xml
+
+import numpy as np
+
+from crowdfield.data import Heatmap
+from crowdfield.io.atomic import replacing
+
+RASTERS = (".tif", ".tiff", ".nc")
+VECTORS = (".geojson", ".json", ".gpkg", ".parquet", ".kml")
+# Oldest QGIS whose files look like this.
+VERSION = "3.16.0"
+STOPS = 11  # colours of a ramp: QGIS interpolates between them
+CLASSES = 10  # of a vector map: a tenth of probability each
+
+
+Rule = tuple[str, str, str, str]  # filter, label, colour, fill
+
+
+def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
+    """The style of the map at `path`, written beside it; None for formats that QGIS does not style."""
+    from crowdfield.plot import scale_of
+
+    values = np.linspace(0.0, 1.0, STOPS)
+    labels = [f"{value:.0%} {heatmap.positive}" if value in (0.0, 1.0) else f"{value:.0%}" for value in values]
+    return _write(path, values, _hex(scale_of(heatmap)(values)), labels, _rules(heatmap))
+
+
+def write_change_style(path: str | Path) -> Path | None:
+    """The style of a map of changes: band 1, or the column `change`, from −1 (purple) to 1 (orange)."""
+    from crowdfield.plot.changes import DIFFERENCE
+
+    values = np.linspace(-1.0, 1.0, STOPS)
+    shades = _hex(DIFFERENCE((values + 1) / 2))
+    rules: list[Rule] = [("\"verdict\" = 'unknown'", "nobody knows", "#dedede", "b_diagonal")]
+    for number, (low, high) in enumerate(pairwise(values)):
+        where = f'"verdict" <> \'unknown\' AND "change" >= {low:g} AND "change" <= {high:g}'
+        rules.append((where, f"{100 * low:+.0f} to {100 * high:+.0f} %", shades[number + (low >= 0)], "solid"))
+    return _write(path, values, shades, [f"{100 * value:+.0f} %" for value in values], rules)
+
+
+def _write(path: str | Path, values: Any, shades: list[str], labels: list[str], rules: list[Rule]) -> Path | None:
+    path = Path(path)
+    if path.suffix.lower() not in (*RASTERS, *VECTORS):
+        return None
+    root = xml.Element("qgis", version=VERSION, styleCategories="Symbology", hasScaleBasedVisibilityFlag="0")
+    _raster(root, values, shades, labels)
+    _vector(root, rules)
+    xml.indent(root)
+    target = path.with_suffix(".qml")
+    with replacing(target) as temporary:
+        text = xml.tostring(root, encoding="unicode")
+        temporary.write_text(f"<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n{text}\n", encoding="utf-8")
+    return target
+
+
+def _raster(root: xml.Element, values: Any, shades: list[str], labels: list[str]) -> None:
+    pipe = xml.SubElement(root, "pipe")
+    low, high = f"{values[0]:g}", f"{values[-1]:g}"
+    render = xml.SubElement(
+        pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity="0.85", alphaBand="-1", nodataColor="",
+        classificationMin=low, classificationMax=high,
+    )  # fmt: skip
+    xml.SubElement(render, "rasterTransparency")
+    shader = xml.SubElement(xml.SubElement(render, "rastershader"), "colorrampshader", {
+        "colorRampType": "INTERPOLATED", "classificationMode": "2", "clip": "0", "minimumValue": low,
+        "maximumValue": high, "labelPrecision": "2",
+    })  # fmt: skip
+    for value, shade, label in zip(values, shades, labels, strict=True):
+        xml.SubElement(shader, "item", value=f"{value:g}", color=shade, alpha="255", label=label)
+    xml.SubElement(pipe, "brightnesscontrast", brightness="0", contrast="0", gamma="1")
+    xml.SubElement(pipe, "huesaturation", saturation="0", grayscaleMode="0", colorizeOn="0")
+    xml.SubElement(pipe, "rasterresampler", maxOversampling="2")
+    xml.SubElement(root, "blendMode").text = "0"
+
+
+def _vector(root: xml.Element, rules: list[Rule]) -> None:
+    render = xml.SubElement(root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0")
+    listed, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
+    for number, (where, label, shade, fill) in enumerate(rules):
+        xml.SubElement(listed, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
+        _symbol(symbols, str(number), shade, fill)
+
+
+def _rules(heatmap: Heatmap) -> list[Rule]:
+    """Grey where nobody knows, else a colour per tenth of the probability."""
+    from crowdfield.plot import UNKNOWN_SHARE, ignorance, scale_of
+
+    # A quote inside a column's name is doubled, as in SQL.
+    name = str(heatmap.positive).replace('"', '""')
+    column, deviation = f'"probability_{name}"', f'"sd_{name}"'
+    limit = UNKNOWN_SHARE * ignorance(heatmap)
+    edges = np.linspace(0.0, 1.0, CLASSES + 1)
+    rules: list[Rule] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
+    for low, high, shade in zip(
+        edges[:-1], edges[1:], _hex(scale_of(heatmap)((edges[:-1] + edges[1:]) / 2)), strict=True
+    ):
+        above = f"{column} >= {low:g}" if low > 0 else "TRUE"
+        below = f"{column} < {high:g}" if high < 1 else "TRUE"
+        words = f"{low:.0%} to {high:.0%} {heatmap.positive}"
+        rules.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
+    return rules
+
+
+def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:
+    symbol = xml.SubElement(parent, "symbol", type="fill", name=name, alpha="0.85", clip_to_extent="1", force_rhr="0")
+    layer = xml.SubElement(symbol, "layer", {"class": "SimpleFill", "pass": "0", "locked": "0", "enabled": "1"})
+    red, green, blue = (int(shade[at : at + 2], 16) for at in (1, 3, 5))
+    options: dict[str, Any] = {
+        "color": f"{red},{green},{blue},255", "style": fill, "outline_style": "no", "outline_color": "0,0,0,0",
+        "outline_width": "0", "outline_width_unit": "MM", "joinstyle": "bevel", "offset": "0,0",
+    }  # fmt: skip
+    values = xml.SubElement(layer, "Option", type="Map")
+    for key, value in options.items():
+        xml.SubElement(layer, "prop", k=key, v=value)
+        xml.SubElement(values, "Option", name=key, type="QString", value=value)
+
+
+def _hex(shades: Any) -> list[str]:
+    parts = np.round(np.asarray(shades)[:, :3] * 255).astype(int)
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in parts.tolist()]

@@ -1,0 +1,197 @@
+"""What changed between two maps, and how probable it is that it really did.
+
+Each map gives, in every cell, a posterior of the share ρ of the state in question: its mean and standard deviation,
+taken as those of a beta distribution. The two posteriors are taken as independent:
+
+- two moments with different reports: that is what they are, but for what the runs share (sources, length-scale);
+- a run and the same run with more reports, or one run under two settings: they share reports, so that their errors
+  agree in part and their difference is less uncertain than is said here. Then a change that is told is one, and a
+  small one may not be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv
+
+from crowdfield.data import Grid, Heatmap
+from crowdfield.data.positive import matching
+from crowdfield.errors import InputError
+
+Array = NDArray[np.float64]
+
+# A change is told as one from this probability on.
+SURE = 0.9
+# Nodes of the quadrature over the later posterior: the error is below 1e-3 for the betas of real maps.
+NODES = 32
+# Pseudo-counts of a beta: fewer than the first is "anything", more than the second a known number.
+FEWEST, MOST = 0.05, 1e8
+# Cells that are computed at once.
+BLOCK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """From one map to another, on the grid of the later.
+
+    All arrays are [rows, columns], NaN where either map has no value.
+    """
+
+    grid: Grid
+    state: Any
+    before: Array
+    after: Array
+    sd: Array  # of the difference
+    rose: Array  # probability that the share of the state is larger in the later map by more than `least`
+    fell: Array
+    unknown: NDArray[np.bool_]  # nobody knows, in either map
+    least: float
+    about: dict[str, Any]
+
+    @property
+    def difference(self) -> Array:
+        return self.after - self.before
+
+    @property
+    def real(self) -> Array:
+        """The probability that there was a change in the direction that is shown."""
+        return np.where(self.difference >= 0, self.rose, self.fell)
+
+    def verdict(self) -> NDArray[np.object_]:
+        """One word per cell: rose, fell, unchanged (so far as can be told), unknown; empty outside."""
+        words = np.full(self.grid.shape, "unchanged", dtype=object)
+        with np.errstate(invalid="ignore"):
+            words[self.rose >= SURE] = "rose"
+            words[self.fell >= SURE] = "fell"
+        words[self.unknown] = "unknown"
+        words[np.isnan(self.after) | np.isnan(self.before)] = ""
+        return words
+
+    def layers(self) -> dict[str, Array]:
+        """What files hold, under the same names in every format."""
+        return {
+            "change": self.difference,
+            "change_sd": self.sd,
+            "probability_rose": self.rose,
+            "probability_fell": self.fell,
+            "before": self.before,
+            "after": self.after,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Figures of the whole: how many cells rose or fell for sure, and the mean share before and after."""
+        words = self.verdict()
+        told = words != ""
+        cells = int(np.count_nonzero(told))
+        counts = {word: int(np.count_nonzero(words == word)) for word in ("rose", "fell", "unchanged", "unknown")}
+        area = self.grid.cell_width * self.grid.cell_height / 1e6 if self.metres else None
+        return {
+            "state": str(self.state),
+            "least": self.least,
+            "cells": cells,
+            **counts,
+            **({f"{word}_km2": counts[word] * area for word in ("rose", "fell")} if area is not None else {}),
+            "mean_before": float(self.before[told].mean()) if cells else None,
+            "mean_after": float(self.after[told].mean()) if cells else None,
+            **self.about,
+        }
+
+    @property
+    def metres(self) -> bool:
+        from pyproj import CRS
+
+        return self.grid.crs is not None and not CRS.from_user_input(self.grid.crs).is_geographic
+
+
+def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float = 0.0) -> Change:
+    """What changed from one map to another. least: the smallest change of the share that counts as one."""
+    if not 0.0 <= least < 1.0:
+        raise InputError(f"the least change is a share of at least 0 and below 1, not {least!r}.")
+    shown = after.positive if state is None else matching(after.states, state)
+    earlier = matching(before.states, shown)
+    p1, s1, unknown1 = (_onto(values, before.grid, after.grid) for values in _of(before, earlier))
+    p2, s2, unknown2 = _of(after, shown)
+    both = np.isfinite(p1) & np.isfinite(p2)
+    if not both.any():
+        raise InputError("the two maps have no cell in common: they are of different regions.")
+    rose, fell = np.full(p2.shape, np.nan), np.full(p2.shape, np.nan)
+    rose[both] = probability_above(p2[both], s2[both], p1[both], s1[both], least)
+    fell[both] = probability_above(p1[both], s1[both], p2[both], s2[both], least)
+    about = {
+        name: {"before": before.metadata.get(name), "after": after.metadata.get(name)}
+        for name in ("created", "reports", "sources")
+    }
+    gap = np.where(both, 0.0, np.nan)
+    unknown = both & ((np.nan_to_num(unknown1) > 0) | (np.nan_to_num(unknown2) > 0))
+    return Change(after.grid, shown, p1 + gap, p2 + gap, np.hypot(s1, s2) + gap, rose, fell, unknown, least, about)
+
+
+def probability_above(high: Array, high_sd: Array, low: Array, low_sd: Array, least: float = 0.0) -> Array:
+    """P(ρ_high > ρ_low + least) for independent betas of these means and standard deviations.   all [M]"""
+    out = np.empty(len(high))
+    node, weight = np.polynomial.legendre.leggauss(NODES)
+    share, weight = (node + 1) / 2, weight / 2
+    for start in range(0, len(high), BLOCK):
+        part = slice(start, start + BLOCK)
+        a, b = (counts[:, None] for counts in _beta(high[part], high_sd[part]))
+        c, d = (counts[:, None] for counts in _beta(low[part], low_sd[part]))
+        # The later posterior at its own quantiles, so that narrow ones need no finer nodes.
+        places = np.clip(betaincinv(a, b, share) - least, 0.0, 1.0)
+        out[part] = betainc(c, d, places) @ weight
+    return out
+
+
+def write_change(change: Change, path: str | Path) -> Path:
+    """The change as .tif, .geojson, .gpkg or .csv, with a style for QGIS; or drawn as .png, .svg or .pdf."""
+    from crowdfield import io
+
+    path = Path(path)
+    if path.suffix.lower() in (".png", ".svg", ".pdf"):
+        from crowdfield.plot.changes import change_sheet
+
+        with io.replacing(path) as temporary:
+            change_sheet(change).savefig(temporary)
+        return path
+    from crowdfield.io.layered import write_layers
+    from crowdfield.io.qgis_style import write_change_style
+
+    texts = {"verdict": change.verdict()}
+    write_layers(change.grid, change.layers(), path, texts=texts, about=change.summary())
+    write_change_style(path)
+    return path
+
+
+def _of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
+    from crowdfield.plot import unknown
+
+    j = heatmap.states.index(state)
+    return heatmap.probability[..., j], heatmap.sd[..., j], unknown(heatmap, state).astype(np.float64)
+
+
+def _onto(values: Array, source: Grid, target: Grid) -> Array:
+    """Values of one grid at the centres of another; NaN outside."""
+    if source == target:
+        return values
+    centres = target.centres()
+    if source.crs != target.crs:
+        from crowdfield.geography import transform_where_possible
+
+        if source.crs is None or target.crs is None:
+            raise InputError("one of the maps has no reference system: the two cannot be laid over each other.")
+        centres = transform_where_possible(centres, target.crs, source.crs)
+    cell = source.index(centres)
+    flat = np.append(values.ravel(), np.nan)
+    return flat[cell].reshape(target.shape)
+
+
+def _beta(mean: Array, sd: Array) -> tuple[Array, Array]:
+    """Pseudo-counts of a beta distribution of this mean and standard deviation."""
+    inside = np.clip(mean, 1e-9, 1 - 1e-9)  # a share of exactly 0 or 1 is the limit of those beside it
+    with np.errstate(divide="ignore"):
+        count = np.clip(inside * (1 - inside) / np.square(sd) - 1.0, FEWEST, MOST)
+    return inside * count, (1 - inside) * count

@@ -1,0 +1,40 @@
+"""Which state a run is about, and how its makers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdfield.data import Reports
+from crowdfield.data.positive import Positive, decide
+from crowdfield.pipeline.settings import Settings
+
+
+def in_question(states: Sequence[Any], reports: Reports, settings: Settings) -> Positive:
+    """The state to show first: as the settings say, else by the rule of `crowdfield.data.positive`."""
+    given = settings.positive if settings.positive is not None else _read_for(settings, states)
+    said = np.bincount(reports.label, minlength=len(reports.labels))
+    count = dict(zip(reports.labels, said.tolist(), strict=True))
+    return decide(states, [count.get(state, 0) for state in states], given)
+
+
+def doubts(chosen: Positive, states: Sequence[Any]) -> list[str]:
+    """What to say where nothing but the order of the labels decided."""
+    if chosen.sure:
+        return []
+    others = ", ".join(str(state) for state in states if state != chosen.state)
+    return [
+        f"nothing says whether this map is about {chosen.state!s} or {others}: it shows {chosen.state!s} first. "
+        "Say which with --show STATE (positive= in Python)"
+    ]
+
+
+def _read_for(settings: Settings, states: Sequence[Any]) -> Any:
+    """The label that the reader was told to set against all others, where it became a state."""
+    told = settings.read.get("positive")
+    if told is None:
+        return None
+    title = told if isinstance(told, str) else " or ".join(told)
+    return title if title in states else None

@@ -1,0 +1,90 @@
+"""The report as one file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from crowdfield.errors import InputError
+from crowdfield.io.atomic import replacing
+from crowdfield.pipeline.fusing import Fused
+from crowdfield.pipeline.report import sections
+from crowdfield.pipeline.report.content import Content, gather
+from crowdfield.pipeline.report.pdf import print_pdf
+
+FORMATS = (".html", ".pdf")
+# Nothing may be fetched, and nothing runs: the page has no script.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | None = None, **what: Any) -> Path:
+    """Write the report of a run as .html or .pdf; keywords are those of `gather`."""
+    path = Path(path)
+    check_report_path(path)
+    text = page(gather(fused, **what), texts)
+    with replacing(path) as temporary:
+        if path.suffix.lower() == ".pdf":
+            print_pdf(text, temporary)
+        else:
+            temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def check_report_path(path: Path) -> None:
+    """Refuse what cannot be written before anything is computed."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path.name}: a report is written as .html or .pdf.")
+    if path.suffix.lower() == ".pdf":
+        from crowdfield.pipeline.report.pdf import browser
+
+        browser()
+
+
+def page(content: Content, texts: Mapping[str, str] | None = None) -> str:
+    """The whole page, self-contained: no script, no request."""
+    words = dict(texts or read_texts())
+    css = files("crowdfield.pipeline.report").joinpath("page.css").read_text(encoding="utf-8")
+    title = content.title or words["title"].format(state=content.heatmap.positive)
+    body = [
+        sections.heading(content, words),
+        sections.keys(content, words),
+        sections.map_section(content, words),
+        sections.change_section(content, words),
+        sections.districts_section(content, words),
+        sections.looks_section(content, words),
+        sections.sources_section(content, words),
+        sections.checks_section(content, words),
+        sections.unknown_section(content, words),
+        sections.provenance_section(content, words),
+    ]
+    return (
+        f'<!doctype html>\n<html lang="{escape(words["language"])}" dir="{escape(words["direction"])}">\n<head>\n'
+        f'<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def read_texts(path: str | Path | None = None) -> dict[str, str]:
+    """The words of a report: English, or those of a translated file, which must have the same names."""
+    english = tomllib.loads(files("crowdfield.pipeline.report").joinpath("text.en.toml").read_text(encoding="utf-8"))
+    if path is None:
+        return english
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror}).") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: is not TOML: {problem}.") from problem
+    missing = [name for name in english if not isinstance(found.get(name), str)]
+    strange = [name for name in found if name not in english]
+    if missing or strange:
+        what = f"lacks the text {missing[0]!r}" if missing else f"has a text {strange[0]!r} that no report uses"
+        raise InputError(f"{path}: {what}.")
+    return found

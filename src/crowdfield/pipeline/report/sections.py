@@ -1,0 +1,244 @@
+"""The sections of a report as HTML. Every text comes from the texts file, every value is escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdfield import __version__
+from crowdfield.pipeline.comparing import SURE
+from crowdfield.pipeline.report.content import LEAST_CHANGE, Content
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Texts = Mapping[str, str]
+MOST_SOURCES = 14
+MOST_ROWS = 60  # of a table that is passed in: a page is no archive
+
+
+def heading(content: Content, texts: Texts) -> str:
+    state = str(content.heatmap.positive)
+    about = content.about
+    parts = [texts["made"].format(when=moment(about.get("created")))] if about.get("created") else []
+    parts.append(texts["reports"].format(reports=_count(about.get("reports")), sources=_count(about.get("sources"))))
+    parts.append(texts["printed"].format(when=moment(content.written.isoformat())))
+    title = content.title or str(about.get("title") or texts["title"].format(state=state))
+    return f'<header><h1>{escape(title)}</h1><p class="faint">{escape(" · ".join(parts))}</p></header>'
+
+
+def keys(content: Content, texts: Texts) -> str:
+    """The figures a reader wants first."""
+    state, found, area = str(content.heatmap.positive), content.figures(), content.square_km()
+    cards = []
+    for name, text in (
+        ("share", "key_share"),
+        ("likely", "key_likely"),
+        ("sure", "key_sure"),
+        ("unknown", "key_unknown"),
+    ):
+        below = [texts["of_map"].format(share=percent(found[name]))]
+        value = percent(found[name])
+        if area is not None:
+            value = texts["square_km"].format(area=_figures(found[name] * area))
+        label = escape(texts[text].format(state=state))
+        cards.append(f"<div><b>{escape(value)}</b><span>{label}</span><span>{escape(below[0])}</span></div>")
+    return f'<div class="keys">{"".join(cards)}</div>'
+
+
+def map_section(content: Content, texts: Texts) -> str:
+    from crowdfield import plot
+
+    state = str(content.heatmap.positive)
+    places = np.array([(look.easting, look.northing) for look in content.looks])
+    figure = plot.sheet(content.heatmap, title=f"P({state})", looks=places if len(places) else None)
+    says = texts["map_says"].format(state=state)
+    return _section(texts["map"], _figure(figure, texts["map_alt"].format(state=state), says))
+
+
+def change_section(content: Content, texts: Texts) -> str:
+    if content.change is None or content.since is None:
+        return ""
+    from crowdfield.plot.changes import change_sheet
+
+    found = content.change.summary()
+    reports = found["reports"]
+    new = max(int(reports["after"] or 0) - int(reports["before"] or 0), 0)
+    when = moment(content.since.metadata.get("created"))
+    lines = [texts["changed_since"].format(when=when, new=_count(new))]
+    for word in ("rose", "fell"):
+        if found[word]:
+            area = (
+                f" ({texts['square_km'].format(area=_figures(found[f'{word}_km2']))})" if f"{word}_km2" in found else ""
+            )
+            lines.append(texts[f"changed_{word}"].format(cells=_count(found[word]), area=area, sure=percent(SURE)))
+    if not (found["rose"] or found["fell"]):
+        lines.append(texts["changed_none"].format(sure=percent(SURE)))
+    note = texts["changed_note"].format(least=percent(LEAST_CHANGE))
+    picture = _figure(change_sheet(content.change), texts["changed_alt"], note)
+    return _section(texts["changed"], _list(lines) + picture)
+
+
+def districts_section(content: Content, texts: Texts) -> str:
+    if content.districts is None or not len(content.districts):
+        return ""
+    note = f'<p class="faint">{escape(texts["districts_note"])}</p>'
+    return _section(texts["districts"], _frame(content.districts) + note)
+
+
+def sources_section(content: Content, texts: Texts) -> str:
+    rows = content.table.sort_values(["accuracy", "reports"], ascending=False)
+    left_out = max(len(rows) - MOST_SOURCES, 0)
+    if left_out:
+        rows = rows.iloc[[*range(MOST_SOURCES // 2), *range(-(MOST_SOURCES // 2), 0)]]
+    body = "".join(_source_row(row) for row in rows.itertuples())
+    heads = (("source", ""), ("source_reports", "number"), ("source_right", "number"), ("source_interval", ""))
+    head = "".join(f'<th scope="col" class="{kind}">{escape(texts[name])}</th>' for name, kind in heads)
+    chance = content.table.attrs.get("chance", 1.0 / len(content.heatmap.states))
+    note = texts["source_note"].format(chance=percent(chance))
+    if left_out:
+        note += " " + texts["source_more"].format(count=_count(left_out))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return _section(texts["sources"], f'{table}<p class="faint">{escape(note)}</p>')
+
+
+def looks_section(content: Content, texts: Texts) -> str:
+    if not content.looks:
+        return ""
+    state = str(content.heatmap.positive)
+    now = texts["look_now"].format(state=state)
+    heads = [("", ""), (texts["look_place"], ""), (now, "number"), (texts["look_reports"], "number")]
+    head = "".join(f'<th scope="col" class="{kind}">{escape(name)}</th>' for name, kind in heads)
+    body = "".join(
+        f"<tr><td>{look.rank}</td><td>{look.latitude:.5f}, {look.longitude:.5f}</td>"
+        f'<td class="number">{percent(look.probability)} ± {100 * look.sd:.0f}</td>'
+        f'<td class="number">{look.reports:,}</td></tr>'
+        for look in content.looks
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return _section(texts["looks"], f'{table}<p class="faint">{escape(texts["looks_note"])}</p>')
+
+
+def checks_section(content: Content, texts: Texts) -> str:
+    if content.checks is None or not len(content.checks):
+        return ""
+    shown = (
+        _frame(content.checks) if hasattr(content.checks, "columns") else _list([str(line) for line in content.checks])
+    )
+    return _section(texts["checks"], shown)
+
+
+def unknown_section(content: Content, texts: Texts) -> str:
+    found, about, state = content.figures(), content.about, str(content.heatmap.positive)
+    lines = [texts["unknown_share"].format(share=percent(found["unknown"]))]
+    lines.append(texts["unknown_undecided"].format(share=percent(found["undecided"]), state=state))
+    if about.get("outside"):
+        lines.append(texts["unknown_outside"].format(count=_count(about["outside"])))
+    if rejected := sum(int(read.get("rejected", 0)) for read in about.get("read") or [] if isinstance(read, Mapping)):
+        lines.append(texts["unknown_rejected"].format(count=_count(rejected)))
+    lines += [str(warning) for warning in about.get("warnings") or []]
+    lines.append(texts["unknown_model"])
+    return _section(texts["unknown"], f'<div class="doubt">{_list(lines)}</div>')
+
+
+def provenance_section(content: Content, texts: Texts) -> str:
+    about, grid = content.about, content.heatmap.grid
+    reach = sorted({float(value) for value in np.ravel(about.get("lengthscale") or [])})
+    rows = [(texts["software"], f"crowdfield {__version__}")]
+    for file in about.get("input") or []:
+        rows.append((texts["files"], f"{file.get('file')} ({file.get('hash')})"))
+    if reach:
+        rows.append(
+            (texts["lengthscale"], texts["lengthscale_value"].format(value="–".join(_figures(v) for v in reach)))
+        )
+    size = _figures(grid.cell_width)
+    where = texts["cells_value"].format(
+        columns=_count(grid.columns), rows=_count(grid.rows), size=size, crs=grid.crs or ""
+    )
+    rows.append((texts["cells"], where))
+    told = ", ".join(f"{name} = {value}" for name, value in (about.get("settings") or {}).items())
+    rows.append((texts["settings"], told or texts["no_settings"]))
+    body = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in rows)
+    return _section(texts["provenance"], f"<dl>{body}</dl>")
+
+
+def moment(when: Any) -> str:
+    """A time without a language: 2026-11-17 04:00 UTC."""
+    try:
+        return f"{datetime.fromisoformat(str(when)):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return "?"
+
+
+def percent(share: float) -> str:
+    # Small shares keep a digit: "0 %" of a country may be a town.
+    return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def _figures(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def _count(value: Any) -> str:
+    return f"{int(value):,}" if value is not None else "?"
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _list(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def _figure(figure: Any, alternative: str, caption: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return (
+        f'<figure><img alt="{escape(alternative, quote=True)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _source_row(row: Any) -> str:
+    star = " *" if getattr(row, "trusted", False) else ""
+    low, high, middle = (100 * float(value) for value in (row.accuracy_low, row.accuracy_high, row.accuracy))
+    track = f'<i style="left:{low:.1f}%;width:{high - low:.1f}%"></i><em style="left:calc({middle:.1f}% - 1px)"></em>'
+    return (
+        f'<tr><td>{escape(str(row.source))}{star}</td><td class="number">{int(row.reports):,}</td>'
+        f'<td class="number">{percent(row.accuracy)}</td>'
+        f'<td class="bar"><span class="track">{track}</span></td></tr>'
+    )
+
+
+def _frame(frame: pd.DataFrame) -> str:
+    """Any table, as it was passed in."""
+    numbers = [str(kind).startswith(("int", "float", "Int", "Float")) for kind in frame.dtypes]
+    head = "".join(
+        f'<th scope="col" class="{"number" if number else ""}">{escape(str(name))}</th>'
+        for name, number in zip(frame.columns, numbers, strict=True)
+    )
+    body = []
+    for row in frame.head(MOST_ROWS).itertuples(index=False):
+        cells = zip(row, numbers, strict=True)
+        body.append(
+            "".join(f'<td class="{"number" if number else ""}">{_cell(value, number)}</td>' for value, number in cells)
+        )
+    more = f'<p class="faint">… {len(frame) - MOST_ROWS:,}</p>' if len(frame) > MOST_ROWS else ""
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def _cell(value: Any, number: bool) -> str:
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return ""
+    if number:
+        return f"{int(value):,}" if float(value).is_integer() and abs(value) >= 1 else f"{value:,.3g}"
+    return escape(str(value))

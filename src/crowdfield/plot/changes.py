@@ -1,0 +1,89 @@
+"""A picture of what changed: colour says how much and which way, its strength how probably it really did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from crowdfield.plot.coast import draw_coast
+from crowdfield.plot.furniture import HATCH, LEGEND, aspect_of, furnish_grid, hatch
+from crowdfield.plot.palette import FAINT, INK, UNKNOWN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from crowdfield.data import Grid
+
+# Purple less, orange more, told apart by everybody; the live map uses the same.
+DIFFERENCE = colormaps["PuOr_r"]
+# Below the first probability a change is not drawn, from the second on in full colour.
+FAINT_FROM, FULL_FROM = 0.6, 0.9
+
+
+def change_colours(change: NDArray[np.float64], real: NDArray[np.float64], unknown: NDArray[np.bool_]) -> Any:
+    """RGBA of a change: white where none can be told, grey where nobody knows, transparent outside.   [.., 4]"""
+    out = np.ones((*change.shape, 4))
+    told = np.isfinite(change)
+    share = np.clip((np.nan_to_num(real) - FAINT_FROM) / (FULL_FROM - FAINT_FROM), 0.0, 1.0)[..., None]
+    out[..., :3] = share * DIFFERENCE((np.nan_to_num(change) + 1) / 2)[..., :3] + (1 - share)
+    out[unknown, :3] = UNKNOWN
+    out[~told] = 0.0
+    return out
+
+
+def change_sheet(change: Any, *, title: str | None = None) -> Figure:
+    """A `crowdfield.pipeline.Change` as a map to hand in."""
+    grid: Grid = change.grid
+    tall = np.clip((grid.north - grid.south) / (grid.east - grid.west) * aspect_of(grid), 0.35, 1.5)
+    figure = Figure(figsize=(9.0, 6.2 * tall + 1.3), layout="constrained", dpi=150)
+    figure.suptitle(
+        title or f"What changed: {change.state}", x=0.012, ha="left", fontsize=14, fontweight="bold", color=INK
+    )
+    axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.3))
+    draw_change(axes, grid, change.difference, change.real, change.unknown)
+    axes.set_title(_moments(change), loc="left", fontsize=9, color=FAINT)
+    _legend(beside, str(change.state))
+    return figure
+
+
+def draw_change(
+    axes: Axes,
+    grid: Grid,
+    change: NDArray[np.float64],
+    real: NDArray[np.float64],
+    unknown: NDArray[np.bool_],
+) -> None:
+    axes.imshow(change_colours(change, real, unknown), extent=grid.extent, interpolation="nearest", zorder=1)
+    hatch(axes, grid, unknown)
+    draw_coast(axes, grid)
+    furnish_grid(axes, grid)
+
+
+def _moments(change: Any) -> str:
+    made = change.about.get("created", {})
+    before, after = (str(made.get(when) or "")[:16].replace("T", " ") for when in ("before", "after"))
+    return f"from {before} to {after} (UTC)" if before and after else ""
+
+
+def _legend(axes: Axes, state: str) -> None:
+    axes.set_axis_off()
+    key = axes.inset_axes((0.12, 0.6, 0.12, 0.36))
+    steps = np.linspace(-1, 1, 128)
+    key.imshow(DIFFERENCE(Normalize(-1, 1)(steps))[:, None, :3], origin="lower", extent=(0, 1, -1, 1), aspect="auto")
+    key.yaxis.tick_right()
+    key.set_xticks([])
+    key.set_yticks([-1, 0, 1], ["−100 %", "no change", "+100 %"])
+    key.tick_params(labelsize=8, colors=FAINT, length=2)
+    key.set_title(f"P({state})", fontsize=8.5, color=INK, loc="left")
+    handles = [
+        Patch(fc="white", ec="#c8c8c8", lw=0.8, label="white: no change\nthat can be told"),
+        Patch(fc=DIFFERENCE(0.85), label=f"full colour: real with\nat least {100 * FULL_FROM:.0f} % probability"),
+        Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows"),
+    ]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), labelspacing=0.9, **LEGEND)

@@ -1,0 +1,245 @@
+"""What stands around a map: axes in degrees, a scale bar, north, the hatch of unknown places, and the legends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from crowdfield.plot.palette import (
+    FAINT,
+    INK,
+    OUTSIDE,
+    UNKNOWN,
+    UNKNOWN_SHARE,
+    scale_of,
+    state_colours,
+    state_index,
+    suppressed,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from crowdfield.data import Grid, Heatmap
+
+HATCH = "#a9a9ae"
+LEGEND: dict[str, Any] = {
+    "frameon": False,
+    "fontsize": 8.5,
+    "labelcolor": INK,
+    "title_fontsize": 8,
+    "handletextpad": 0.5,
+    "borderaxespad": 0.0,
+}
+# Points along an edge of the map from which the places of round degrees are interpolated.
+_ALONG = 65
+
+
+def heading(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", color=INK, fontsize=11, fontweight="bold")
+
+
+def hatch_unknown(axes: Axes, heatmap: Heatmap, state: Any) -> None:
+    hatch(axes, heatmap.grid, unknown(heatmap, state))
+
+
+def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
+    """Strokes over what nobody knows."""
+    if not where.any() or min(grid.shape) < 2:
+        return
+    # contourf of the 0/1 field at its half height follows the cells' edges closely enough for a hatch.
+    padded = np.pad(where.astype(float), 1, mode="edge")
+    eastings = np.concatenate([[grid.west], grid.eastings(), [grid.east]])
+    northings = np.concatenate([[grid.north], grid.northings(), [grid.south]])
+    strokes = axes.contourf(eastings, northings, padded, levels=[0.5, 1.5], colors="none", hatches=["////"], zorder=2)
+    strokes.set(edgecolor=HATCH, linewidth=0.0)
+
+
+def furnish(axes: Axes, heatmap: Heatmap) -> None:
+    furnish_grid(axes, heatmap.grid)
+
+
+def furnish_grid(axes: Axes, grid: Grid) -> None:
+    """Labelled axes, a scale bar and a north arrow."""
+    west, south, east, north = grid.bounds
+    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid))
+    _label_axes(axes, grid)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set(fontsize=8.5, color=INK)
+    axes.tick_params(labelsize=8, colors=FAINT, length=2)
+    for spine in axes.spines.values():
+        spine.set(color="#c8c8c8", linewidth=0.8)
+    geographic, units = _reference(grid.crs)
+    if geographic:
+        _scale_bar(axes, (east - west) * 111_320 * np.cos(np.radians((south + north) / 2)))
+    elif units == "metre":
+        _scale_bar(axes, east - west)
+    _north(axes)
+
+
+def _label_axes(axes: Axes, grid: Grid) -> None:
+    """Longitude and latitude along the edges, whatever the projection; without a reference system the plain numbers."""
+    edges = _edge_degrees(grid) if grid.crs is not None else None
+    if edges is None:
+        axes.set_xlabel("easting")
+        axes.set_ylabel("northing")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(5))
+        return
+    for axis, (places, degrees), sides in zip((axes.xaxis, axes.yaxis), edges, (("W", "E"), ("S", "N")), strict=True):
+        ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])
+        ticks = ticks[(ticks >= degrees[0]) & (ticks <= degrees[-1])]
+        axis.set_ticks(np.interp(ticks, degrees, places), [_degree(tick, sides) for tick in ticks])
+    axes.set_xlabel("longitude")
+    axes.set_ylabel("latitude")
+
+
+def _edge_degrees(grid: Grid) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
+    """Longitudes along the southern edge, latitudes along the western one; None where they do not rise (a pole)."""
+    from crowdfield.geography import WGS84, transform_where_possible
+
+    e, n = np.linspace(grid.west, grid.east, _ALONG), np.linspace(grid.south, grid.north, _ALONG)
+    south, west = np.column_stack([e, np.full(_ALONG, grid.south)]), np.column_stack([np.full(_ALONG, grid.west), n])
+    lon = transform_where_possible(south, grid.crs or "", WGS84)[:, 0]
+    lat = transform_where_possible(west, grid.crs or "", WGS84)[:, 1]
+    lon = np.where(lon < lon[0] - 180, lon + 360, lon)
+    if not (
+        np.isfinite(lon).all() and np.isfinite(lat).all() and (np.diff(lon) > 0).all() and (np.diff(lat) > 0).all()
+    ):
+        return None
+    return (e, lon), (n, lat)
+
+
+def _degree(value: float, sides: tuple[str, str]) -> str:
+    value = (value + 180) % 360 - 180 if sides[0] == "W" else value
+    return f"{abs(round(value, 6)):g}° {sides[int(value >= 0)]}"
+
+
+def _north(axes: Axes) -> None:
+    axes.annotate(
+        "N",
+        (0.965, 0.965),
+        (0.965, 0.885),
+        xycoords="axes fraction",
+        ha="center",
+        va="center",
+        fontsize=8.5,
+        fontweight="bold",
+        color=INK,
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": INK,
+            "lw": 1.1,
+            "shrinkA": 3,
+            "shrinkB": 0,
+            "path_effects": [withStroke(linewidth=3, foreground="white", alpha=0.8)],
+        },
+        bbox={"boxstyle": "circle,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.75},
+        zorder=7,
+    )
+
+
+def _scale_bar(axes: Axes, metres_across: float) -> None:
+    length = metres_across / 4
+    power = 10.0 ** np.floor(np.log10(length))
+    length = max(step for step in (1, 2, 5) if step * power <= length) * power
+    share = length / metres_across
+    axes.add_patch(
+        Rectangle(
+            (0.025, 0.02), share + 0.04, 0.068, transform=axes.transAxes, fc="white", ec="none", alpha=0.78, zorder=6
+        )
+    )
+    for start, shade in ((0.0, INK), (0.5, "white")):
+        axes.add_patch(
+            Rectangle(
+                (0.045 + start * share, 0.034),
+                share / 2,
+                0.011,
+                transform=axes.transAxes,
+                fc=shade,
+                ec=INK,
+                lw=0.7,
+                zorder=7,
+            )
+        )
+    text = f"{length / 1000:g} km" if length >= 1000 else f"{length:g} m"
+    axes.text(0.045 + share / 2, 0.052, text, transform=axes.transAxes, ha="center", fontsize=8, color=INK, zorder=7)
+
+
+def draw_legend(
+    axes: Axes, heatmap: Heatmap, state: Any = None, *, looks: bool = False, more: Sequence[Line2D] = ()
+) -> None:
+    """Probability across, knowledge upwards: the palette itself, so that every colour on the map can be looked up."""
+    j = state_index(heatmap, state)
+    axes.set_axis_off()
+    key = axes.inset_axes((0.36, 0.62, 0.62, 0.34))
+    probability, known = np.meshgrid(np.linspace(0, 1, 120), np.linspace(0.0, 0.75, 90))
+    key.imshow(
+        suppressed(probability, known, scale_of(heatmap, state)), origin="lower", extent=(0, 1, 0, 1), aspect="auto"
+    )
+    band = (1.0 - UNKNOWN_SHARE) / 0.75
+    key.add_patch(Rectangle((0, 0), 1, band, fc="none", ec=HATCH, hatch="/////", lw=0))
+    key.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+    key.set_yticks([band / 2, 0.96], ["unknown", "well\nknown"])
+    key.tick_params(labelsize=7.5, colors=FAINT, length=2)
+    key.set_xlabel(f"P({short(heatmap.states[j])})", fontsize=8.5, color=INK)
+    for spine in key.spines.values():
+        spine.set(color="#c8c8c8", linewidth=0.8)
+    handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), **LEGEND)
+
+
+def draw_states_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()) -> None:
+    """A colour for every state, from the one in question on."""
+    axes.set_axis_off()
+    shades = state_colours(heatmap.states, heatmap.positive)
+    handles: list[Any] = [Patch(fc=shades[j], label=short(heatmap.states[j], 28)) for j in heatmap.order]
+    handles.append(Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain"))
+    handles += _ground_handles(heatmap)
+    axes.legend(handles=[*handles, *more], loc="upper left", title="most probable state", alignment="left", **LEGEND)
+
+
+def looks_handle() -> Line2D:
+    return Line2D([], [], ls="", marker="o", mfc="white", mec=INK, mew=1.4, ms=8, label="look here\nnext, by rank")
+
+
+def short(state: Any, most: int = 18) -> str:
+    """A state's name, cut where it would not fit."""
+    text = str(state)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _ground_handles(heatmap: Heatmap) -> list[Any]:
+    handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
+    if not heatmap.mask.all():
+        handles.append(Patch(fc=OUTSIDE, ec="#c8c8c8", lw=0.8, label="outside"))
+    return handles
+
+
+def aspect(heatmap: Heatmap) -> float:
+    return aspect_of(heatmap.grid)
+
+
+def aspect_of(grid: Grid) -> float:
+    """Degrees of longitude are shorter than degrees of latitude: drawn so that shapes keep theirs."""
+    if not _reference(grid.crs)[0]:
+        return 1.0
+    return float(1.0 / np.cos(np.radians((grid.south + grid.north) / 2)))
+
+
+def _reference(crs: str | None) -> tuple[bool, str | None]:
+    """(is it in degrees, its unit)"""
+    if crs is None:
+        return False, None
+    from pyproj import CRS
+
+    known = CRS.from_user_input(crs)
+    return known.is_geographic, known.axis_info[0].unit_name if known.axis_info else None

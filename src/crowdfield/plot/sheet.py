@@ -1,0 +1,127 @@
+"""A map to hand in: title, legend, scale, north, coast, and where it comes from, on one sheet of a stated size."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from crowdfield import __version__
+from crowdfield.errors import InputError
+from crowdfield.plot.coast import CREDIT, coast_lines
+from crowdfield.plot.furniture import aspect, draw_legend, draw_states_legend
+from crowdfield.plot.palette import FAINT, INK, state_index
+from crowdfield.plot.panels import draw_looks, draw_map, draw_reports, draw_states
+
+if TYPE_CHECKING:
+    from crowdfield.data import Heatmap, Reports
+
+MOST_PROBABLE = "most-probable"
+# Pixels per inch of a sheet as PNG: sharp on a screen and in print.
+RESOLUTION = 150
+# Inches: what a map of ordinary shape needs if nobody says.
+WIDTH = 9.0
+LEGEND_WIDTH = 2.1
+PAPERS = {"a4": (11.69, 8.27), "a4-portrait": (8.27, 11.69), "a3": (16.54, 11.69), "a3-portrait": (11.69, 16.54)}
+SMALLEST, LARGEST = 300, 10_000  # pixels along a side
+
+
+def sheet(
+    heatmap: Heatmap,
+    show: Any = None,
+    *,
+    title: str | None = None,
+    size: str | None = None,
+    looks: Any = None,
+    reports: Reports | None = None,
+) -> Figure:
+    """The map as one would put it into a report.
+
+    show: a state, or "most-probable"; by default the state in question. size: "1600x1200" in pixels, or a paper ("a4",
+    "a4-portrait", "a3", "a3-portrait").
+    """
+    figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr]
+    figure.suptitle(
+        title or _title(heatmap, show), x=0.012, ha="left", fontsize=14, fontweight="bold", color=INK, wrap=True
+    )
+    share = LEGEND_WIDTH / (figure.get_figwidth() - LEGEND_WIDTH)
+    axes, beside = figure.subplots(1, 2, width_ratios=(1, share))
+    if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
+        draw_states(axes, heatmap)
+    else:
+        draw_map(axes, heatmap, show)
+    handles = [] if reports is None else draw_reports(axes, reports, heatmap, alpha=0.6)[0]
+    if looks is not None and len(looks):
+        draw_looks(axes, looks)
+    axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, color=FAINT)
+    if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
+        draw_states_legend(beside, heatmap, more=handles)
+    else:
+        draw_legend(beside, heatmap, show, looks=looks is not None and len(looks) > 0, more=handles)
+    figure.supxlabel(_credit(heatmap), x=0.012, ha="left", fontsize=7.5, color=FAINT)
+    return figure
+
+
+def parse_size(size: str) -> tuple[float, float]:
+    """Inches of "1600x1200" (pixels) or of a paper."""
+    text = size.strip().casefold()
+    if text in PAPERS:
+        return PAPERS[text]
+    found = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)", text)
+    if found is None:
+        raise InputError(f"a size is WIDTHxHEIGHT in pixels, like 1600x1200, or {', '.join(PAPERS)}; not {size!r}.")
+    across, down = int(found[1]), int(found[2])
+    if not (min(across, down) >= SMALLEST and max(across, down) <= LARGEST):
+        raise InputError(f"a picture has {SMALLEST} to {LARGEST:,} pixels along each side, not {size!r}.")
+    return across / RESOLUTION, down / RESOLUTION
+
+
+def _inches(heatmap: Heatmap, size: str | None) -> tuple[float, float]:
+    if size is not None:
+        return parse_size(size)
+    west, south, east, north = heatmap.grid.bounds
+    tall = float(np.clip((north - south) / (east - west) * aspect(heatmap), 0.35, 1.5))
+    return WIDTH, (WIDTH - LEGEND_WIDTH - 0.7) * tall + 1.3
+
+
+def _title(heatmap: Heatmap, show: Any) -> str:
+    if heatmap.metadata.get("title"):
+        return str(heatmap.metadata["title"])
+    if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
+        return "Most probable state"
+    return f"Probability: {heatmap.states[state_index(heatmap, show)]}"
+
+
+def _subtitle(heatmap: Heatmap) -> str:
+    about = heatmap.metadata
+    parts = []
+    if "reports" in about and "sources" in about:
+        parts.append(f"from {int(about['reports']):,} reports by {int(about['sources']):,} sources")
+    if (made := made_on(heatmap)) is not None:
+        parts.append(made)
+    return ", ".join(parts)
+
+
+def made_on(heatmap: Heatmap) -> str | None:
+    """When the map was made, in words that no country reads otherwise."""
+    try:
+        when = datetime.fromisoformat(str(heatmap.metadata["created"]))
+    except (KeyError, ValueError):
+        return None
+    return f"{when.day} {when:%B %Y, %H:%M} {'UTC' if not when.utcoffset() else when.strftime('%z')}"
+
+
+def _credit(heatmap: Heatmap) -> str:
+    parts = [f"crowdfield {__version__}"]
+    if heatmap.grid.crs is not None:
+        from pyproj import CRS
+
+        known = CRS.from_user_input(heatmap.grid.crs)
+        parts.append(":".join(known.to_authority() or ()) or "local projection in metres")
+    if coast_lines(heatmap.grid):
+        parts.append(CREDIT)
+    return "; ".join(parts)

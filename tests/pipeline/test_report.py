@@ -1,0 +1,110 @@
+"""The report: everything on one page, nothing from elsewhere, nothing that a report brought along runs."""
+
+import re
+from datetime import UTC, datetime
+
+import pandas as pd
+import pytest
+from tests.browser import needs_chromium, page
+
+from crowdfield import pipeline
+from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.pipeline.report import browser, gather, read_texts
+from crowdfield.pipeline.report import page as report_page
+
+NASTY = "</section><script>document.title='owned'</script>"
+
+
+@pytest.fixture(scope="module")
+def text(runs):
+    first, second = runs
+    districts = pd.DataFrame({"district": ["North", NASTY], "reports": [12, 3], "flooded, km²": [4.25, float("nan")]})
+    content = gather(
+        second,
+        title=f"Flood {NASTY}",
+        since=first.heatmap,
+        districts=districts,
+        checks=["52 of 60 places were as the map says"],
+        written=datetime(2026, 11, 17, 6, 0, tzinfo=UTC),
+    )
+    return report_page(content)
+
+
+def test_the_report_has_every_part(text):
+    words = read_texts()
+    for name in ("map", "changed", "districts", "looks", "sources", "checks", "unknown", "provenance"):
+        assert f"<h2>{words[name]}</h2>" in text
+    assert "2026-11-17 06:00 UTC" in text and "160 reports by 4 sources" in text and "100 more reports" in text
+    assert "4.25" in text and "nan" not in re.sub(r"base64,[^\"]*", "", text)
+    assert text.count("data:image/png;base64,") == 2
+
+
+def test_the_report_asks_nobody_and_runs_nothing(text):
+    assert "http:" not in text and "https:" not in text and "<script" not in text
+    assert "&lt;script&gt;" in text and "&lt;b&gt;reports" in text
+
+
+def test_a_report_without_extras_has_no_empty_sections(runs):
+    first, _ = runs
+    text = report_page(gather(first, looks=[]))
+    words = read_texts()
+    for name in ("changed", "districts", "looks", "checks"):
+        assert f"<h2>{words[name]}</h2>" not in text
+    assert words["title"].format(state="flooded") in text
+
+
+@needs_chromium
+def test_the_report_prints_on_a4(text, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    with page(viewport={"width": 794, "height": 1123}) as window:
+        window.goto(path.as_uri())
+        assert window.title().startswith("Flood")
+        assert window.evaluate("document.documentElement.scrollWidth") <= 794
+        window.emulate_media(media="print")
+        assert window.pdf(format="A4").startswith(b"%PDF")
+
+
+@needs_chromium
+def test_the_report_is_written_as_pdf(runs, tmp_path):
+    path = pipeline.write_report(runs[0], tmp_path / "report.pdf", looks=[])
+    content = path.read_bytes()
+    assert content.startswith(b"%PDF") and len(content) > 20_000 and list(tmp_path.iterdir()) == [path]
+
+
+def test_where_no_browser_is_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="print it from any browser"):
+        browser()
+
+
+def test_every_text_can_be_translated(runs, tmp_path):
+    words = read_texts()
+    other = tmp_path / "text.xx.toml"
+    lines = [f'{name} = "ⓧ {value}"' for name, value in words.items() if name not in ("language", "direction")]
+    other.write_text("\n".join([*lines, 'language = "ar"', 'direction = "rtl"']), encoding="utf-8")
+    text = report_page(gather(runs[0], looks=[]), read_texts(other))
+    assert '<html lang="ar" dir="rtl">' in text
+    headings = re.findall(r"<h2>(.*?)</h2>", text)
+    assert headings and all(heading.startswith("ⓧ") for heading in headings)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [('title = "x"', "lacks the text"), ("title = ", "is not TOML"), (None, "cannot be read")],
+)
+def test_a_translation_that_does_not_fit_is_refused(content, words, tmp_path):
+    path = tmp_path / "text.toml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=words):
+        read_texts(path)
+
+
+def test_the_texts_are_plain_toml():
+    assert all(isinstance(value, str) and value for value in read_texts().values())
+
+
+def test_another_suffix_is_refused(runs, tmp_path):
+    with pytest.raises(InputError, match=r"\.html or \.pdf"):
+        pipeline.write_report(runs[0], tmp_path / "report.doc")
