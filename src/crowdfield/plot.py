@@ -23,6 +23,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from crowdfield.data import Heatmap, Reports
+from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ UNKNOWN = to_rgb("#dedede")
 OUTSIDE = to_rgb("#ffffff")
 INK, FAINT = "#1d1d1f", "#6b6b70"
 ACCENT = "#d1495b"  # marks on the map: told from cividis by everybody, since cividis has no red
-# Where the standard deviation is above this share of what it is without reports, the map says "unknown".
-UNKNOWN_SHARE = 0.85
 # Fully coloured from this much knowledge on: the eye should not have to discount good maps.
 FULL_COLOUR = 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from crowdfield.data.grid import Grid
 from crowdfield.errors import InputError, MissingDependencyError
 
+# Where the standard deviation is above this share of what it is without reports, a map says "unknown".
+UNKNOWN_SHARE = 0.85
+
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
