@@ -26,6 +26,7 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
     crowdfield fuse new.csv --state run.cf -o flood.tif               # ... and go on with only the new reports
     crowdfield sources run.cf                                         # who can be trusted?
     crowdfield next run.cf -o tasks.geojson                           # where to look next?
+    crowdfield totals run.cf districts.geojson -o totals.csv          # how much of each district?
     crowdfield score run.cf gold.csv                                  # how good is it?
     crowdfield check-model run.cf -o check.png                        # does the model hold, by the reports alone?
 
