@@ -34,7 +34,7 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, check, demo, fuse, keys, make, serve, totals  # noqa: E402
+from crowdfield.cli import ask, assess, check, demo, fuse, keys, make, serve, totals  # noqa: E402
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
@@ -42,6 +42,7 @@ for _name, _function, _short in (
     ("next", ask.next_, "Where to look next."),
     ("totals", totals.totals, "How much of each district is in which state."),
     ("score", ask.score, "How good the map is, where the truth is known."),
+    ("assess", assess.assess, "Spot checks: draw places to check, and judge the map by them."),
     ("check-model", check.check_model, "Does the model hold, by the reports alone?"),
     ("inspect", ask.inspect, "What is in this file, and how it would be read."),
     ("convert", make.convert, "A map or reports in another format."),
