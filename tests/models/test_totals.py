@@ -39,18 +39,18 @@ MODELS = {
 @pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
     settings = dict(MODELS[request.param])
-    X, y, sources, _ = reports(states=3 if "states" in settings else 2)
+    X, y, sources, _ = reports(50 if "gibbs" in request.param else 160, states=3 if "states" in settings else 2)
     return cf.HeatmapBCC(lengthscale=4.0, **settings).fit(X, y, sources=sources)
 
 
 def test_draws_have_the_mean_and_deviation_of_the_map(fitted):
     places = np.vstack([cells()[::2], cells()[:5] + 30.0])
     mean, sd = fitted.predict_rate(places)
-    draws = fitted.sample_rate(places, n=2000, random_state=0)
-    assert draws.shape == (2000, len(places), len(fitted.classes_))
+    draws = fitted.sample_rate(places, n=1500, random_state=0)
+    assert draws.shape == (1500, len(places), len(fitted.classes_))
     np.testing.assert_allclose(draws.sum(axis=2), 1.0, atol=1e-12)
-    assert np.abs(draws.mean(axis=0) - mean).max() < 0.04
-    assert np.abs(draws.std(axis=0) - sd).max() < 0.03
+    assert np.abs(draws.mean(axis=0) - mean).max() < 0.05
+    assert np.abs(draws.std(axis=0) - sd).max() < 0.035
 
 
 def test_totals_agree_with_the_map(fitted):
@@ -189,9 +189,9 @@ def test_what_cannot_be_totalled_is_refused(small, change, message):
 
 
 def test_ninety_percent_intervals_hold_about_nine_times_in_ten():
-    """A small version of `python -m benchmarks totals coverage`: districts of 10 and 100 cells of 24 worlds."""
+    """A small version of `python -m benchmarks totals coverage`: districts of 10 and 100 cells of 16 worlds."""
     held = []
-    for seed in range(24):
+    for seed in range(16):
         X, y, sources, world = reports(120, seed=seed)
         rng = np.random.default_rng(seed)
         model = cf.HeatmapBCC(lengthscale=4.0, reports_model="one_state").fit(X, y, sources=sources)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from crowdfield.geography import WGS84
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import flat, plain
 from crowdfield.io.requirements import library
-from crowdfield.io.table import safe
+from crowdfield.io.table import safe, write_tagged
 from crowdfield.io.vector import DIGITS, write_features
 
 Column = tuple[str, str, Sequence[Any]]  # name, HXL tag, values
@@ -26,20 +25,8 @@ NUMBER = 6  # significant digits: figures with intervals need no more
 
 def write_csv(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[str, Any], path: Path) -> None:
     """One row per area, names first, HXL tags second. How it was made stands beside it, as for maps."""
-    note = {
-        "@context": "http://www.w3.org/ns/csvw",
-        "url": path.name,
-        "dialect": {"headerRowCount": 2},
-        "tableSchema": {"columns": [{"titles": [name, tag]} for name, tag, _ in columns]},
-        "notes": [plain(about)],
-    }
-    with replacing(path.with_name(f"{path.name}-metadata.json")) as beside:
-        beside.write_text(json.dumps(note, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        out = csv.writer(file)
-        out.writerow([safe(name) for name, _, _ in columns])
-        out.writerow([tag for _, tag, _ in columns])
-        out.writerows(zip(*([safe(_cell(value, "")) for value in values] for *_, values in columns), strict=True))
+    cells = [(safe(name), tag, [safe(_cell(value, "")) for value in values]) for name, tag, values in columns]
+    write_tagged(cells, plain(about), path)
 
 
 def write_xlsx(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[str, Any], path: Path) -> None:
