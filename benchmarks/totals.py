@@ -30,7 +30,6 @@ from crowdfield.inference.kernels import Matern32
 DISTRICTS = (10, 100, 1000)  # cells
 SIDE = 60  # cells of a world along each side
 LENGTHSCALE = 12.0  # cells
-VARIANCE = 2.0  # of the field
 PER_SIZE = 2  # districts of each size in a world
 
 
@@ -42,11 +41,11 @@ def root() -> NDArray[np.float64]:
     return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))
 
 
-def world(seed: int, reports: int, *, prior_mean: float = -0.5) -> tuple[Grid, simulate.Field, cf.Reports]:
+def world(seed: int, reports: int, variance: float, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
     """Cells of side 1, their states, and reports at the centres of random cells."""
     rng = np.random.default_rng([seed, reports])
     grid = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE)
-    f = prior_mean + np.sqrt(VARIANCE) * root() @ rng.standard_normal(grid.size)
+    f = level + np.sqrt(variance) * root() @ rng.standard_normal(grid.size)
     rho = expit(f)
     state = (rng.random(grid.size) < rho).astype(np.int64)
     field = simulate.Field(grid.centres(), f[:, None], np.stack([1.0 - rho, rho], axis=1), state, (0, 1))
@@ -66,9 +65,9 @@ def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int6
     return np.argsort(np.hypot(along, rng.uniform(1.0, 2.5) * across) * bend, kind="stable")[:size]
 
 
-def held(seed: int, reports: int, draws: int = 200) -> dict[int, list[tuple[bool, float]]]:
+def held(seed: int, reports: int, variance: float, level: float) -> dict[int, list[tuple[bool, float]]]:
     """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
-    grid, field, said = world(seed, reports)
+    grid, field, said = world(seed, reports, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = cf.HeatmapBCC(lengthscale=LENGTHSCALE).fit(
@@ -78,7 +77,7 @@ def held(seed: int, reports: int, draws: int = 200) -> dict[int, list[tuple[bool
     sizes = [size for size in DISTRICTS for _ in range(PER_SIZE)]
     areas = [district(grid, size, rng) for size in sizes]
     weights = rng.lognormal(0.0, 0.5, len(field))  # households of each cell
-    table = model.totals(field.places, areas, weights, draws=draws, random_state=seed)
+    table = model.totals(field.places, areas, weights, random_state=seed)
     state = field.states[1]
     out: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
     for size, area, row in zip(sizes, areas, table.to_dict("records"), strict=True):
@@ -88,10 +87,10 @@ def held(seed: int, reports: int, draws: int = 200) -> dict[int, list[tuple[bool
     return out
 
 
-def coverage(worlds: int, reports: int) -> dict[str, Any]:
+def coverage(worlds: int, reports: int, variance: float, level: float) -> dict[str, Any]:
     found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
     for seed in range(worlds):
-        for size, rows in held(seed, reports).items():
+        for size, rows in held(seed, reports, variance, level).items():
             found[size] += rows
         if seed % 10 == 9:
             so_far = {size: round(float(np.mean([h for h, _ in rows])), 3) for size, rows in found.items()}
@@ -99,6 +98,8 @@ def coverage(worlds: int, reports: int) -> dict[str, Any]:
     return {
         "worlds": worlds,
         "reports": reports,
+        "variance": round(variance, 3),
+        "level": level,
         **{
             f"{size} cells": {
                 "held": round(float(np.mean([h for h, _ in rows])), 3),
@@ -147,6 +148,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("what", choices=("coverage", "size"))
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--reports", type=int, nargs="*", default=[100, 400, 1500])
+    parser.add_argument("--variance", type=float, default=1 / 1.2, help="of the field; the paper's by default")
+    parser.add_argument("--level", type=float, default=0.0, help="mean log odds of the field")
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--draws", type=int, default=200)
@@ -155,5 +158,5 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
         return 0
     for reports in given.reports:
-        print(json.dumps(coverage(given.worlds, reports)), flush=True)
+        print(json.dumps(coverage(given.worlds, reports, given.variance, given.level)), flush=True)
     return 0
