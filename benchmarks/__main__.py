@@ -1,6 +1,7 @@
 """Run every measurement, each in its own process; keep the results as JSON and draw them.
 
-`python -m benchmarks service` measures the live map instead, `… fairness` its many maps beside a huge one.
+`python -m benchmarks service` measures the live map instead, `… fairness` its many maps beside a huge one,
+`… totals` and `… spot-checks` whether the intervals of both hold.
 """
 
 from __future__ import annotations
@@ -81,6 +82,14 @@ def main() -> int:
         from benchmarks import fairness
 
         return fairness.main(sys.argv[2:])
+    if sys.argv[1:2] == ["totals"]:
+        from benchmarks import totals
+
+        return totals.main(sys.argv[2:])
+    if sys.argv[1:2] == ["spot-checks"]:
+        from benchmarks import spot_checks
+
+        return spot_checks.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: about a minute")
     parser.add_argument("--upto", type=float, default=1e6, help="largest N of the growth curves (default 1e6)")

@@ -22,6 +22,7 @@ _WHERE = {
     "MajorityVote": "models.baselines",
     "NearestNeighbours": "models.baselines",
     "SVM": "models.baselines",
+    "assess": "pipeline.assessing",
     "check_model": "pipeline.checking",
 }
 _MODULES = ("datasets", "distributed", "experiments", "io", "metrics", "pipeline", "plot", "silence", "simulate")

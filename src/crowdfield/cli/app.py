@@ -34,14 +34,29 @@ def _main(
 
 
 # Commands are plain functions; only their signatures are needed here, and what they use is imported when they run.
-from crowdfield.cli import ask, check, compare, demo, follow, fuse, keys, make, report, serve  # noqa: E402
+from crowdfield.cli import (  # noqa: E402
+    ask,
+    assess,
+    check,
+    compare,
+    demo,
+    follow,
+    fuse,
+    keys,
+    make,
+    report,
+    serve,
+    totals,
+)
 
 for _name, _function, _short in (
     ("fuse", fuse.fuse, "Make a map from reports."),
     ("follow", follow.follow, "Make a map again and again from a form on a server."),
     ("sources", ask.sources, "Who can be trusted."),
     ("next", ask.next_, "Where to look next."),
+    ("totals", totals.totals, "How much of each district is in which state."),
     ("score", ask.score, "How good the map is, where the truth is known."),
+    ("assess", assess.assess, "Spot checks: draw places to check, and judge the map by them."),
     ("check-model", check.check_model, "Does the model hold, by the reports alone?"),
     ("compare", compare.compare, "What changed between two runs."),
     ("report", report.report, "A page to hand in."),

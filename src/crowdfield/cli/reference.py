@@ -28,7 +28,10 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
     crowdfield next run.cf -o tasks.geojson                           # where to look next?
     crowdfield compare monday.cf tuesday.cf -o change.png             # what changed, and did it really?
     crowdfield report run.cf --since monday.cf -o report.html         # a page to hand in
+    crowdfield totals run.cf districts.geojson -o totals.csv          # how much of each district?
     crowdfield score run.cf gold.csv                                  # how good is it?
+    crowdfield assess plan run.cf -o places.csv                       # which places to check? ...
+    crowdfield assess result run.cf places.csv -o checks.png          # ... and what the checks say
     crowdfield check-model run.cf -o check.png                        # does the model hold, by the reports alone?
 
 A config file holds what should be the same every time; options on the command line win over it:

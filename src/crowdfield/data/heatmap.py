@@ -15,6 +15,9 @@ from crowdfield.data.grid import Grid
 from crowdfield.data.positive import decide, front_first, matching
 from crowdfield.errors import InputError, MissingDependencyError
 
+# Where the standard deviation is above this share of what it is without reports, a map says "unknown".
+UNKNOWN_SHARE = 0.85
+
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:

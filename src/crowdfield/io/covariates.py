@@ -103,6 +103,14 @@ def _read(path: Path, crs: str, grid: Grid | None) -> list[Raster]:
         return [Raster(name, band, step, system, turns) for name, band in zip(names, bands, strict=True)]
 
 
+def pixel_area(path: str | Path) -> float:
+    """The area of a pixel of the file itself, in the units of its own reference system."""
+    told = _ask("about", Path(path))
+    with believing(str(path)):
+        a, b, _, d, e, _ = _six(told.header["transform"])
+    return abs(a * e - b * d)
+
+
 def _ask(task: str, path: Path, **arguments: Any) -> Answer:
     return ask(
         f"crowdfield.io.covariates:{task}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,17 @@ def write_csv(heatmap: Heatmap, path: str | Path) -> None:
             columns.append((name, "#indicator+entropy+bits+num", [f"{value:.7f}" for value in inside]))
         else:
             columns.append((safe(name), f"#indicator+{kind}+{slug(state)}+num", [f"{value:.7f}" for value in inside]))
-    path = Path(path)
+    write_tagged(columns, description(heatmap), Path(path))
+
+
+def write_tagged(columns: Sequence[tuple[str, str, Iterable[Any]]], said: Mapping[str, Any], path: Path) -> None:
+    """Columns of a name, an HXL tag and values; what is said of the table goes beside it."""
     about = {
         "@context": "http://www.w3.org/ns/csvw",
         "url": path.name,
         "dialect": {"headerRowCount": 2},
         "tableSchema": {"columns": [{"titles": [name, tag]} for name, tag, _ in columns]},
-        "notes": [description(heatmap)],
+        "notes": [said],
     }
     with replacing(path.with_name(f"{path.name}-metadata.json")) as beside:
         beside.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -93,9 +93,10 @@ def write_geoparquet(heatmap: Heatmap, path: str | Path) -> None:
         pyarrow.parquet.write_table(table.replace_schema_metadata(about), temporary, compression="zstd")
 
 
-def cell_rings(grid: Grid) -> NDArray[np.float64]:
-    """The outline of each cell, anticlockwise from the south-west, closed.   [cells, 5, 2]"""
-    return _squares(grid.centres(), np.array([grid.cell_width, grid.cell_height]))
+def cell_rings(grid: Grid, cells: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """The outline of each cell (or of some), anticlockwise from the south-west, closed.   [cells, 5, 2]"""
+    centres = grid.centres()
+    return _squares(centres if cells is None else centres[cells], np.array([grid.cell_width, grid.cell_height]))
 
 
 def geographic(rings: NDArray[np.float64], crs: str) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import comparison, instrument, left_out, problem, storage
+from crowdfield.models import comparison, instrument, left_out, problem, storage, totals
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
 from crowdfield.models import sources as sources_
@@ -477,6 +477,37 @@ class HeatmapBCC(ReportClassifier):
         """E[ρ*] and its standard deviation, both [M, J]: the state probabilities of the place itself."""
         places = validated_places(self, X)
         return self._predictor.rate(places)
+
+    def sample_rate(self, X: ArrayLike, n: int = 200, random_state: int | np.random.Generator | None = None) -> Array:
+        """Joint draws of ρ [n, M, J]: every draw is one map that could be, the same field at all places.
+
+        Mean and standard deviation over the draws are those of `predict_rate`. Totals of areas need draws: places that
+        are wrong are wrong together.
+        """
+        return totals.sample_rate(self, validated_places(self, X), whole("n", n), np.random.default_rng(random_state))
+
+    def totals(
+        self,
+        places: ArrayLike,
+        areas: Any,
+        weights: ArrayLike | None = None,
+        level: float = 0.9,
+        thresholds: ArrayLike = totals.THRESHOLDS,
+        *,
+        draws: int = totals.DRAWS,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> pd.DataFrame:
+        """How much of each area is in which state, and between what and what (docs/totals.md). One row per area.
+
+        areas : the area of each place [M] (numbers or names; None or NaN for outside); or, where areas overlap, a
+            matrix [A, M] (boolean, or the share of the place in the area) or a list or dict of masks or row numbers
+        weights : what each place counts for, such as its households; 1 by default
+        level : of the intervals, from joint draws of the states of all places
+        thresholds : shares; the table has the probability that a state covers at least as much of the area
+        """
+        found = validated_places(self, places)
+        rng = np.random.default_rng(random_state)
+        return totals.totals(self, found, areas, weights, level, thresholds, rng, whole("draws", draws))
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
+from crowdfield.models import unknown
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.question import doubts, in_question
@@ -206,7 +206,7 @@ def make_map(
     if not field_only:
         _show_reported_places(model, grid, wanted, probability, sd)
     shape = (*grid.shape, len(states))
-    about = {**dict(metadata or {}), "prior_sd": prior_sd(model, len(states))}
+    about = {**dict(metadata or {}), "prior_sd": prior_sd(model)}
     return Heatmap(grid, states, probability.reshape(shape), sd.reshape(shape), counts, about)
 
 
@@ -232,17 +232,9 @@ def _show_reported_places(
         sd[shown, j] = np.sqrt(spread[shown] / count[shown])
 
 
-def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:
-    """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
-    if getattr(model, "reports_model_", None) == "instrument":
-        return [round(float(model.prior_rate_sd()), 4)] * 2
-    functions = 1 if states == 2 else states
-    # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
-    noise = np.random.default_rng(0).standard_normal((draws, functions))
-    mean = 0.0 if callable(model.prior_mean) else np.asarray(model.prior_mean, dtype=np.float64)
-    f = mean + noise / np.sqrt(np.broadcast_to(model.scale_, functions))
-    logits = np.hstack([np.zeros_like(f), f]) if functions == 1 else f
-    return [round(float(value), 4) for value in softmax(logits, axis=1).std(axis=0)]
+def prior_sd(model: Any) -> list[float]:
+    """The standard deviation of each ρ_j where nobody reported, to as many digits as a scale of colours shows."""
+    return [round(float(value), 4) for value in unknown.prior_rate_sd(model)]
 
 
 def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import Colormap, ListedColormap, to_rgb
 
+from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.positive import front_first, graded, matching, scale_name, theme
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ UNKNOWN = to_rgb("#dedede")
 OUTSIDE = to_rgb("#ffffff")
 INK, FAINT = "#1d1d1f", "#6b6b70"
 ACCENT = "#d1495b"  # marks of what is wrong: told from cividis by everybody, since cividis has no red
-# Where the standard deviation is above this share of what it is without reports, the map says "unknown".
-UNKNOWN_SHARE = 0.85
 # Fully coloured from this much knowledge on: the eye should not have to discount good maps.
 FULL_COLOUR = 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.

@@ -126,6 +126,15 @@ class InducingBasis(Basis):
             out[rows] = self._features(points, rows) @ weights
         return out
 
+    def evaluate_draws(self, X: Array, weights: Array) -> Array:
+        """φ(x)·w for many w [m, n]: k(x, Z) L⁻ᵀ w, without a triangular solve for every place.   [M, D] -> [M, n]"""
+        dual = sla.solve_triangular(self.root, weights, lower=True, trans="T", check_finite=False)
+        out = np.empty((len(X), weights.shape[1]))
+        rows = max(1, ENTRIES // max(self.size, 1))
+        for start in range(0, len(X), rows):
+            out[start : start + rows] = self.kernel.covariance(X[start : start + rows], self.Z) @ dual
+        return out
+
     def variance(self, points: Points, covariance: Array) -> Array:
         return self.moments(points, (np.zeros(self.size), covariance))[1]
 

@@ -309,7 +309,7 @@ class SpectralBasis(Basis):
                 out[:, j + 1] = values.imag
         if points.decay is not None:
             out *= points.decay[:, None]
-            out += self._undecayed(points.decay)[:, None] * columns[0]
+            out += self.undecayed(points.decay)[:, None] * columns[0]
         return out.reshape(-1, *weights.shape[1:])
 
     def evaluate_groups(self, points: Points, rows: Codes, group: Codes, weights: Array) -> Array:
@@ -322,7 +322,7 @@ class SpectralBasis(Basis):
             return super().project_groups(points, rows, group, values, count)
         return groups.project(self._half, points.angles[:, rows], group, values, count)
 
-    def _undecayed(self, decay: Array) -> Array:
+    def undecayed(self, decay: Array) -> Array:
         """What the feature of frequency zero keeps beyond the decay of all others."""
         return np.asarray(self.amplitude[0] * (self._decay_of_constant(decay) - decay))
 
@@ -338,7 +338,7 @@ class SpectralBasis(Basis):
         values = self._waves(points.angles, folded.both)
         mean, variance = np.ascontiguousarray(values.real), np.ascontiguousarray(values.imag)
         if points.decay is not None:
-            more, decay = self._undecayed(points.decay), points.decay
+            more, decay = self.undecayed(points.decay), points.decay
             with_constant = self._waves(points.angles, folded.with_constant).real
             mean = decay * mean + more * folded.constant_mean
             variance = decay**2 * variance + more * (2.0 * decay * with_constant + more * folded.constant_variance)

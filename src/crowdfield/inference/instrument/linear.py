@@ -161,22 +161,3 @@ class Surface(NamedTuple):
         if left_out is None:
             left_out = np.diag(self.basis.residual(X))
         return np.asarray(features @ self.q.covariance @ features.T + self.variance * left_out)
-
-    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws of f at places: [size, M]. What the basis leaves out is drawn place by place."""
-        covariance = self.q.covariance
-        jitter = 1e-12 * float(np.trace(covariance)) * np.eye(len(covariance))
-        root = cholesky(covariance + jitter, "the posterior covariance of the map")
-        weights = self.q.mean[:, None] + root @ rng.standard_normal((len(covariance), size))
-        m, out = self.basis.size, np.empty((size, len(X)))
-        for start in range(0, len(X), BLOCK):
-            rows = slice(start, start + BLOCK)
-            points = self.basis.locate(X[rows])
-            draws = (
-                self.basis.evaluate(points, np.ascontiguousarray(weights[:m])) + self.columns.at(X[rows]) @ weights[m:]
-            )
-            left_out = np.sqrt(self.variance * self.basis.residual_at(points))
-            out[:, rows] = (
-                self.columns.offset_at(X[rows]) + draws.T + left_out * rng.standard_normal((size, len(left_out)))
-            )
-        return out

@@ -120,14 +120,6 @@ class Fitted:
         rho = 0.5 * (1.0 + np.tanh(0.5 * (mean[:, None] + sd[:, None] * F_NODES)))
         return rho @ F_WEIGHTS, rho**2 @ F_WEIGHTS
 
-    def sample_rate(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws of ρ of the second state: [size, M]."""
-        g = self.surface.sample(X, size, rng) + np.sqrt(self.state.variances.nugget) * rng.standard_normal(
-            (size, len(X))
-        )
-        drawn = rng.multivariate_normal(self.link.theta, self.link.covariance, size=size, method="eigh")
-        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * (drawn[:, :1] * g + drawn[:, 1:]))))
-
     # --- sources ------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -1,0 +1,162 @@
+"""Do intervals of district totals hold, and what do totals of a large map cost?
+
+    python -m benchmarks totals coverage --worlds 200
+    python -m benchmarks totals size --cells 1000000
+
+A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. A
+district is a run of cells around a random cell, by a distance that is bent at random, so that its shape is no circle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import crowdfield as cf
+from crowdfield import simulate
+from crowdfield.data import Grid
+from crowdfield.inference.kernels import Matern32
+
+DISTRICTS = (10, 100, 1000)  # cells
+SIDE = 60  # cells of a world along each side
+LENGTHSCALE = 12.0  # cells
+PER_SIZE = 2  # districts of each size in a world
+
+
+@cache
+def root() -> NDArray[np.float64]:
+    """Of the covariance of all cells, the same in every world: half the work of a world otherwise."""
+    cells = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE).centres()
+    covariance = Matern32(LENGTHSCALE).covariance(cells, cells)
+    return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))
+
+
+def world(seed: int, reports: int, variance: float, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
+    """Cells of side 1, their states, and reports at the centres of random cells."""
+    rng = np.random.default_rng([seed, reports])
+    grid = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE)
+    f = level + np.sqrt(variance) * root() @ rng.standard_normal(grid.size)
+    rho = expit(f)
+    state = (rng.random(grid.size) < rho).astype(np.int64)
+    field = simulate.Field(grid.centres(), f[:, None], np.stack([1.0 - rho, rho], axis=1), state, (0, 1))
+    crowd = simulate.draw_crowd(reliable=12, noisy=8, states=2, rng=rng)
+    site = rng.integers(0, len(field), reports)
+    return grid, field, simulate.draw_reports(field, crowd, site, rng=rng)
+
+
+def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Cells nearest to a random one, where east and north count differently and the border is bent."""
+    centres = grid.centres()
+    away = centres - centres[rng.integers(len(centres))]
+    turn = rng.uniform(0.0, np.pi)
+    along = away @ np.array([np.cos(turn), np.sin(turn)])
+    across = away @ np.array([-np.sin(turn), np.cos(turn)])
+    bend = 1.0 + 0.3 * np.sin(3.0 * np.arctan2(across, along) + rng.uniform(0.0, 6.0))
+    return np.argsort(np.hypot(along, rng.uniform(1.0, 2.5) * across) * bend, kind="stable")[:size]
+
+
+def held(seed: int, reports: int, variance: float, level: float) -> dict[int, list[tuple[bool, float]]]:
+    """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
+    grid, field, said = world(seed, reports, variance, level)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE).fit(
+            said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
+        )
+    rng = np.random.default_rng(seed)
+    sizes = [size for size in DISTRICTS for _ in range(PER_SIZE)]
+    areas = [district(grid, size, rng) for size in sizes]
+    weights = rng.lognormal(0.0, 0.5, len(field))  # households of each cell
+    table = model.totals(field.places, areas, weights, random_state=seed)
+    state = field.states[1]
+    out: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
+    for size, area, row in zip(sizes, areas, table.to_dict("records"), strict=True):
+        true = float(weights[area] @ field.t[area])
+        low, high = row[f"amount_low_{state}"], row[f"amount_high_{state}"]
+        out[size].append((bool(low <= true <= high), (high - low) / row["weight"]))
+    return out
+
+
+def coverage(worlds: int, reports: int, variance: float, level: float) -> dict[str, Any]:
+    found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
+    for seed in range(worlds):
+        for size, rows in held(seed, reports, variance, level).items():
+            found[size] += rows
+        if seed % 10 == 9:
+            so_far = {size: round(float(np.mean([h for h, _ in rows])), 3) for size, rows in found.items()}
+            print(f"{seed + 1} worlds, {reports} reports: held {so_far}", file=sys.stderr, flush=True)
+    return {
+        "worlds": worlds,
+        "reports": reports,
+        "variance": round(variance, 3),
+        "level": level,
+        **{
+            f"{size} cells": {
+                "held": round(float(np.mean([h for h, _ in rows])), 3),
+                "mean width of the share": round(float(np.mean([w for _, w in rows])), 3),
+            }
+            for size, rows in found.items()
+        },
+    }
+
+
+def size(
+    cells: int, reports: int = 20_000, districts: int = 100, draws: int = 200, engine: str = "auto"
+) -> dict[str, Any]:
+    """Seconds and memory of totals on a square map, with districts that are squares of it."""
+    from benchmarks import worlds
+
+    said = worlds.field(reports, 50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = cf.HeatmapBCC(lengthscale=1.0, engine=engine).fit(said.X, said.label, sources=said.source)
+    side = round(cells**0.5)
+    grid = Grid(west=0.0, east=10.0, south=0.0, north=10.0, columns=side, rows=side)
+    blocks = round(districts**0.5)
+    centres = grid.centres()
+    areas = (centres // (10.0 / blocks)).astype(int) @ np.array([1, blocks])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, worked = time.perf_counter(), time.process_time()
+    table = model.totals(centres, areas, draws=draws)
+    seconds = time.perf_counter() - start
+    return {
+        "cells": len(centres),
+        "districts": len(table),
+        "draws": draws,
+        "reports": reports,
+        "engine": model.engine_,
+        "reports_model": model.reports_model_,
+        "seconds": round(seconds, 2),
+        "processor_seconds": round(time.process_time() - worked, 2),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_mb_before": round(before / 1024),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks totals", description=__doc__)
+    parser.add_argument("what", choices=("coverage", "size"))
+    parser.add_argument("--worlds", type=int, default=200)
+    parser.add_argument("--reports", type=int, nargs="*", default=[100, 400, 1500])
+    parser.add_argument("--variance", type=float, default=1 / 1.2, help="of the field; the paper's by default")
+    parser.add_argument("--level", type=float, default=0.0, help="mean log odds of the field")
+    parser.add_argument("--cells", type=int, default=1_000_000)
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--draws", type=int, default=200)
+    given = parser.parse_args(arguments)
+    if given.what == "size":
+        print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
+        return 0
+    for reports in given.reports:
+        print(json.dumps(coverage(given.worlds, reports, given.variance, given.level)), flush=True)
+    return 0

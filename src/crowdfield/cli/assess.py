@@ -1,0 +1,137 @@
+"""`crowdfield assess plan` and `crowdfield assess result`: spot checks of a map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdfield.cli import options as opt
+from crowdfield.cli.ask import Run
+
+if TYPE_CHECKING:
+    from crowdfield.cli.console import Talk
+    from crowdfield.pipeline import Fused
+
+USAGE = "write it as: crowdfield assess plan RUN -o places.csv, or: crowdfield assess result RUN places.csv"
+
+
+@opt.grouped
+def assess(
+    action: Annotated[
+        str, typer.Argument(metavar="plan|result", help="Draw places to check, or judge by the answers.")
+    ],
+    run: Run,
+    checked: Annotated[
+        Path | None, typer.Argument(metavar="CHECKED", help="result: the plan with its column 'state' filled in.")
+    ] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="plan: the places (.csv, .geojson, .kml). result: a picture (.png) or all figures (.json, .csv). "
+            "May be repeated.",
+        ),
+    ] = None,
+    n: Annotated[int | None, typer.Option("-n", min=2, help="plan: how many places.")] = None,
+    margin: Annotated[
+        float, typer.Option(min=0.001, max=0.499, help="plan: or as many as leave an interval of so much each way.")
+    ] = 0.05,
+    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="plan: seed of the random choice.")] = 0,
+    gold: Annotated[
+        Path | None,
+        typer.Option(metavar="NEW.cf", help="result: fit again with the answers as known states, and keep that run."),
+    ] = None,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
+) -> None:
+    """Spot checks: is the map right, and how much is really in each state?
+
+    `plan` draws a stratified random sample of places. Somebody finds out what is true there and fills in the column
+    'state'. `result` then gives accuracy, errors of both kinds and the area of every state, with intervals that hold
+    whatever the model gets wrong.
+    """
+    from crowdfield.cli.console import Talk
+    from crowdfield.cli.inputs import run_from, settings_from
+
+    talk = Talk.of(voice)
+    if action not in ("plan", "result") or (action == "result") != (checked is not None):
+        raise typer.BadParameter(USAGE)
+    _check_outputs(action, output or [])
+    fused = run_from(run, settings_from(beliefs), talk)
+    if action == "plan":
+        _plan(fused, output or [], talk, size=n, margin=margin, level=level, seed=seed)
+    else:
+        assert checked is not None
+        _result(fused, checked, output or [], gold, level, talk)
+
+
+def _check_outputs(action: str, outputs: list[Path]) -> None:
+    known = (".csv", ".geojson", ".kml") if action == "plan" else (".png", ".json", ".csv")
+    for path in outputs:
+        if path.suffix.lower() not in known:
+            raise typer.BadParameter(f"{path}: write it as {', '.join(known)}.", param_hint="--output")
+
+
+def _plan(fused: Fused, outputs: list[Path], talk: Talk, **wanted: Any) -> None:
+    from crowdfield.cli.console import table
+    from crowdfield.io.layers import plain
+    from crowdfield.pipeline.sampling_plan import plan, write_plan
+
+    found = plan(fused.heatmap, **wanted)
+    for path in outputs:
+        write_plan(found, path)
+    rows = [[r["stratum"], f"{r['cells']:,}", f"{r['checks']:,}"] for r in found.strata.to_dict("records")]
+    text = [*found.lines(), table(None, ["stratum", "cells", "checks"], rows, right=(1, 2))]
+    data = {
+        "seed": found.seed,
+        "level": found.level,
+        "margin": found.margin,
+        "strata": plain(found.strata.to_dict("records")),
+        "places": plain(found.places.to_dict("records")),
+    }
+    talk.result(data, [*text, *(f"wrote {path}" for path in outputs)])
+
+
+def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None, level: float, talk: Talk) -> None:
+    import json
+
+    from crowdfield import io, pipeline
+    from crowdfield.cli.console import share, table
+    from crowdfield.io.table import write_rows
+    from crowdfield.pipeline import assessing
+
+    answers = assessing.read_checked(checked)
+    found = assessing.assess(fused, answers, level)
+    for path in outputs:
+        if path.suffix.lower() == ".csv":
+            write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
+            continue
+        with io.replacing(path) as temporary:
+            if path.suffix.lower() == ".png":
+                found.figure().savefig(temporary, format="png")
+            else:
+                temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
+    written = list(outputs)
+    if gold is not None:
+        with talk.warnings_as_remarks(), talk.progress("Fitting again with the answers"):
+            pipeline.save_run(assessing.with_gold(fused, answers), gold)
+        written.append(gold)
+
+    def shown(row: Any, name: str) -> str:
+        if row[name] != row[name]:
+            return "none"
+        return f"{share(row[name])} ({100 * row[f'{name}_low']:.0f} to {100 * row[f'{name}_high']:.0f})"
+
+    rows = [
+        [r["state"], share(r["mapped_share"]), *(shown(r, name) for name in ("area", "area_pp", "users", "producers"))]
+        for r in found.states.to_dict("records")
+    ]
+    names = ["state", "mapped", "really", "with the map", "mapped so, and right", "found by the map"]
+    text = [*found.lines(), table(None, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in written)]
+    talk.result({**found.plain(), "written": [str(path) for path in written]}, text)

@@ -1,0 +1,111 @@
+"""`crowdfield totals`: how much of each district is in which state, and between what and what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfield.cli import options as opt
+from crowdfield.cli.ask import Run
+
+
+@opt.grouped
+def totals(
+    run: Run,
+    districts: Annotated[
+        Path, typer.Argument(metavar="DISTRICTS", help="Polygons: GeoJSON, GeoPackage, GeoParquet, KML or Shapefile.")
+    ],
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png). "
+            "May be repeated.",
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.tif", help="What each place counts for: a GeoTIFF of people or households."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="PROPERTY", help="The property that names districts; equal names are one district."),
+    ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Give the probability that a state covers at least this share. May be repeated."
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.9,
+    draws: Annotated[int, typer.Option(min=20, help="Draws of the whole map.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    *,
+    beliefs: opt.Beliefs,
+    voice: opt.Voice,
+) -> None:
+    """How much of each district is in which state, between what and what, and how much nobody knows.
+
+    Intervals come from joint draws of the whole map, never from adding up those of cells.
+    """
+    from crowdfield.cli.console import Talk, share, table
+    from crowdfield.cli.inputs import run_from, settings_from
+    from crowdfield.errors import InputError
+    from crowdfield.io.layers import plain
+    from crowdfield.pipeline import totals as job
+
+    talk = Talk.of(voice)
+    for path in output or []:
+        try:
+            job.check_format(path)
+        except InputError as problem:
+            raise typer.BadParameter(str(problem), param_hint="--output") from problem
+    fused = run_from(run, settings_from(beliefs), talk)
+    with talk.progress("Adding up districts"):
+        found = job.totals(
+            fused,
+            districts,
+            by=by,
+            weights=weights,
+            level=level,
+            thresholds=threshold if threshold else [0.5],
+            draws=draws,
+            seed=seed,
+        )
+    for path in output or []:
+        job.write_totals(found, path)
+    for note in found.notes:
+        talk.remark(f"note: {note}.")
+    state, unit = found.states[-1], found.weights or "km²"
+    rows = []
+    for row in found.table.to_dict("records"):
+        if not row["cells"] or row["weight"] <= 0:
+            rows.append([row["area"], "none", "", "", "", f"{row['reports']:,}"])
+            continue
+        above = [share(row[f"probability_above_{value:g}_{state}"]) for value in found.thresholds]
+        shares = [f"{100 * row[f'share_{end}{state}']:.0f}" for end in ("", "low_", "high_")]
+        amounts = [_short(row[f"amount_{end}{state}"]) for end in ("", "low_", "high_")]
+        rows.append(
+            [
+                row["area"],
+                "{} % ({} to {})".format(*shares),
+                "{} ({} to {})".format(*amounts),
+                ", ".join(above),
+                share(row["unknown_share"]),
+                f"{row['reports']:,}",
+            ]
+        )
+    cut = ", ".join(share(value) for value in found.thresholds)
+    names = ["district", f"share {state}", f"amount ({unit})", f"P(at least {cut})", "unknown", "reports"]
+    title = f"{state}, with {share(level)} intervals"
+    text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
+    talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)
+
+
+def _short(amount: float) -> str:
+    """Three significant digits, and no powers of ten where people can count."""
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"

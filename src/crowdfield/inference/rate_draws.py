@@ -1,0 +1,163 @@
+"""Joint draws of what a map shows: state probabilities at any places.
+
+A draw is one world: one field, one set of sources, one link to the truth, the same at every place. So draws are made
+once and asked block by block; only what belongs to a single place (the nugget) is drawn when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from crowdfield.inference import field_draws
+from crowdfield.inference.data import contrast
+from crowdfield.inference.field_draws import FunctionDraws
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.instrument.linear import Columns
+from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.predict import FieldPredictor, Predictor
+from crowdfield.inference.sampling import SamplePredictor
+
+BLOCK_ENTRIES = 1 << 21  # places times draws in hand at a time: 16 MB an array
+
+
+class RateDraws(Protocol):
+    """n draws of the log odds of the states anywhere: one function with two states, else one per state."""
+
+    @property
+    def size(self) -> int: ...
+
+    def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
+        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class StateRates:
+    """The one-state model: ρ = softmax of the latent functions."""
+
+    functions: tuple[FunctionDraws, ...]
+    prior_mean: Callable[[Array], Array]  # [M, D] -> [M, F]
+    size: int
+
+    def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
+        mean = self.prior_mean(X)
+        out = np.stack([function.at(X) for function in self.functions])
+        for j, function in enumerate(self.functions):
+            out[j] += mean[:, j, None]
+            if (white := function.white(X)).any():
+                _add_noise(out[j], np.sqrt(white)[:, None] * function.sd, rng)
+        return out
+
+
+@dataclass(frozen=True)
+class InstrumentRates:
+    """The instrument model: σ(a (f + ε) + c), with the field, the link (a, c) and every place's own ε drawn."""
+
+    smooth: FunctionDraws
+    columns: Columns
+    linear: Array  # [1 + C, n] intercept and weights of covariates
+    link: Array  # [n, 2]
+    nugget: float
+
+    @property
+    def size(self) -> int:
+        return len(self.link)
+
+    def field(self, X: Array) -> Array:
+        """f at places, but for its white noise: [M, n]."""
+        out = self.smooth.at(X)
+        if self.columns.covariates is None and self.columns.offset is None:
+            out += self.linear  # the intercept alone
+        else:
+            out += self.columns.at(X) @ self.linear + self.columns.offset_at(X)[:, None]
+        return out
+
+    def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
+        g = self.field(X)
+        # One noise for the nugget and for what the basis leaves out: the variance of the smooth part is no draw's own.
+        alone = self.smooth.white(X) * self.smooth.sd[0] ** 2 + self.nugget
+        _add_noise(g, np.sqrt(alone)[:, None], rng)
+        g *= self.link[:, 0]
+        g += self.link[:, 1]
+        return g[None]
+
+
+def _add_noise(values: Array, sd: Array, rng: np.random.Generator) -> None:
+    """In single precision: half the time, and nobody sees the seventh digit of noise."""
+    noise = rng.standard_normal(values.shape, dtype=np.float32)
+    noise *= sd.astype(np.float32)
+    values += noise
+
+
+def of_predictor(
+    predictor: Predictor, size: int, region: Array, rng: np.random.Generator
+) -> StateRates | InstrumentRates:
+    """Draws of whatever a fit left behind. `region` [2, D]: opposite corners of all places that will be asked for."""
+    if isinstance(predictor, Fitted):
+        return _of_instrument(predictor, size, region, rng)
+    if isinstance(predictor, SamplePredictor):
+        return _of_chains(predictor, size, region, rng)
+    if not isinstance(predictor, FieldPredictor):
+        raise TypeError(f"no joint draws are known for {type(predictor).__name__}")
+    functions = tuple(field_draws.of_field(field, size, region, rng) for field in predictor.fields)
+    return StateRates(functions, predictor.prior_mean, size)
+
+
+def _of_chains(predictor: SamplePredictor, size: int, region: Array, rng: np.random.Generator) -> StateRates:
+    """Evenly spaced draws of those that were kept, all chains among them; some twice where more are asked for."""
+    sampled = predictor.posterior
+    kept = chain_rows(len(sampled.weights), size)
+    sd = 1.0 / np.sqrt(sampled.scale[kept])
+    functions = tuple(
+        field_draws.through_basis(sampled.basis, sampled.weights[kept, f].T, sd, region, rng)
+        for f in range(sampled.weights.shape[1])
+    )
+    return StateRates(functions, predictor.prior_mean, size)
+
+
+def chain_rows(kept: int, size: int) -> NDArray[np.int64]:
+    """Which of the draws that were kept stand for `size` draws."""
+    return np.asarray(np.floor((np.arange(size) + 0.5) * kept / size), dtype=np.int64)
+
+
+def _of_instrument(fitted: Fitted, size: int, region: Array, rng: np.random.Generator) -> InstrumentRates:
+    q, basis, variances = fitted.joint.q, fitted.design.basis, fitted.state.variances
+    weights = field_draws.gaussian(q.mean, q.covariance, size, rng)
+    sd = np.full(size, np.sqrt(variances.smooth))
+    smooth = field_draws.through_basis(basis, weights[: basis.size], sd, region, rng)
+    link = rng.multivariate_normal(fitted.link.theta, fitted.link.covariance, size=size, method="eigh")
+    return InstrumentRates(smooth, fitted.problem.columns, weights[basis.size :], link, float(variances.nugget))
+
+
+def rates(draws: RateDraws, X: Array, rng: np.random.Generator) -> Array:
+    """ρ at places: [n, M, J]."""
+    out: Array | None = None
+    rows = max(1, BLOCK_ENTRIES // draws.size)
+    for start in range(0, len(X), rows):
+        part = slice(start, min(start + rows, len(X)))
+        shares = probabilities(draws.log_odds(X[part], rng))  # [J, m, n]
+        if out is None:
+            out = np.empty((draws.size, len(X), len(shares)))
+        out[:, part] = shares.transpose(2, 1, 0)
+    if out is None:
+        raise ValueError("there are no places")
+    return out
+
+
+def probabilities(log_odds: Array) -> Array:
+    """State probabilities from latent functions.   [F, M, n] -> [J, M, n]"""
+    if len(log_odds) == 1:
+        return np.stack([expit(-log_odds[0]), expit(log_odds[0])])
+    return softmax(np.tensordot(contrast(len(log_odds)), log_odds, axes=1))
+
+
+def softmax(logits: Array) -> Array:
+    """Over the first axis."""
+    shifted = np.exp(logits - logits.max(axis=0))
+    return np.asarray(shifted / shifted.sum(axis=0))

@@ -1,0 +1,120 @@
+"""Joint draws of the states of places that were reported on, which agree with what the map shows there."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from crowdfield.inference.data import contrast
+from crowdfield.inference.fields.base import Array
+from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.rate_draws import InstrumentRates, StateRates, softmax
+from crowdfield.inference.state_draws import confusion_draws
+
+CERTAIN = 1e-12  # a probability this close to 0 or 1 is not moved by any draw
+NEWTON_STEPS = 12  # towards the known mean over the draws; four leave an error of 1e-3, twelve one of rounding
+LONGEST_SHIFT = 3.0  # logits, of one such step
+MOST_CONFUSIONS = 1 << 25  # entries of drawn confusion matrices; of more sources, those with few reports are held
+
+
+class Said(NamedTuple):
+    """Reports, place by place, for draws of the one-state model."""
+
+    site: NDArray[Any]  # [R] in ascending order
+    source: NDArray[Any]  # [R]
+    label: NDArray[Any]  # [R]
+    log_pi: Array  # [S, J, L] of the expected confusion matrices
+    drawn: NDArray[np.int64]  # [S] the row of every source in `draws`, or −1
+    draws: NDArray[np.float32]  # log π [n, S', J, L]
+
+    @classmethod
+    def of(
+        cls,
+        site: NDArray[Any],
+        source: NDArray[Any],
+        label: NDArray[Any],
+        alpha: Array,
+        pi: Array,
+        size: int,
+        rng: np.random.Generator,
+    ) -> Said:
+        """π ~ Dirichlet(α) of the sources with the most reports, as many as memory allows; the rest are held."""
+        order = np.argsort(site, kind="stable")
+        most = MOST_CONFUSIONS // (size * alpha.shape[1] * alpha.shape[2])
+        busiest = np.argsort(-np.bincount(source, minlength=len(alpha)), kind="stable")[:most]
+        drawn = np.full(len(alpha), -1)
+        drawn[busiest] = np.arange(len(busiest))
+        log_draws = np.log(np.maximum(confusion_draws(alpha[busiest], size, rng), 1e-300)).astype(np.float32)
+        return cls(site[order], source[order], label[order], np.log(pi), drawn, log_draws)
+
+    def log_likelihood(self, rows: slice) -> Array:
+        """log P(reports | state) of a run of places under every draw: [J, m, n]."""
+        reports = slice(*np.searchsorted(self.site, [rows.start, rows.stop]))
+        site, source, label = self.site[reports] - rows.start, self.source[reports], self.label[reports]
+        J, n = self.log_pi.shape[1], len(self.draws)
+        out = np.zeros((J, rows.stop - rows.start, n))
+        at = self.drawn[source]
+        by_site = sp.csr_matrix((np.ones(len(site)), (site, np.arange(len(site)))), shape=(out.shape[1], len(site)))
+        for j in range(J):
+            each = np.where(at >= 0, self.draws[:, at, j, label], self.log_pi[source, j, label])  # [n, r]
+            out[j] = by_site @ each.T
+        return out
+
+
+class StatesHere(NamedTuple):
+    """P(state | draw, reports) at places reported on, of the one-state model."""
+
+    rates: StateRates
+    said: Said
+    X: Array  # [P, D]
+
+    def logits(self, rows: slice, rng: np.random.Generator) -> Array:
+        """[J, m, n]"""
+        f = self.rates.log_odds(self.X[rows], rng)
+        prior = np.tensordot(contrast(len(self.said.log_pi[0])), f, axes=1)
+        return np.asarray(prior + self.said.log_likelihood(rows))
+
+
+class ThingsHere(NamedTuple):
+    """The same of the instrument model, for everything that was reported on.
+
+    Given f the appearance is about Gaussian: its mean moves by κ = 1 − τ²λ for every unit of f, and τ²κ is left, where
+    λ is the precision of the thing's site.
+    """
+
+    rates: InstrumentRates
+    fitted: Fitted
+
+    def logits(self, rows: slice, rng: np.random.Generator) -> Array:
+        """[2, m, n]"""
+        fitted, nugget = self.fitted, self.rates.nugget
+        f = self.rates.field(fitted.design.X[rows])
+        follows = np.clip(1.0 - nugget * fitted.state.lam[rows], 0.0, 1.0)[:, None]
+        g = fitted.appearances[rows, :1] + follows * (f - f.mean(axis=1, keepdims=True))
+        g += np.sqrt(nugget * follows) * rng.standard_normal(g.shape)
+        odds = self.rates.link[:, 0] * g + self.rates.link[:, 1]
+        return np.stack([np.zeros_like(odds), odds])
+
+
+def with_mean(logits: Array, mean: Array) -> Array:
+    """softmax(logits + s), with s such that its mean over the draws is what is known.
+
+    What a map says of a place reported on is found with more care than draws of field and sources can repeat (a source
+    and the field move together). The draws give how places move together, the map gives where they stand.
+    logits [J, m, n]; mean [m, J] -> [J, m, n]
+    """
+    target = np.clip(mean.T, CERTAIN, 1.0)
+    shift = np.zeros_like(target)
+    for _ in range(NEWTON_STEPS):
+        p = softmax(logits + shift[:, :, None])
+        now = np.clip(p.mean(axis=2), CERTAIN, 1.0 - CERTAIN)
+        slope = (p * (1.0 - p)).mean(axis=2) / (now * (1.0 - now))
+        step = (np.log(target) - np.log(now)) / np.maximum(slope, 1e-3)
+        shift += np.clip(step, -LONGEST_SHIFT, LONGEST_SHIFT)
+    p = softmax(logits + shift[:, :, None])
+    certain = (mean > 1.0 - CERTAIN).any(axis=1)
+    p[:, certain] = mean[certain].T[:, :, None]
+    return p

@@ -1,0 +1,202 @@
+"""What a stratified random sample says about a map: estimates and intervals that hold whatever the map gets wrong.
+
+Cells are the population, strata h of N_h cells are sampled without replacement, n_h from each, and W_h = N_h / N. Every
+cell of a stratum is mapped as one state. Points are the stratified estimators of Olofsson et al. (2014) and Stehman
+(2014). Their usual standard error is zero in a stratum whose few checks all agree, so that its intervals fail where a
+map is good; here every stratum has a Wilson interval, and sums recover their variances from these limits
+(MOVER: Zou and Donner 2008; Newcombe 1998). A ratio has the values at which a difference may be zero (Fieller).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+Array = NDArray[np.float64]
+
+RATIO_STEPS = 4001  # candidates for a limit of a ratio: to a fortieth of a percent
+
+
+class Sample(NamedTuple):
+    """Checks of a stratified random sample."""
+
+    cells: NDArray[np.int64]  # N_h [H]
+    mapped: NDArray[np.int64]  # [H] the state that all cells of a stratum are mapped as
+    counts: NDArray[np.int64]  # [H, J] how many checks of a stratum found which state
+
+    @property
+    def share(self) -> Array:
+        """W_h."""
+        return np.asarray(self.cells / self.cells.sum())
+
+    @property
+    def checked(self) -> NDArray[np.int64]:
+        """n_h."""
+        return np.asarray(self.counts.sum(axis=1))
+
+
+class Estimate(NamedTuple):
+    value: float
+    low: float
+    high: float
+
+
+def wilson(found: NDArray[Any], checked: NDArray[Any], cells: NDArray[Any], level: float) -> tuple[Array, Array]:
+    """Limits of a proportion in strata, with the correction for a finite population, and Student's quantiles: a
+    stratum of ten checks is no large sample."""
+    z2 = t.ppf(0.5 + level / 2.0, np.maximum(checked - 1.0, 1.0)) ** 2
+    left = 1.0 - checked / cells
+    n = checked / np.maximum(left, 1e-12)  # all cells checked: as many as one likes
+    p = found / checked
+    middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n)
+    half = np.sqrt(z2) / (1.0 + z2 / n) * np.sqrt(p * (1.0 - p) / n + z2 / (4.0 * n**2))
+    return np.clip(middle - half, 0.0, p), np.clip(middle + half, p, 1.0)
+
+
+def mean(sample: Sample, found: Array, weight: Array, level: float) -> Estimate:
+    """Σ_h weight_h p_h, where p_h is found_h of n_h."""
+    low, high = wilson(found, sample.checked, sample.cells, level)
+    p = found / sample.checked
+    value = float(weight @ p)
+    below = float(np.sqrt(((weight * (p - low)) ** 2).sum()))
+    above = float(np.sqrt(((weight * (high - p)) ** 2).sum()))
+    return Estimate(value, max(value - below, 0.0), min(value + above, float(weight.sum())))
+
+
+def area(sample: Sample, state: int, level: float) -> Estimate:
+    """The share of all cells that really is in a state, corrected for what the map gets wrong."""
+    return mean(sample, sample.counts[:, state].astype(np.float64), sample.share, level)
+
+
+def accuracy(sample: Sample, level: float) -> Estimate:
+    """The share of all cells that are mapped as what they are."""
+    right = sample.counts[np.arange(len(sample.mapped)), sample.mapped].astype(np.float64)
+    return mean(sample, right, sample.share, level)
+
+
+def users(sample: Sample, state: int, level: float) -> Estimate | None:
+    """Of cells mapped as a state, how many are in it (user's accuracy: one less commission)."""
+    here = sample.mapped == state
+    if not here.any():
+        return None
+    part = Sample(sample.cells[here], sample.mapped[here], sample.counts[here])
+    return mean(part, part.counts[:, state].astype(np.float64), part.share, level)
+
+
+def producers(sample: Sample, state: int, level: float) -> Estimate | None:
+    """Of cells in a state, how many are mapped so (producer's accuracy: one less omission)."""
+    here = sample.mapped == state
+    counts = sample.counts[:, state].astype(np.float64)
+    if not counts.any():
+        return None
+    found = _part(sample, counts, here, level)
+    missed = _part(sample, counts, ~here, level)
+    return _ratio(found, missed)
+
+
+def _part(sample: Sample, counts: Array, here: NDArray[np.bool_], level: float) -> Estimate:
+    if not here.any():
+        return Estimate(0.0, 0.0, 0.0)
+    part = Sample(sample.cells[here], sample.mapped[here], sample.counts[here])
+    return mean(part, counts[here], sample.share[here], level)
+
+
+def _ratio(a: Estimate, b: Estimate) -> Estimate:
+    """a / (a + b) of independent estimates: all π for which (1 − π) a − π b may be zero."""
+    pi = np.linspace(0.0, 1.0, RATIO_STEPS)
+    gap = (1.0 - pi) * a.value - pi * b.value
+    below = np.hypot((1.0 - pi) * (a.value - a.low), pi * (b.high - b.value))
+    above = np.hypot((1.0 - pi) * (a.high - a.value), pi * (b.value - b.low))
+    possible = pi[(gap - below <= 0.0) & (gap + above >= 0.0)]
+    value = a.value / (a.value + b.value)
+    if not len(possible):  # narrower than the steps
+        return Estimate(value, value, value)
+    return Estimate(value, float(min(possible[0], value)), float(max(possible[-1], value)))
+
+
+class Predicted(NamedTuple):
+    """What the map says of every check, and of all cells."""
+
+    stratum: NDArray[np.int64]  # [n]
+    truth: Array  # [n] 1 where the check found the state
+    shown: Array  # [n] the probability that the map gives it
+    everywhere: Array  # [H] the mean probability over all cells of a stratum
+
+
+def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimate:
+    """The share of cells in a state: what the map says everywhere, corrected by what checks found it to be wrong by.
+
+    Angelopoulos et al. (2023), stratified, with their power tuning: λ = 0 does without the map, 1 trusts its spread.
+    Each stratum's variance is that of its checks and of two more, one of either outcome, so that a few checks that all
+    agree do not promise certainty.
+    """
+    H, W, n, N = len(sample.cells), sample.share, sample.checked, sample.cells
+    tuning = _power(told, W, n, H)
+    rest = told.truth - tuning * told.shown
+    value, variance, freedom = 0.0, 0.0, 0.0
+    for h in range(H):
+        here = told.stratum == h
+        middle = float(told.shown[here].mean())
+        more = np.concatenate([rest[here], [1.0 - tuning * middle, -tuning * middle]])
+        value += W[h] * (tuning * told.everywhere[h] + float(rest[here].mean()))
+        part = W[h] ** 2 * (1.0 - n[h] / N[h]) * float(more.var(ddof=1)) / n[h]
+        variance += part
+        freedom += part**2 / (len(more) - 1)
+    if variance <= 0.0:
+        return Estimate(value, value, value)
+    half = float(t.ppf(0.5 + level / 2.0, variance**2 / freedom)) * np.sqrt(variance)
+    return Estimate(float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0)))
+
+
+def _power(told: Predicted, W: Array, n: NDArray[np.int64], H: int) -> float:
+    """λ that makes the variance least."""
+    together, alone = 0.0, 0.0
+    for h in range(H):
+        here = told.stratum == h
+        if np.count_nonzero(here) < 2:
+            continue
+        y, f = told.truth[here], told.shown[here]
+        scale = W[h] ** 2 / n[h]
+        together += scale * float(((y - y.mean()) * (f - f.mean())).sum()) / (len(y) - 1)
+        alone += scale * float(f.var(ddof=1))
+    return float(np.clip(together / alone, 0.0, 1.0)) if alone > 0.0 else 0.0
+
+
+def allocate(cells: NDArray[np.int64], spread: Array, size: int, least: int) -> NDArray[np.int64]:
+    """How many of `size` checks each stratum gets: in proportion to N_h S_h (Neyman), at least `least`, at most N_h."""
+    floor = np.minimum(cells, least)
+    wanted, held = cells * spread, np.full(len(cells), -1)
+    for _ in range(len(cells)):
+        open_ = held < 0
+        left = max(size - int(held[~open_].sum()), 0)
+        share = wanted[open_] / wanted[open_].sum() * left
+        few, many = share < floor[open_], share > cells[open_]
+        if not (few.any() or many.any()):
+            break
+        # Those that fall below their least go first: what they take is no longer there for the others.
+        rows = np.flatnonzero(open_)[few if few.any() else many]
+        held[rows] = (floor if few.any() else cells)[rows]
+        if (held >= 0).all():
+            return held
+    whole = np.floor(share).astype(np.int64)
+    short = left - int(whole.sum())
+    whole[np.argsort(whole - share, kind="stable")[:short]] += 1
+    held[held < 0] = np.minimum(whole, cells[open_])
+    return held
+
+
+def size_for(cells: NDArray[np.int64], spread: Array, margin: float, level: float) -> int:
+    """Checks that leave an interval of ± margin on a share of all cells, divided as `allocate` does (Cochran 1977)."""
+    z, W = float(norm.ppf(0.5 + level / 2.0)), cells / cells.sum()
+    needed = (W @ spread) ** 2 / ((margin / z) ** 2 + (W @ spread**2) / cells.sum())
+    return int(np.ceil(needed))
+
+
+def margin_of(cells: NDArray[np.int64], spread: Array, checked: NDArray[np.int64], level: float) -> float:
+    """The half width to expect of an interval of a share of all cells."""
+    W = cells / cells.sum()
+    variance = float((W**2 * (1.0 - checked / cells) * spread**2 / checked).sum())
+    return float(norm.ppf(0.5 + level / 2.0) * np.sqrt(variance))

@@ -1,0 +1,32 @@
+"""Where nobody knows: places about whose state reports have told next to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data.heatmap import UNKNOWN_SHARE
+from crowdfield.inference.data import contrast
+from crowdfield.inference.quadrature import Array, softmax
+
+PRIOR_DRAWS = 20_000
+
+
+def prior_rate_sd(model: Any) -> Array:
+    """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
+    states = len(model.classes_)
+    if getattr(model, "reports_model_", None) == "instrument":
+        return np.full(2, float(model.prior_rate_sd()))
+    functions = 1 if states == 2 else states
+    # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
+    noise = np.random.default_rng(0).standard_normal((PRIOR_DRAWS, functions))
+    mean = 0.0 if callable(model.prior_mean) else np.asarray(model.prior_mean, dtype=np.float64)
+    f = mean + noise / np.sqrt(np.broadcast_to(model.scale_, functions))
+    return np.asarray(softmax(f @ contrast(states).T).std(axis=0))
+
+
+def is_unknown(sd: Array, prior_sd: Array) -> NDArray[np.bool_]:
+    """Which places nobody knows, all states taken together.   sd [M, J], prior_sd [J] -> [M]"""
+    return np.asarray(np.sqrt((sd**2).sum(axis=1)) >= UNKNOWN_SHARE * np.sqrt((prior_sd**2).sum()))

@@ -1,0 +1,344 @@
+"""What spot checks say about a map: accuracy, errors of both kinds, and the real area of every state.
+
+    found = crowdfield.assess(heatmap, checked)      # checked: a table with the plan's columns and `state` filled in
+    found.accuracy, found.states, found.lines()
+
+Valid whatever the model gets wrong: only the random choice of the places is relied on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io as textio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdfield.data import Heatmap
+from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.geography import WGS84, transform
+from crowdfield.inference import stratified
+from crowdfield.inference.stratified import Estimate, Predicted, Sample
+from crowdfield.io import features, kinds
+from crowdfield.pipeline.fusing import Fused, fuse_on, joined
+from crowdfield.pipeline.sampling_plan import Strata
+
+MOST_BYTES = 2**26  # of a file of answers
+BINS = 10  # of the reliability diagram, at the most
+LEAST_IN_BIN = 5  # checks
+SAME = 0.01  # of cells that may have changed their stratum, in a map that counts as the same
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """Estimates with confidence intervals.
+
+    states: one row per state: mapped_share (of the map), area (share that really is in the state), area_pp (the same,
+    prediction-powered), users and producers accuracy, each with _low and _high; commission and omission are one less.
+    reliability: what the map says against what checks found.
+    """
+
+    checks: int
+    level: float
+    accuracy: Estimate
+    states: pd.DataFrame
+    strata: pd.DataFrame
+    reliability: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        from crowdfield.io.layers import plain
+
+        out: dict[str, Any] = plain(
+            {
+                "checks": self.checks,
+                "level": self.level,
+                "accuracy": self.accuracy._asdict(),
+                "states": self.states.to_dict("records"),
+                "strata": self.strata.to_dict("records"),
+                "reliability": self.reliability.to_dict("records"),
+                "notes": list(self.notes),
+            }
+        )
+        return out
+
+    def lines(self) -> list[str]:
+        right = self.accuracy
+        return [
+            f"{self.checks:,} checks: {100 * right.value:.0f} % of the map is right "
+            f"({100 * self.level:.0f} % interval {100 * right.low:.0f} to {100 * right.high:.0f} %)",
+            *(f"note: {note}." for note in self.notes),
+        ]
+
+    def figure(self) -> Any:
+        """Reliability and areas."""
+        from crowdfield.pipeline.assessment_picture import draw
+
+        return draw(self)
+
+
+def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
+    """Spot checks of a map: accuracy and area of each state with confidence intervals (docs/spot-checks.md).
+
+    subject: a Heatmap, a run that holds one (`pipeline.Fused`), or a fitted model. checked: a table with `state`, the
+    place (`easting` and `northing` in the map's system, or `longitude` and `latitude`), and `stratum` and
+    `stratum_cells` as `assess plan` wrote them; or a pair (places, states). Without strata the places must be a simple
+    random sample of the map, as they must be for a model, which has no cells to divide into strata.
+    """
+    heatmap = subject.heatmap if isinstance(subject, Fused) else subject
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level must lie between 0 and 1, not {level!r}.")
+    answered, notes = _answered(_as_table(checked))
+    if not isinstance(heatmap, Heatmap):
+        if not hasattr(heatmap, "predict_proba"):
+            raise InputError("assess takes a Heatmap, a run or a fitted model.")
+        return _of_model(heatmap, answered, level, notes)
+    cell = _cells(heatmap, answered)
+    truth = _truth(heatmap.states, answered)
+    strata = Strata.of(heatmap)
+    if "stratum" in answered.columns:
+        sample, stratum, names = _designed(strata, answered, cell)
+    else:
+        sample, stratum, names = _post_stratified(strata, cell)
+        notes.append("no strata are given: the places are taken as a simple random sample of the map")
+    counts = np.zeros((len(sample), len(heatmap.states)), dtype=np.int64)
+    np.add.at(counts, (stratum, truth), 1)
+    drawn = Sample(strata.cells[sample], strata.mapped[sample], counts)
+    everywhere, shown = _mapped_means(heatmap, strata, sample, cell)
+    states = [
+        _state(heatmap, drawn, j, Predicted(stratum, (truth == j).astype(float), shown[:, j], everywhere[:, j]), level)
+        for j in range(len(heatmap.states))
+    ]
+    by_stratum = pd.DataFrame({
+        "stratum": names, "cells": drawn.cells, "checks": drawn.checked,
+        "right": counts[np.arange(len(counts)), drawn.mapped],
+    })  # fmt: skip
+    weight = (drawn.cells / drawn.checked)[stratum]
+    return Assessment(
+        len(truth),
+        level,
+        stratified.accuracy(drawn, level),
+        pd.DataFrame(states),
+        by_stratum,
+        reliability(shown[:, -1], truth == len(heatmap.states) - 1, weight, level),
+        tuple(notes),
+    )
+
+
+def _as_table(checked: Any) -> pd.DataFrame:
+    if isinstance(checked, pd.DataFrame):
+        return checked
+    try:
+        places, states = checked
+        places = np.asarray(places, dtype=np.float64)
+        return pd.DataFrame({"easting": places[:, 0], "northing": places[:, 1], "state": list(states)})
+    except (TypeError, ValueError, IndexError):
+        raise InputError(
+            "checks are a table with a column 'state', or a pair: places [n, 2] and their states."
+        ) from None
+
+
+def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]) -> Assessment:
+    """A simple random sample of places: one stratum, of more places than can be counted."""
+    if not {"easting", "northing"} <= set(answered.columns):
+        raise InputError("checks of a model need columns easting and northing, in the units it was fitted in.")
+    shown = model.predict_proba(answered[["easting", "northing"]].to_numpy(dtype=np.float64))
+    classes = model.classes_.tolist()
+    truth, mapped = _truth(classes, answered), shown.argmax(axis=1)
+    states = []
+    for j, state in enumerate(classes):
+        found = {
+            "area": _proportion(truth == j, level),
+            "area_pp": None,
+            "users": _proportion(truth[mapped == j] == j, level),
+            "producers": _proportion(mapped[truth == j] == j, level),
+        }
+        states.append(_row(state, float((mapped == j).mean()), found))
+    right = _proportion(truth == mapped, level)
+    assert right is not None
+    table = pd.DataFrame(
+        {"stratum": ["all"], "cells": [0], "checks": [len(truth)], "right": [int((truth == mapped).sum())]}
+    )
+    notes.append("the places are taken as a simple random sample; a map would allow strata and narrower intervals")
+    diagram = reliability(shown[:, -1], truth == len(classes) - 1, np.ones(len(truth)), level)
+    return Assessment(len(truth), level, right, pd.DataFrame(states), table, diagram, tuple(notes))
+
+
+def _proportion(hit: np.ndarray, level: float) -> Estimate | None:
+    if not len(hit):
+        return None
+    low, high = stratified.wilson(np.array([hit.sum()]), np.array([len(hit)]), np.array([np.inf]), level)
+    return Estimate(float(hit.mean()), float(low[0]), float(high[0]))
+
+
+def _answered(checked: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    if "state" not in checked.columns:
+        raise InputError("the checks have no column 'state' that says what is true at each place.")
+    said = checked["state"].map(lambda value: None if pd.isna(value) or str(value).strip() == "" else value)
+    kept = said.notna()
+    if kept.sum() < 2:
+        raise InputError("fewer than two places have a state. Fill in the column 'state'.")
+    notes = []
+    if open_ := int((~kept).sum()):
+        notes.append(f"{open_:,} places have no answer; that is fine if it has nothing to do with what is true there")
+    return checked[kept].assign(state=said[kept]), notes
+
+
+def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
+    own, degrees = ["easting", "northing"], ["longitude", "latitude"]
+    if set(own) <= set(answered.columns):
+        places = answered[own].to_numpy(dtype=np.float64)
+    elif set(degrees) <= set(answered.columns) and heatmap.grid.crs is not None:
+        places = transform(answered[degrees].to_numpy(dtype=np.float64), WGS84, heatmap.grid.crs)
+    else:
+        raise InputError("the checks need columns easting and northing, or longitude and latitude.")
+    cell = heatmap.grid.index(places)
+    outside = (cell < 0) | ~heatmap.mask.ravel()[np.maximum(cell, 0)]
+    if outside.any():
+        raise InputError(
+            f"{int(outside.sum()):,} checked places lie outside the map. Is it the map they were drawn from?"
+        )
+    return cell
+
+
+def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
+    by_text = {str(state): code for code, state in enumerate(states)}
+    found = [by_text.get(str(value).strip(), -1) for value in answered["state"]]
+    if -1 in found:
+        strange = answered["state"].iloc[found.index(-1)]
+        raise InputError(f"a check says {strange!r}, but the map's states are {', '.join(map(repr, by_text))}.")
+    return np.array(found)
+
+
+def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Strata as they were drawn; they must be those of this very map."""
+    named = answered["stratum"].astype(str).to_numpy()
+    now = np.array([strata.names[h] for h in strata.code[cell]])
+    sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
+    told = answered["stratum_cells"] if "stratum_cells" in answered.columns else [sizes.get(s, 0) for s in named]
+    far = [abs(sizes.get(s, -1e9) - float(n)) > max(2.0, SAME * float(n)) for s, n in zip(named, told, strict=True)]
+    # Another machine rounds differently, which may move a cell across a border of certainty.
+    if (named != now).mean() > SAME or any(far):
+        raise InputError(
+            "these places were drawn from another map: their strata are not those of this one. Keep the run that the "
+            "plan was drawn from (fuse --state RUN.cf), and assess that."
+        )
+    used = np.unique(strata.code[cell])
+    missing = [name for h, name in enumerate(strata.names) if h not in used]
+    if missing:
+        raise InputError(f"no place of the stratum {missing[0]!r} was checked, so nothing is known about its part.")
+    return used, np.searchsorted(used, strata.code[cell]), list(strata.names)
+
+
+def _post_stratified(strata: Strata, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    raise_for = [name for h, name in enumerate(strata.names) if not (strata.code[cell] == h).any()]
+    if raise_for:
+        raise InputError(
+            f"no checked place lies where the map says {raise_for[0]!r}. Draw places with `crowdfield assess plan`: it "
+            "gives every kind of place some."
+        )
+    used = np.arange(len(strata.names))
+    return used, strata.code[cell], list(strata.names)
+
+
+def _mapped_means(
+    heatmap: Heatmap, strata: Strata, sample: np.ndarray, cell: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean probability of each state over all cells of each stratum [H, J], and at the checks [n, J]."""
+    probability = heatmap.probability.reshape(-1, len(heatmap.states))
+    shown = strata.code >= 0
+    code = strata.code[shown]
+    sums = [np.bincount(code, probability[shown, j], minlength=len(strata.cells)) for j in range(probability.shape[1])]
+    return (np.stack(sums, axis=1) / strata.cells[:, None])[sample], probability[cell]
+
+
+def _state(heatmap: Heatmap, sample: Sample, j: int, told: Predicted, level: float) -> dict[str, Any]:
+    found = {
+        "area": stratified.area(sample, j, level),
+        "area_pp": stratified.prediction_powered(sample, told, level),
+        "users": stratified.users(sample, j, level),
+        "producers": stratified.producers(sample, j, level),
+    }
+    return _row(heatmap.states[j], float(sample.share[sample.mapped == j].sum()), found)
+
+
+def _row(state: Any, mapped_share: float, found: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    out: dict[str, Any] = {"state": state, "mapped_share": mapped_share}
+    for name, estimate in found.items():
+        value, low, high = (np.nan,) * 3 if estimate is None else estimate
+        out |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return out | {"commission": 1.0 - out["users"], "omission": 1.0 - out["producers"]}
+
+
+def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level: float) -> pd.DataFrame:
+    """What the map says of the last state against how often it is true, in bins of about as many checks each."""
+    bins = int(np.clip(len(shown) // (2 * LEAST_IN_BIN), 1, BINS))
+    edges = np.unique(np.quantile(shown, np.linspace(0.0, 1.0, bins + 1)))
+    code = np.clip(np.searchsorted(edges, shown, side="right") - 1, 0, max(len(edges) - 2, 0))
+    rows = []
+    for b in range(max(len(edges) - 1, 1)):
+        here = code == b
+        if not here.any():
+            continue
+        w = weight[here] / weight[here].sum()
+        effective = 1.0 / float((w**2).sum())
+        share = float(w @ found[here])
+        one = (np.array([share * effective]), np.array([effective]), np.array([np.inf]))
+        low, high = stratified.wilson(*one, level)
+        ends = min(float(low[0]), share), max(float(high[0]), share)
+        rows.append([float(w @ shown[here]), share, *ends, int(here.sum())])
+    return pd.DataFrame(rows, columns=["said", "found", "found_low", "found_high", "checks"])
+
+
+def read_checked(path: str | Path) -> pd.DataFrame:
+    """A filled-in plan: CSV, or GeoJSON and other files of points; all as text but the places."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}.")
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB, which no list of checks is.")
+    try:
+        found = kinds.look(path)
+    except ReportFormatError as problem:
+        raise InputError(f"the checks {problem}") from None
+    if found.kind.name in kinds.FEATURES:
+        read = features.read(path, found)
+        return pd.DataFrame({name.lower(): values for name, values in read.columns.items()})
+    if found.kind is not kinds.TEXT or found.member is not None or found.gzipped:
+        raise InputError(f"the checks {path} are {found.kind.title}. Save them as CSV or GeoJSON.")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8. Save it as 'CSV UTF-8'.") from None
+    dialect = ";" if text.split("\n", 1)[0].count(";") > text.split("\n", 1)[0].count(",") else ","
+    rows: list[Mapping[str, Any]] = list(csv.DictReader(textio.StringIO(text), delimiter=dialect))
+    frame = pd.DataFrame(rows)
+    return frame.rename(columns={name: str(name).strip().lower() for name in frame.columns})
+
+
+def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:
+    """The run fitted again with what checks found as known states."""
+    answered, _ = _answered(checked)
+    cell, truth = _cells(fused.heatmap, answered), _truth(fused.heatmap.states, answered)
+    places = fused.heatmap.grid.centres()[cell]
+    states = [fused.heatmap.states[code] for code in truth]
+    earlier = fused.model._gold_
+    if len(earlier.places):
+        places = np.vstack([earlier.places, places])
+        states = [*(fused.heatmap.states[code] for code in earlier.state), *states]
+    first = pd.DataFrame(places).drop_duplicates(keep="last").index  # a place checked twice: the later check counts
+
+    def fit(model: Any, reports: Any) -> Any:
+        from crowdfield.pipeline.fusing import names_of, said_labels, said_sources
+
+        gold = (places[first], names_of(tuple(states))[first])
+        return model.fit(reports.places, said_labels(reports), sources=said_sources(reports), gold=gold)
+
+    run = fuse_on(
+        joined([fused.reports]), fused.heatmap.grid, fused.settings, mask=fused.heatmap.mask, about=fused.about, fit=fit
+    )
+    return replace(run, seen=fused.seen)

@@ -1,0 +1,67 @@
+"""The picture of spot checks: does the map mean what it says, and how much is really in each state?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from crowdfield.plot import ACCENT, FAINT, INK
+
+if TYPE_CHECKING:
+    from crowdfield.pipeline.assessing import Assessment
+
+COLOUR = "#3b6ea5"
+
+
+def draw(found: Assessment) -> Figure:
+    figure = Figure(figsize=(10.4, 4.8), layout="constrained", dpi=130)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
+    _reliability(left, found)
+    _areas(right, found)
+    figure.suptitle(found.lines()[0], x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    return figure
+
+
+def _reliability(axes: Any, found: Assessment) -> None:
+    table, state = found.reliability, found.states["state"].iloc[-1]
+    axes.plot([0, 1], [0, 1], color=FAINT, lw=0.8, ls=(0, (4, 3)), zorder=0)
+    middle = table["found"].to_numpy()
+    spread = [middle - table["found_low"].to_numpy(), table["found_high"].to_numpy() - middle]
+    axes.errorbar(table["said"], middle, spread, fmt="o", color=COLOUR, capsize=3, markersize=5, lw=1.2)
+    for said, share, count in zip(table["said"], middle, table["checks"], strict=True):
+        axes.annotate(f"{count}", (said, share), (5, 4), textcoords="offset points", fontsize=7, color=FAINT)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    axes.set_xlabel(f"probability of “{state}” on the map", fontsize=9, color=INK)
+    axes.set_ylabel(f"how often checks found “{state}”", fontsize=9, color=INK)
+    _title(axes, "Does the map mean what it says?")
+    axes.text(0.97, 0.03, "numbers: checks; dashed: as said", transform=axes.transAxes, ha="right", fontsize=7.5,
+              color=FAINT)  # fmt: skip
+
+
+def _areas(axes: Any, found: Assessment) -> None:
+    table = found.states
+    y = np.arange(len(table))[::-1].astype(float)
+    axes.scatter(table["mapped_share"], y + 0.18, marker="|", s=140, color=INK, lw=2, label="as mapped", zorder=3)
+    for name, shift, colour, label in (
+        ("area", 0.0, COLOUR, "by the checks"),
+        ("area_pp", -0.18, ACCENT, "by checks and map"),
+    ):
+        middle = table[name].to_numpy()
+        spread = [middle - table[f"{name}_low"].to_numpy(), table[f"{name}_high"].to_numpy() - middle]
+        axes.errorbar(middle, y + shift, xerr=spread, fmt="o", color=colour, capsize=3, ms=5, lw=1.2, label=label)
+    axes.set_yticks(y, [str(state) for state in table["state"]])
+    axes.set(xlim=(0, 1), ylim=(-0.7, len(table) - 0.3))
+    axes.set_xlabel(f"share of the map, with {100 * found.level:.0f} % intervals", fontsize=9, color=INK)
+    axes.grid(axis="x", color="#ececec", lw=0.7)
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+    _title(axes, "How much is really in each state?")
+
+
+def _title(axes: Any, text: str) -> None:
+    axes.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color=INK)
+    axes.tick_params(labelsize=8, colors=FAINT, length=2)
+    for edge in ("top", "right"):
+        axes.spines[edge].set_visible(False)

@@ -1,0 +1,206 @@
+"""From a run and a file of districts to figures: how much of each is in which state, and between what and what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import shapely
+
+from crowdfield import geography, io
+from crowdfield.errors import InputError
+from crowdfield.io.areas import NamedAreas, read_areas
+from crowdfield.io.layers import description
+from crowdfield.models import totals as totals_
+from crowdfield.pipeline.districts import Located, locate
+from crowdfield.pipeline.fusing import Fused
+
+FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", ".png")
+
+
+@dataclass(frozen=True, eq=False)
+class DistrictTotals:
+    """One row per district, the polygons they are of, and what is to be said about them."""
+
+    table: pd.DataFrame
+    areas: NamedAreas
+    states: tuple[Any, ...]
+    level: float
+    thresholds: tuple[float, ...]
+    weights: str | None  # what the amounts are of, where a raster says what cells count for
+    notes: tuple[str, ...]
+    about: dict[str, Any]
+
+
+def totals(
+    fused: Fused,
+    districts: str | Path | NamedAreas,
+    *,
+    by: str | None = None,
+    weights: str | Path | None = None,
+    level: float = 0.9,
+    thresholds: Sequence[float] = totals_.THRESHOLDS,
+    draws: int = totals_.DRAWS,
+    seed: int = 0,
+) -> DistrictTotals:
+    """Figures of districts that agree with the run's map.
+
+    districts: a file of polygons, or areas that were read; by: the property that names them (equal names are one
+    district); weights: a GeoTIFF of what each pixel holds (people, households). Without it every cell counts its area
+    in square kilometres.
+    """
+    model, grid = fused.model, fused.heatmap.grid
+    if model.places_.shape[1] != 2:
+        raise InputError("totals of districts need a map of places alone; for one with time use model.totals.")
+    areas = districts if isinstance(districts, NamedAreas) else read_areas(districts, by)
+    located = locate(areas, grid, fused.heatmap.mask)
+    shown = np.flatnonzero(fused.heatmap.mask.ravel())
+    each = _weights(fused, weights)[shown]
+    table = totals_.of_shown(
+        model,
+        grid.centres()[shown],
+        _shown(fused, shown),
+        totals_.Areas(list(areas.names), located.share[:, shown].tocsr()),
+        each,
+        level,
+        thresholds,
+        np.random.default_rng(seed),
+        draws,
+    )
+    table = table.rename(columns={"places": "cells"})
+    table.insert(3, "reports", _reports(fused, areas))
+    table.insert(5, "outside_share", located.outside)
+    table["note"] = _notes(table, located)
+    about = {**description(fused.heatmap), "totals": {"level": level, "draws": draws, "seed": seed}}
+    return DistrictTotals(
+        table,
+        areas,
+        fused.heatmap.states,
+        level,
+        tuple(table.attrs["thresholds"]),
+        None if weights is None else Path(weights).stem,
+        (*areas.notes, *_overall(table, located)),
+        about,
+    )
+
+
+def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
+    grid = fused.heatmap.grid
+    if weights is None:
+        return np.full(grid.size, grid.cell_width * grid.cell_height / 1e6)
+    from crowdfield.io.amounts import read_amounts
+
+    amounts = read_amounts(weights, grid)
+    if not amounts.any():
+        raise InputError(f"{weights} holds nothing under the map. Is it of another region?")
+    return amounts
+
+
+def _shown(fused: Fused, cells: np.ndarray) -> totals_.Shown:
+    """What the map shows in these cells, and which of them hold places that were reported on."""
+    grid, heatmap = fused.heatmap.grid, fused.heatmap
+    states = len(heatmap.states)
+    probability, sd = (a.reshape(-1, states)[cells] for a in (heatmap.probability, heatmap.sd))
+    known = fused.model.at_reported_places()
+    if known is None:
+        nothing = np.empty(0, dtype=np.int64)
+        return totals_.Shown(probability, sd, nothing, nothing)
+    row = np.full(grid.size + 1, -1)
+    row[cells] = np.arange(len(cells))
+    at = row[grid.index(known.places)]  # places outside the grid are cell −1, the last entry, which no map shows
+    site = np.flatnonzero(at >= 0)
+    return totals_.Shown(probability, sd, at[site], site)
+
+
+def _reports(fused: Fused, areas: NamedAreas) -> np.ndarray:
+    """How many reports lie in each district."""
+    lonlat = geography.unproject(fused.reports.places[:, :2], str(fused.heatmap.grid.crs))
+    tree = shapely.STRtree(shapely.points(lonlat))
+    code, _ = tree.query(areas.shapes, predicate="intersects")
+    return np.bincount(code, minlength=len(areas)).astype(np.int64)
+
+
+def _notes(table: pd.DataFrame, located: Located) -> list[str]:
+    out = []
+    for row, outside, in_parts in zip(table.to_dict("records"), located.outside, located.in_parts, strict=True):
+        said = []
+        if row["cells"] == 0:
+            said.append("the map does not reach it")
+        elif outside > 0:
+            said.append(f"{100 * outside:.0f} % of it lies outside the map and is not counted")
+        if row["cells"] and row["weight"] <= 0:
+            said.append("nothing to count in it")
+        if in_parts and row["cells"]:
+            said.append("small compared with the cells: they count by their covered share")
+        if row["cells"] and not row["reports"]:
+            said.append("no reports in it")
+        out.append("; ".join(said))
+    return out
+
+
+def _overall(table: pd.DataFrame, located: Located) -> list[str]:
+    notes = []
+    if missing := int((table["cells"] == 0).sum()):
+        notes.append(f"the map does not reach {missing:,} of {len(table):,} districts; they have no figures")
+    if partly := int(((located.outside > 0) & (table["cells"] > 0)).sum()):
+        who = "1 district reaches" if partly == 1 else f"{partly:,} districts reach"
+        notes.append(f"{who} beyond the map; only what lies on it is counted")
+    if twice := located.overlapping:
+        notes.append(f"districts overlap: {twice:,} cells count in more than one, so that districts do not add up")
+    return notes
+
+
+def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path:
+    """Write the figures in the format that the suffix names: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a
+    coloured map (.png) of one state."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    check_format(path)
+    if suffix == ".png":
+        from crowdfield.pipeline.totals_picture import choropleth
+
+        with io.replacing(path) as temporary:
+            choropleth(found, state).savefig(temporary, format="png")
+        return path
+    from crowdfield.io import figures
+
+    columns = tuple((name, hxl(name, found), found.table[name].tolist()) for name in found.table.columns)
+    getattr(figures, f"write_{suffix[1:]}")(columns, found.areas.shapes, found.about, path)
+    return path
+
+
+def check_format(path: str | Path) -> None:
+    if Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"{Path(path).name}: figures of districts are written as {', '.join(FORMATS)}.")
+
+
+def hxl(name: str, found: DistrictTotals) -> str:
+    """The HXL tag of a column."""
+    from crowdfield.io.layers import slug
+
+    fixed = {
+        "area": "#adm+name",
+        "cells": "#meta+cells+count+num",
+        "weight": "#population+num" if found.weights else "#geo+area+km2+num",
+        "reports": "#meta+reports+count+num",
+        "unknown_share": "#indicator+unknown+share+num",
+        "outside_share": "#indicator+outside+share+num",
+        "note": "#description+note",
+    }
+    if name in fixed:
+        return fixed[name]
+    for start, tag in (
+        ("share_low_", "#indicator+share+min"),
+        ("share_high_", "#indicator+share+max"),
+        ("share_", "#indicator+share"),
+        ("amount_low_", "#affected+min"),
+        ("amount_high_", "#affected+max"),
+        ("amount_", "#affected"),
+    ):
+        if name.startswith(start):
+            return f"{tag}+{slug(name.removeprefix(start))}+num"
+    return f"#indicator+{slug(name)}+num"

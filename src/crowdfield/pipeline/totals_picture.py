@@ -1,0 +1,97 @@
+"""Districts coloured by the share that is in one state, paler the less is known of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import shapely
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
+
+from crowdfield.errors import InputError
+from crowdfield.plot import FAINT, INK, PROBABILITY, UNKNOWN, suppressed
+
+if TYPE_CHECKING:
+    from crowdfield.pipeline.totals import DistrictTotals
+
+NAMED = 30  # districts at the most whose names and figures are written into them
+LONGEST_NAME = 18
+
+
+def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
+    """By default of the last state, as the map shows it."""
+    state = found.states[-1] if state is None else state
+    if state not in found.states:
+        raise InputError(f"there is no state {state!r}; the map has {found.states!r}.")
+    table = found.table
+    share, known = table[f"share_{state}"].to_numpy(float), 1.0 - table["unknown_share"].to_numpy(float)
+    figure = Figure(figsize=(8.2, 6.4), layout="constrained", dpi=130)
+    axes = figure.subplots()
+    shades = suppressed(share, np.nan_to_num(known))
+    for number, shape in enumerate(found.areas.shapes):
+        empty = not np.isfinite(share[number])
+        axes.add_patch(
+            PathPatch(
+                _path(shape),
+                fc="white" if empty else shades[number],
+                ec="#8a8a8f" if empty else "white",
+                hatch="////" if empty else None,
+                lw=0.9,
+            )
+        )
+    # A district far from the map must not make all others too small to see.
+    shown = np.isfinite(share) if np.isfinite(share).any() else np.ones(len(share), dtype=bool)
+    west, south, east, north = shapely.total_bounds(found.areas.shapes[shown])
+    axes.set(xlim=_wider(west, east), ylim=_wider(south, north))
+    axes.set_aspect(1.0 / max(np.cos(np.radians((south + north) / 2)), 0.05))
+    axes.set_axis_off()
+    if len(table) <= NAMED:
+        _name(axes, found, state)
+    axes.set_title(f"Share: {state}", loc="left", color=INK, fontsize=12, fontweight="bold")
+    bar = figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), PROBABILITY), ax=axes, shrink=0.6, pad=0.02)
+    bar.set_label(f"expected share that is “{state}”", fontsize=8.5, color=INK)
+    bar.ax.tick_params(labelsize=8, colors=FAINT)
+    handles = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="nobody knows")]
+    if not np.isfinite(share).all():
+        handles.append(Patch(fc="white", ec="#8a8a8f", hatch="////", lw=0.8, label="outside the map"))
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.0), ncols=2, frameon=False, fontsize=8.5)
+    figure.supxlabel(
+        f"{len(table):,} districts; in brackets the {100 * found.level:.0f} % interval of the share",
+        fontsize=8, color=FAINT, x=0.01, ha="left",
+    )  # fmt: skip
+    return figure
+
+
+def _name(axes: Any, found: DistrictTotals, state: Any) -> None:
+    for shape, row in zip(found.areas.shapes, found.table.to_dict("records"), strict=True):
+        if shape.is_empty or not np.isfinite(row[f"share_{state}"]):
+            continue
+        low, high = row[f"share_low_{state}"], row[f"share_high_{state}"]
+        name = str(row["area"])
+        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+        middle = shape.representative_point()
+        axes.text(
+            middle.x, middle.y, f"{name}\n{100 * row[f'share_{state}']:.0f} % ({100 * low:.0f}–{100 * high:.0f})",
+            ha="center", va="center", fontsize=7, color=INK, clip_on=True,
+            path_effects=[withStroke(linewidth=2.2, foreground="white", alpha=0.85)],
+        )  # fmt: skip
+
+
+def _path(shape: Any) -> Path:
+    """All rings of a polygon or of several; inner ones turn the other way, so that holes stay open."""
+    parts = [part for part in shapely.get_parts(shape) if part.geom_type == "Polygon"]
+    rings = [ring for part in shapely.orient_polygons(parts) for ring in (part.exterior, *part.interiors)]
+    if not rings:
+        return Path(np.empty((0, 2)))
+    codes = [np.r_[Path.MOVETO, np.full(len(ring.coords) - 2, Path.LINETO), Path.CLOSEPOLY] for ring in rings]
+    return Path(np.concatenate([np.array(ring.coords)[:, :2] for ring in rings]), np.concatenate(codes))
+
+
+def _wider(low: float, high: float) -> tuple[float, float]:
+    pad = 0.02 * max(high - low, 1e-6)
+    return low - pad, high + pad

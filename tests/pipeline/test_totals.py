@@ -1,0 +1,197 @@
+"""Figures of districts: they agree with the map, and what is odd about a district is said."""
+
+import csv
+import json
+
+import numpy as np
+import openpyxl
+import pytest
+import shapely
+from typer.testing import CliRunner
+
+from crowdfield import pipeline
+from crowdfield.cli.app import app
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.io.amounts import read_amounts
+from crowdfield.io.areas import NamedAreas, read_areas
+from crowdfield.pipeline.districts import locate
+from crowdfield.pipeline.totals import totals, write_totals
+
+WEST, SOUTH, SIZE = 36.80, -1.30, 0.05  # degrees
+
+
+@pytest.fixture(scope="module")
+def fused():
+    rng = np.random.default_rng(0)
+    places = np.array([WEST, SOUTH]) + SIZE * rng.random((150, 2))
+    wet = places[:, 0] > WEST + SIZE / 2
+    said = np.where(rng.random(150) < 0.9, wet, ~wet)
+    reports = Reports.from_arrays(
+        places, np.where(said, "flooded", "dry"), rng.integers(0, 8, 150).astype(str), crs="EPSG:4326"
+    )
+    region = (WEST, SOUTH, WEST + SIZE, SOUTH + SIZE)
+    return pipeline.fuse(reports, region=region, cell="200m", lengthscale="1500m")
+
+
+def box(west, south, east, north):
+    """In shares of the region."""
+    return shapely.box(WEST + west * SIZE, SOUTH + south * SIZE, WEST + east * SIZE, SOUTH + north * SIZE)
+
+
+DISTRICTS = {
+    "dry side": box(0, 0, 0.5, 1),
+    "=wet side": box(0.5, 0, 1, 1),
+    "both": box(0.25, 0.25, 0.75, 0.75),
+    "half outside": box(0.5, 0, 1.5, 1),
+    "elsewhere": box(5, 5, 6, 6),
+    "tiny": box(0.61, 0.61, 0.62, 0.62),
+}
+
+
+@pytest.fixture(scope="module")
+def areas():
+    return NamedAreas(tuple(DISTRICTS), np.array(list(DISTRICTS.values()), dtype=object))
+
+
+@pytest.fixture(scope="module")
+def found(fused, areas):
+    return totals(fused, areas, thresholds=[0.3])
+
+
+def geojson(path, names, shapes, **more):
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"name": name, **{key: values[i] for key, values in more.items()}},
+            "geometry": json.loads(shapely.to_geojson(shape)),
+        }
+        for i, (name, shape) in enumerate(zip(names, shapes, strict=True))
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
+    return path
+
+
+def test_the_expected_share_is_the_mean_of_the_map(fused, areas, found):
+    located = locate(areas, fused.heatmap.grid, fused.heatmap.mask)
+    shown = fused.heatmap.of("flooded").ravel()
+    for number, row in enumerate(found.table.to_dict("records")):
+        if row["cells"]:
+            share = located.share[number].toarray().ravel()
+            assert row["share_flooded"] == pytest.approx(share @ shown / share.sum())
+            assert (
+                row["share_low_flooded"] <= row["share_flooded"] <= row["share_high_flooded"] or row["area"] == "tiny"
+            )
+
+
+def test_what_is_odd_about_a_district_is_said(found):
+    rows = found.table.set_index("area")
+    assert rows.loc["elsewhere", "cells"] == 0 and np.isnan(rows.loc["elsewhere", "share_flooded"])
+    assert "does not reach" in rows.loc["elsewhere", "note"]
+    assert "49 % of it lies outside" in rows.loc["half outside", "note"]
+    assert "covered share" in rows.loc["tiny", "note"]
+    assert rows.loc["dry side", "note"] == ""
+    assert any("overlap" in note for note in found.notes) and any("does not reach 1 of 6" in n for n in found.notes)
+    assert rows.loc["=wet side", "share_flooded"] > 0.7 > 0.3 > rows.loc["dry side", "share_flooded"]
+
+
+def test_small_districts_count_their_covered_share(fused, areas, found):
+    """The figures of a district smaller than a cell are those of the cells that it touches."""
+    grid = fused.heatmap.grid
+    row = found.table.set_index("area").loc["tiny"]
+    side = 0.01 * SIZE * 111_195 / 1000  # km
+    assert row["weight"] == pytest.approx(side**2, rel=0.02)
+    assert row["weight"] < grid.cell_width**2 / 1e6
+
+
+def test_districts_of_one_name_are_one_district(fused, tmp_path):
+    path = geojson(tmp_path / "d.geojson", "abc", list(DISTRICTS.values())[:3], province=["North", "North", "South"])
+    assert read_areas(path).names == ("a", "b", "c")
+    merged = read_areas(path, by="province")
+    assert merged.names == ("North", "South")
+    assert merged.shapes[0].area == pytest.approx(SIZE**2)
+    with pytest.raises(InputError, match="It has: name, province"):
+        read_areas(path, by="county")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{"type": "Point", "coordinates": [36.8, -1.3]}', "holds no polygons"),
+        ("lat,lon\n1,2\n", "not GeoJSON or another file of polygons"),
+        ("{", "cannot be read"),
+    ],
+)
+def test_files_without_polygons_are_refused(tmp_path, content, message):
+    path = tmp_path / "d.geojson"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_areas(path)
+
+
+def test_crossed_polygons_are_repaired_and_said(tmp_path):
+    bow_tie = shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])
+    read = read_areas(geojson(tmp_path / "d.geojson", ["tie"], [bow_tie]))
+    assert shapely.is_valid(read.shapes).all() and "crossed themselves" in read.notes[0]
+
+
+@pytest.mark.parametrize("pixel", [0.0005, 0.004], ids=["finer than cells", "coarser than cells"])
+def test_people_under_the_map_are_kept(fused, tmp_path, pixel):
+    rasterio = pytest.importorskip("rasterio")
+    path = tmp_path / "people.tif"
+    count = round(1.4 * SIZE / pixel)
+    people = np.full((count, count), 3.0, dtype=np.float32)
+    corner = rasterio.Affine(pixel, 0.0, WEST - 0.2 * SIZE, 0.0, -pixel, SOUTH + 1.2 * SIZE)
+    with rasterio.open(
+        path, "w", driver="GTiff", width=count, height=count, count=1, dtype="float32", crs="EPSG:4326",
+        transform=corner,
+    ) as file:  # fmt: skip
+        file.write(people, 1)
+    grid = fused.heatmap.grid
+    amounts = read_amounts(path, grid)
+    degrees = (grid.east - grid.west) / 111_320 * (grid.north - grid.south) / 110_574
+    assert amounts.sum() == pytest.approx(3.0 * degrees / pixel**2, rel=0.03)
+    weighed = totals(fused, NamedAreas(("all",), np.array([box(-1, -1, 2, 2)])), weights=path)
+    assert weighed.table["weight"][0] == pytest.approx(amounts.sum())
+    assert weighed.weights == "people"
+
+
+def test_every_format_can_be_read_back(found, tmp_path):
+    pyogrio = pytest.importorskip("pyogrio")
+    for suffix in ("csv", "xlsx", "geojson", "gpkg", "png"):
+        write_totals(found, tmp_path / f"totals.{suffix}")
+    with (tmp_path / "totals.csv").open(encoding="utf-8", newline="") as file:
+        header, tags, *rows = list(csv.reader(file))
+    assert header[0] == "area" and tags[0] == "#adm+name" and all(tag.startswith("#") for tag in tags)
+    assert rows[1][0] == "'=wet side" and rows[4][header.index("share_flooded")] == ""
+    sheet = openpyxl.load_workbook(tmp_path / "totals.xlsx")["totals"]
+    assert sheet["A4"].value == "'=wet side" and sheet["A4"].data_type == "s"
+    assert sheet.max_row == 2 + len(DISTRICTS)
+    read = json.loads((tmp_path / "totals.geojson").read_text(encoding="utf-8"))
+    assert read["features"][0]["properties"]["share_flooded"] == pytest.approx(
+        found.table["share_flooded"][0], rel=1e-4
+    )
+    assert read["features"][4]["properties"]["share_flooded"] is None
+    frame = pyogrio.read_dataframe(tmp_path / "totals.gpkg", layer="totals")
+    assert frame["area"].tolist() == list(DISTRICTS)
+    assert (tmp_path / "totals.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="written as"):
+        write_totals(found, tmp_path / "totals.shp")
+
+
+def test_the_command_says_the_same(fused, found, tmp_path):
+    run = tmp_path / "run.cf"
+    pipeline.save_run(fused, run)
+    path = geojson(tmp_path / "districts.geojson", list(DISTRICTS), list(DISTRICTS.values()))
+    answer = CliRunner().invoke(
+        app, ["totals", str(run), str(path), "--threshold", "0.3", "--json", "-q", "-o", str(tmp_path / "t.csv")]
+    )
+    assert answer.exit_code == 0, answer.output
+    rows = json.loads(answer.stdout)["totals"]
+    assert rows[0]["share_flooded"] == pytest.approx(found.table["share_flooded"][0])
+    assert rows[0]["amount_low_flooded"] == pytest.approx(found.table["amount_low_flooded"][0])
+    assert (tmp_path / "t.csv").is_file()
+    text = CliRunner().invoke(app, ["totals", str(run), str(path), "-q"])
+    assert "half outside" in text.stdout and text.exit_code == 0
+    wrong = CliRunner().invoke(app, ["totals", str(run), str(path), "-o", "totals.doc"])
+    assert wrong.exit_code == 2
