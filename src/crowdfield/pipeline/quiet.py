@@ -44,7 +44,7 @@ def with_silence(
         raise InputError(
             "silence is for reports that all say the same; these differ, and tell by themselves where all is well."
         )
-    negative = _opposite(positive, settings.states or reports.labels)
+    negative = opposite(positive, settings.states or reports.labels)
     exposure = np.full(grid.shape, float(settings.silence))
     if mask is not None:
         exposure[~mask] = 0.0
@@ -66,7 +66,7 @@ def without_silence(reports: Reports) -> Reports:
     return replace(said, source=said.source - (said.source > gone), sources=others)
 
 
-def _opposite(positive: Any, known: Sequence[Any]) -> Any:
+def opposite(positive: Any, known: Sequence[Any]) -> Any:
     """The state that a quiet cell stands for: the other one of two that are known, else the absence of what is said."""
     others = [state for state in known if state != positive]
     if len(others) > 1:

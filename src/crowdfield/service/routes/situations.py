@@ -1,16 +1,15 @@
 """Situations: the maps there are, and starting a new one."""
 
-import time
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from crowdfield.service import intake, places
+from crowdfield.service import intake
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, service_of, situation_of
+from crowdfield.service.layouts import build, plan
 from crowdfield.service.problems import Problem
-from crowdfield.service.regions import plan
 from crowdfield.service.schemas import NewRegion, NewSituation, RegionChanged, SituationOut, Trust
 from crowdfield.service.store import Situation, VersionInfo
 
@@ -60,23 +59,6 @@ async def start_situation(request: Request, new: NewSituation, principal: AdminO
     return shown(situation, None)
 
 
-def build(new: NewSituation) -> Situation:
-    grid = plan(new.region, new.columns, new.rows)
-    return Situation(
-        id=new.id,
-        title=new.title,
-        states=tuple(new.states),
-        labels=tuple(new.labels or new.states),
-        region=new.region,
-        crs=str(grid.crs),
-        extent=grid.extent,
-        columns=grid.columns,
-        rows=grid.rows,
-        model=new.model.model_dump(),
-        created=time.time(),
-    )
-
-
 @router.get("/situations/{situation}")
 async def one_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], principal: Reader
@@ -107,7 +89,7 @@ async def change_situation(
         )
         service.store.change_region(moved, intake.region_entry(change.region, grid, principal))
         standing = service.store.standing(moved.id)
-        outside = sum(not places.inside(moved.region, row.longitude, row.latitude) for row in standing)
+        outside = sum(not moved.region.holds(row.longitude, row.latitude) for row in standing)
         now = shown(service.store.situation(moved.id), None, service.settings.minimum_count)
         return RegionChanged(**now.model_dump(), outside=outside)
 

@@ -3,6 +3,7 @@
 import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
 import { COLOURS, drawable, MapView, OTHER } from "./map.js";
+import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
 import { locale, T } from "./text.en.js";
 
@@ -18,6 +19,7 @@ let points = { features: [], exact: false };
 let looks = [];
 let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
+let importing = null;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -53,6 +55,7 @@ async function start() {
     view = new MapView("map", T.map, guarded(ask));
     window.crowdfieldMap = view.map; // for scripts and tests
   }
+  importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
   listenToForms();
   panels.why(null);
@@ -70,6 +73,7 @@ const signIn = guarded(async () => {
 });
 
 async function open(situation) {
+  importing.close();
   chosen.situation = situation;
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
@@ -190,7 +194,10 @@ function layer() {
   const number = shown();
   const base = chosen.base ?? (number > 1 ? number - 1 : null);
   $("base-row").hidden = chosen.layer !== "difference";
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number });
+  // Each version says how far it moved at most; versions that moved by less than a hundredth have not changed to the eye.
+  const between = versions.filter((v) => v.number > base && v.number <= number);
+  const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still });
   if (!number) return;
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : "";
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
@@ -242,11 +249,14 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   }
 }
 
+const spoken = (answer) => (answer.unknown ? T.unknown : panels.percent(answer.probability[answer.state]));
+
 // After a report was sent: what the place was before, and what it is now.
 function outcome(answer) {
   if (!pending || answer.version <= pending.version) return;
-  const before = pending.probability === null ? "–" : panels.percent(pending.probability);
-  const text = T.addResult(answer.state, before, panels.percent(answer.probability[answer.state]));
+  const [before, now] = [pending.said, spoken(answer)];
+  const same = before === now;
+  const text = !same ? T.addResult(answer.state, before ?? "–", now) : answer.unknown ? T.addStillUnknown(answer.state) : T.addNoChange(answer.state, now);
   const base = pending.version;
   fill($("report-outcome"), make("b", { textContent: text }), " ", base ? make("button", {
     type: "button", class: "quiet", textContent: T.addShowChange,
@@ -265,7 +275,7 @@ function choose(name) {
 async function send() {
   const [longitude, latitude] = chosen.place;
   const before = newest() ? await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)) : null;
-  pending = { version: newest() ?? 0, probability: before?.probability[chosen.state] ?? null };
+  pending = { version: newest() ?? 0, said: before ? spoken(before) : null };
   chosen.version = null;
   $("report-outcome").textContent = "";
   await post(path("/reports"), {
@@ -294,27 +304,20 @@ async function save(rest, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function upload(file) {
+function upload(file) {
   if (!file) return;
-  const fresh = $("import-new").checked;
-  showTab("tab-files");
-  const body = new FormData();
-  body.append("file", file);
-  $("import-outcome").textContent = T.importBusy;
-  try {
-    const answer = await (await call(fresh ? "/import" : path("/import"), { method: "POST", body })).json();
-    if (fresh) {
-      situations = await get("/situations");
-      await open(situations.find((s) => s.id === answer.id));
-      imported(answer.receipt, T.importStarted(answer.title));
-    } else {
-      imported(answer);
-      await refresh();
-    }
-  } catch (error) {
-    $("import-outcome").textContent = T.error(error.message);
-  } finally {
-    $("file").value = "";
+  $("import-outcome").textContent = "";
+  importing.open(file);
+}
+
+async function taken(answer, fresh) {
+  if (fresh) {
+    situations = await get("/situations");
+    await open(situations.find((s) => s.id === answer.id));
+    imported(answer.receipt, T.importStarted(answer.title));
+  } else {
+    imported(answer);
+    await refresh();
   }
 }
 
@@ -367,6 +370,7 @@ function listenToForms() {
   $("import").addEventListener("submit", (event) => event.preventDefault());
   $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });
   $("file").addEventListener("change", () => upload($("file").files[0]));
+  $("import-new").addEventListener("change", () => { if (importing.file) importing.open(importing.file); });
   $("key").addEventListener("click", () => $("key-dialog").showModal());
   $("key-dialog").addEventListener("close", () => {
     const act = $("key-dialog").returnValue;

@@ -33,6 +33,7 @@ export class MapView {
           lattice: { type: "geojson", data: lattice() },
           region: { type: "geojson", data: NOTHING },
           reports: { type: "geojson", data: NOTHING },
+          preview: { type: "geojson", data: NOTHING },
         },
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
@@ -49,6 +50,11 @@ export class MapView {
               "circle-stroke-color": ["case", ["get", "filled"], "#ffffff", ["get", "colour"]],
               "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 6, ["case", ["get", "filled"], 0.5, 1], 13, ["case", ["get", "filled"], 1.2, 2.2]],
             },
+          },
+          { id: "preview-region", type: "line", source: "preview", filter: ["==", ["geometry-type"], "Polygon"], paint: { "line-color": "#00306f", "line-width": 2.5, "line-dasharray": [3, 1.5] } },
+          {
+            id: "preview-points", type: "circle", source: "preview", filter: ["==", ["geometry-type"], "Point"],
+            paint: { "circle-radius": ["case", ["get", "inside"], 4, 6], "circle-color": ["get", "colour"], "circle-stroke-color": "#ffffff", "circle-stroke-width": 0.8, "circle-opacity": 0.85 },
           },
         ],
       },
@@ -70,6 +76,7 @@ export class MapView {
 
   async show({ id, region, layout_tag }) {
     await this.ready;
+    this.grounded = true;
     const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
     this.map.getSource("region").setData({
@@ -81,6 +88,32 @@ export class MapView {
     this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`);
     const narrow = window.matchMedia("(max-width: 760px)").matches;
     this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
+  }
+
+  // A file that is not taken yet: the region that its map would have and its reports, those outside in red.
+  async preview(found, { fit = false } = {}) {
+    await this.ready;
+    for (const layer of this.map.getStyle().layers) {
+      if (layer.id === "reports" || layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
+    }
+    this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
+    if (!found) return this.map.getSource("preview").setData(NOTHING);
+    const [west, south, east0, north] = found.region;
+    const east = east0 > west ? east0 : east0 + 360;
+    if (!this.grounded) {
+      this.grounded = true;
+      this.map.getSource("ground").setData(`${location.origin}/basemap.json`);
+    }
+    const ring = [[west, south], [east, south], [east, north], [west, north], [west, south]];
+    this.map.getSource("preview").setData({
+      type: "FeatureCollection",
+      features: [
+        { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } },
+        ...found.points.map(([lon, lat, label, inside]) => ({ type: "Feature", properties: { inside, colour: inside ? COLOURS[(label + 5) % COLOURS.length] : "#c0142b" }, geometry: { type: "Point", coordinates: [lon, lat] } })),
+      ],
+    });
+    if (fit) this.map.fitBounds([[west, south], [east, north]], { padding: 40, animate: false });
+    return undefined;
   }
 
   // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.

@@ -24,23 +24,38 @@ export function why(answer) {
   for (const [state, p] of Object.entries(answer.probability)) {
     states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: `${percent(p)} ± ${percent(answer.sd[state])}` }));
   }
+  // What nobody knows has no number in large letters: somebody would act on it.
+  const big = answer.unknown
+    ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether(answer.state) }))
+    : make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state }));
+  const opened = document.querySelector("#why-numbers[open]") !== null;
   fill(
     $("why"),
-    make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state })),
+    big,
     make("p", { class: answer.unknown ? "unknown" : "hint", textContent: known }),
-    states,
+    ...spoken(answer),
     make("p", { class: "hint", textContent: [place(answer), answer.reports_in_cell === null ? null : T.whyCell(answer.reports_in_cell)].filter(Boolean).join(" · ") }),
-    ...reasons(answer),
+    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), states, ...reasons(answer)),
   );
+}
+
+// The reasons in words; the numbers are behind them.
+function spoken(answer) {
+  const why = answer.why;
+  if (!why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
+  if (why.groups && !why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
+  const said = why.summary
+    ? ["for", "against"].filter((side) => why.summary[side]).map((side) => T.whySpoken(side, answer.state, why.summary[side], distance(why.summary[side].nearest)))
+    : why.groups.map((g) => T.whyGrouped(g.group, answer.state, count(g.reports)));
+  return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
 }
 
 const place = ({ latitude, longitude }) =>
   `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
 
 function reasons(answer) {
-  if (!answer.why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
   // Readers are told groups of reports, and only where enough people reported.
-  if (answer.why.groups && !answer.why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
+  if (!answer.why || (answer.why.groups && !answer.why.groups.length)) return [];
   const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group](count(g.reports)), log_odds: g.log_odds }));
   const forces = [...named].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
   const shown = forces.slice(0, 7);
@@ -65,7 +80,7 @@ function force({ name, value, sum }, most) {
   return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
 }
 
-const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
+export const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
 
 // Sources
 
@@ -134,7 +149,7 @@ const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificant
 
 // Legend
 
-export function legend(layer, state, { from, to }) {
+export function legend(layer, state, { from, to, still }) {
   const flat = layer !== "probability";
   $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer](state);
   $("legend-image").src = `/legend/${layer}.png`;
@@ -145,7 +160,7 @@ export function legend(layer, state, { from, to }) {
   const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: from ? T.legendChange(from, to) : "" }[layer];
+  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference(from, to) : T.legendChange(from, to) }[layer];
 }
 
 export function sourceLegend(entries) {

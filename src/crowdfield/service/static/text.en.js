@@ -2,6 +2,9 @@
 
 export const locale = "en";
 
+const SMALL = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"];
+const inWords = (n) => SMALL[n] ?? new Intl.NumberFormat(locale).format(n);
+
 export const T = {
   skip: "Skip to the panel",
   situation: "Situation",
@@ -38,6 +41,7 @@ export const T = {
   legendDifference: (state) => `Change of “${state}”`,
   legendKnown: "known",
   legendUnknown: "unknown",
+  unknown: "unknown",
   legendSure: "certain",
   legendNoIdea: "no idea",
   legendHatched: "Hatched grey: nobody knows",
@@ -50,6 +54,17 @@ export const T = {
   statusOffline: "reconnecting …",
   failure: (message) => `The map could not be renewed; the last good one is shown. ${message}`,
   changed: (before, after) => `${before} → ${after}`,
+
+  whyUnknownBig: "Unknown",
+  whyWhether: (state) => `whether “${state}”`,
+  whyNumbers: "The numbers behind it",
+  whySpoken: (side, state, { reports, accuracy }, nearest) => {
+    const how = accuracy >= 0.85 ? "usually right" : accuracy >= 0.65 ? "more often right than not" : null;
+    const one = reports === 1;
+    const who = how ? `by ${one ? "somebody who is" : "people who are"} ${how}` : `by ${one ? "somebody" : "people"} whose word tells little`;
+    return `${inWords(reports)} ${one ? "report" : "reports"} ${who}, ${one ? `${nearest} away, speaks` : `the nearest ${nearest} away, speak`} ${side} “${state}”.`;
+  },
+  whyGrouped: (group, state, n) => ({ for: `At least ${n} reports speak for “${state}”.`, against: `At least ${n} reports speak against “${state}”.`, all: `At least ${n} reports near here count, some for and some against “${state}”.` })[group],
 
   whyTitle: "Why?",
   whyHint: "Click a place on the map to see what is known there and which sources say so. With the keyboard: move the map with the arrow keys, then press Enter for the place in its middle.",
@@ -77,7 +92,11 @@ export const T = {
   addSend: "Send report",
   addSent: "Stored. The map is being renewed …",
   addResult: (state, before, after) => `“${state}” here: ${before} before, ${after} now.`,
+  addNoChange: (state, now) => `No change: “${state}” here stays at ${now}.`,
+  addStillUnknown: (state) => `No change: whether “${state}” is true here is still unknown.`,
   addShowChange: "Show what changed",
+  noDifference: (from, to) => `No change between version ${from} and version ${to} anywhere on the map.`,
+  noEarlier: "There is no earlier version to compare with.",
 
   sourcesEmpty: "No sources yet. They appear with the first map.",
   sourcesHint: "Estimated from how far each source agrees with the map, with 95 % intervals. Open one for its confusion matrix.",
@@ -110,6 +129,38 @@ export const T = {
   importDrop: "Drop a file here, or choose one",
   importNew: "Start a new map with it",
   importBusy: "Reading …",
+  importStoring: "Storing …",
+  previewTitle: (name) => `What was found in ${name}`,
+  previewRows: (n) => `${n} rows`,
+  previewUsable: (n, plain) => `${n} usable ${plain === 1 ? "report" : "reports"}`,
+  previewDuplicate: (n) => `${n} duplicates`,
+  previewRejected: (n) => `${n} not used`,
+  previewSources: (n, plain) => `${n} ${plain === 1 ? "source" : "sources"}`,
+  previewTime: (from, to) => (from === to ? from : `${from} to ${to}`),
+  previewDownload: "Download what is not used, with reasons",
+  previewName: "Title of the map",
+  previewLabels: "What reports say",
+  previewLabel: "In the file",
+  previewReports: "Reports",
+  previewMeaning: "Means",
+  previewMeans: (label) => `What “${label}” means`,
+  previewLeaveOut: "(leave out)",
+  previewUnknownLabel: "(choose)",
+  previewPositive: "State to map",
+  previewRegion: "Region",
+  previewBulk: "Around the bulk of the reports",
+  previewOutside: (n, plain) => `${n} ${plain === 1 ? "report lies" : "reports lie"} outside and ${plain === 1 ? "is" : "are"} not used: red on the map.`,
+  previewNoneOutside: "All reports lie in it.",
+  previewCell: (side) => `Cells of ${side}.`,
+  previewSilence: (label) => `Every report says “${label}”`,
+  previewSilenceWhy: (label, opposite) => `So nothing tells where “${opposite}” is true: the map can show where reports are dense, not how likely “${label}” is. If people everywhere could have reported, a cell that nobody reported from can count as a weak “${opposite}”.`,
+  previewSilenceUse: (opposite) => `Silence counts as a weak “${opposite}”`,
+  previewSilenceCount: "Reports to expect of a cell where something is the matter",
+  previewColumns: "How the file was read",
+  previewRoles: { lat: "Latitude", lon: "Longitude", label: "What is said", source: "Who says so", time: "When" },
+  previewNoColumn: "(none)",
+  previewStart: "Start the map",
+  previewAdd: (n, plain) => `Add ${n} ${plain === 1 ? "report" : "reports"}`,
   importDone: (r) => `${r.stored} stored, ${r.duplicate} known already, ${r.rejected} not usable.`,
   importReject: (row, reason) => `Row ${row}: ${reason}`,
   importStarted: (title) => `“${title}” started. Its map appears in a moment.`,
