@@ -300,10 +300,15 @@ def covered(grid: Grid, places: ArrayLike) -> Region:
         return Region(-180.0, -90.0, 180.0, 90.0)
     # Longitudes as offsets from the middle of the bulk, so that the antimeridian is nowhere near.
     middle = centre(bulk)[0]
-    left = min(float(wrap(west - middle).max()), -span(bulk) / 2)
-    right = max(float(wrap(east - middle).min()), span(bulk) / 2)
+    left, right = float(wrap(west - middle).max()), float(wrap(east - middle).min())
     low, high = min(float(south.max()), bulk.south), max(float(north.min()), bulk.north)
-    return Region(wrap(middle + left), max(low, -90.0), wrap(middle + right), min(high, 90.0))
+    return Region(
+        # The edge of the bulk itself, to the last digit: places on it are in the region.
+        wrap(middle + left) if left < -span(bulk) / 2 else bulk.west,
+        max(low, -90.0),
+        wrap(middle + right) if right > span(bulk) / 2 else bulk.east,
+        min(high, 90.0),
+    )
 
 
 def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:

@@ -163,7 +163,7 @@ def test_the_page_loads_offline_and_shows_the_map(live):
         image = picture(page)
         coloured = (image.max(axis=-1) - image.min(axis=-1)) > 40
         assert coloured.mean() > 0.02  # not only grey: something is known
-        assert page.locator("#source-colours li").count() >= 3
+        assert page.locator("#label-colours li").count() == 2
         shot(page, "desktop")
         assert serious(page) == []
 
@@ -245,24 +245,39 @@ def test_exports_are_saved(live):
 
 def test_a_dropped_file_starts_a_map(live, tmp_path):
     table = tmp_path / "Bridges down.csv"
-    rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(30)]
-    table.write_text("\n".join(["source,lat,lon,label", *rows]))
+    rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(60)]
+    table.write_text("\n".join(["source,lat,lon,label", *rows, "team1,48.85,2.35,ok"]))
     # Refused regions, and tiles of versions that went with the old one, are told on the console.
     with opened(live, expect=("422", "404")) as page:
         ready(page)
         page.click("#tab-files")
         page.check("#import-new")
         page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-take")
+        assert "60 usable reports" in page.inner_text("#preview-rows") and page.is_hidden("#exports")
+        assert page.input_value("#preview-map-title") == "Bridges down"
+        # The one place far away is told, and the rows that are not used can be saved.
+        assert "1 report lies outside" in page.inner_text("#preview-outside")
+        with page.expect_download() as saving:
+            page.click("#preview-rejects")
+        assert "outside the region" in saving.value.path().read_text()
+        page.select_option("#preview-positive", "ok")
+        until(page, "document.getElementById('preview-status').textContent === ''")
+        page.wait_for_timeout(300)
+        shot(page, "preview")
+        assert serious(page) == []
+        page.click("#preview-take")
         until(page, "document.title.startsWith('Bridges down')")
-        until(page, "document.getElementById('status').textContent.includes('30 reports')")
-        assert "30 stored" in page.inner_text("#import-outcome")
+        until(page, "document.getElementById('status').textContent.includes('60 reports')")
+        assert "60 stored" in page.inner_text("#import-outcome")
+        assert page.locator("#state option").all_inner_texts() == ["down", "ok"]
         # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.
         page.click("#region-view")
         west, south, east, north = map(float, page.input_value("#region-value").split(","))
         assert -73 < west < -72.3 < east < -72 and 18 < south < 18.5 < north < 19
         for given, said in (
             ("-72.4, -72.2, 18.4, 18.6", "west,south,east,north"),
-            ("-72.4, 18.4, -72.2, 18.51", "19 "),
+            ("-72.4, 18.4, -72.2, 18.51", "49 "),
         ):
             page.fill("#region-value", given)
             page.click("#region button[type=submit]")

@@ -16,6 +16,7 @@ from crowdfield.errors import InputError
 from crowdfield.geography import unproject
 from crowdfield.io.layers import description
 from crowdfield.pipeline.fusing import Fused
+from crowdfield.pipeline.shores import land_cells
 
 # More candidates than this say nothing new: the field is smooth between them.
 MOST_CANDIDATES = 1_500
@@ -68,7 +69,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
     grid = heatmap.grid
-    cells = np.flatnonzero(heatmap.mask.ravel())
+    cells = np.flatnonzero(_reachable(model, heatmap))
     if len(cells) > MOST_CANDIDATES:
         # An even lattice of cells, not the first ones: every part of the map stays a candidate.
         step = int(np.ceil(np.sqrt(len(cells) / MOST_CANDIDATES)))
@@ -101,6 +102,14 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
         )
         for i in range(len(places))
     ]
+
+
+def _reachable(model: Any, heatmap: Heatmap) -> NDArray[np.bool_]:
+    """The cells that the map speaks about and somebody can look at: none at sea, unless the reports are from there."""
+    places = getattr(model, "places_", None)
+    land = None if places is None or heatmap.grid.crs is None else land_cells(heatmap.grid, places)
+    shown = heatmap.mask.ravel()
+    return shown if land is None or not (shown & land.ravel()).any() else shown & land.ravel()
 
 
 def most_doubtful(

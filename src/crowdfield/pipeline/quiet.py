@@ -13,6 +13,7 @@ from crowdfield import silence
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 from crowdfield.pipeline.settings import Settings
+from crowdfield.pipeline.shores import land_cells
 
 
 def only_label(reports: Reports) -> Any | None:
@@ -46,8 +47,9 @@ def with_silence(
         )
     negative = opposite(positive, settings.states or reports.labels)
     exposure = np.full(grid.shape, float(settings.silence))
-    if mask is not None:
-        exposure[~mask] = 0.0
+    for allowed in (mask, None if grid.crs is None else land_cells(grid, reports.places)):
+        if allowed is not None:
+            exposure[~allowed] = 0.0  # nobody lives there who could have spoken
     told = silence.as_reports(
         reports, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
         rng=np.random.default_rng(settings.seed),

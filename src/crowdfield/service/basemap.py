@@ -17,21 +17,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import shapely
-from numpy.typing import NDArray
 
 from crowdfield.data import Region
+from crowdfield.io.land import OUTLINES, VENDOR, countries
 
 PACKAGE = "world-atlas@2.0.2"
 INTEGRITY = "sha512-IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ=="
 MEMBER = "package/countries-10m.json"
-VENDOR = Path(__file__).parent / "static" / "vendor"
-OUTLINES = VENDOR / "countries-10m.json"
 WORLD = VENDOR / "world.json.gz"
 # Degrees of ground around a small region.
 LEAST_MARGIN = 3.0
@@ -60,15 +56,24 @@ def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     spans = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
     features = []
     for left, right in spans:
+        sea = shapely.box(left, south, right, north)
         near = (x0 <= right) & (x1 >= left) & (y0 <= north) & (y1 >= south)
         # Coordinates were rounded for the file; what that made touch itself is set right first.
         for shape in shapely.make_valid(shapes[near]):
             cut = shapely.clip_by_rect(shape, left, south, right, north)
             cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
             if not cut.is_empty:
-                geometry = shapely.geometry.mapping(cut)
-                features.append({"type": "Feature", "properties": {}, "geometry": _rounded(geometry, digits)})
+                features.append(_feature(cut, digits))
+                sea = shapely.difference(sea, cut)
+        if len(shapes) and not sea.is_empty:
+            # Laid over a map that is about the land only.
+            features.append(_feature(sea, digits, sea=True))
     return {"type": "FeatureCollection", "features": features}
+
+
+def _feature(shape: Any, digits: int, **properties: Any) -> dict[str, Any]:
+    geometry = _rounded(shapely.geometry.mapping(shape), digits)
+    return {"type": "Feature", "properties": properties, "geometry": geometry}
 
 
 def world() -> dict[str, Any]:
@@ -88,41 +93,6 @@ def _rounded(value: Any, digits: int) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(inner, digits) for inner in value]
     return value
-
-
-@lru_cache(maxsize=2)
-def countries(tolerance: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All polygons, and their bounds [4, P]."""
-    found = decode(json.loads(OUTLINES.read_text()), "countries", tolerance) if OUTLINES.is_file() else []
-    shapes = np.array(found, dtype=object)
-    return shapes, shapely.bounds(shapes).reshape(-1, 4).T
-
-
-def decode(topology: dict[str, Any], name: str, tolerance: float = 0.0) -> list[shapely.Geometry]:
-    """The polygons of an object of a TopoJSON file: rings are chains of shared arcs, stored as whole-number steps.
-
-    Arcs are simplified before they are joined, so that neighbours still share their border.
-    """
-    scale, shift = (np.asarray(topology["transform"][part]) for part in ("scale", "translate"))
-    arcs = [np.cumsum(np.asarray(arc), axis=0) * scale + shift for arc in topology["arcs"]]
-    if tolerance > 0:
-        lines = shapely.simplify([shapely.LineString(arc) for arc in arcs], tolerance, preserve_topology=False)
-        arcs = [shapely.get_coordinates(line) for line in lines]
-
-    def ring(parts: list[int]) -> NDArray[np.float64]:
-        # ~i is arc i backwards; each arc begins where the one before ends.
-        lines = [arcs[~i][::-1] if i < 0 else arcs[i] for i in parts]
-        return np.concatenate([line if k == 0 else line[1:] for k, line in enumerate(lines)])
-
-    shapes: list[shapely.Geometry] = []
-    for geometry in topology["objects"][name]["geometries"]:
-        pieces = geometry.get("arcs", [])
-        for piece in [pieces] if geometry["type"] == "Polygon" else pieces:
-            shell, *holes = [ring(parts) for parts in piece]
-            # Rounding, here or when the file was made, leaves some islets with two points.
-            if len(shell) >= 4:
-                shapes.append(shapely.Polygon(shell, [hole for hole in holes if len(hole) >= 4]))
-    return shapes
 
 
 def build() -> None:

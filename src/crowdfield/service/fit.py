@@ -21,7 +21,8 @@ import crowdfield as cf
 from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
-from crowdfield.pipeline.quiet import only_label, with_silence
+from crowdfield.pipeline.quiet import only_label, with_silence, without_silence
+from crowdfield.pipeline.shores import land_cells
 from crowdfield.service.auth import TRUSTED
 from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
 from crowdfield.service.journal import Entry, Ledger
@@ -148,7 +149,8 @@ def _published(
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
-    about |= {LAYOUT: situation.layout} | numbers
+    ashore = len(metres) > 0 and land_cells(grid, metres) is not None
+    about |= {LAYOUT: situation.layout, "land": ashore} | numbers
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -405,6 +407,22 @@ def explain(model: Any, situation: Situation, place: NDArray[np.float64], state:
             for r in strongest.itertuples()
         ],
     }
+
+
+def surprises(model: Any, situation: Situation, rows: Sequence[Any]) -> dict[str, float]:
+    """By id: the probability of what each report says given all other reports. `rows` are those that the model was
+    fitted to, in the order of the log; empty where it was fitted to others."""
+    if model is None or not hasattr(model, "left_out"):
+        return {}
+    reports = without_silence(model.reports_)
+    inside = [row for row in rows if situation.region.holds(row.longitude, row.latitude)]
+    if [reports.labels[code] for code in reports.label] != [row.label for row in inside]:
+        return {}
+    people = np.ones(len(model.reports_), dtype=bool)
+    if SILENCE in model.reports_.sources:
+        people = model.reports_.source != model.reports_.sources.index(SILENCE)
+    chance = np.exp(model.left_out()[people])
+    return {row.id: float(p) for row, p in zip(inside, chance, strict=True) if np.isfinite(p)}
 
 
 def _summary(said: Any, model: Any) -> dict[str, dict[str, float]]:

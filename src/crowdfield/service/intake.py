@@ -262,6 +262,11 @@ def retraction(report: str, principal: Principal) -> Entry:
     return Entry("retract", report, value=report, author=principal.id)
 
 
+def acceptance(report: str, principal: Principal) -> Entry:
+    """That somebody has looked at a report and lets it stand; the map is what it was."""
+    return Entry("accept", report, value=report, author=principal.id)
+
+
 def trust_entry(source: str, value: Any, principal: Principal) -> Entry:
     return Entry("trust", uuid4().hex, source=source, value=value, author=principal.id)
 

@@ -220,6 +220,20 @@ class Store:
                 return list(connection.execute(last))[::-1]
             return list(connection.execute(query.limit(limit) if limit else query))
 
+    def retracted(self, name: str, newest: int) -> list[Any]:
+        """The last reports that were taken back, the newest of them first."""
+        c, gone = entry.c, entry.alias()
+        back = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
+        query = select(entry).where(c.situation == name, c.kind == "report", back.exists())
+        with self.engine.connect() as connection:
+            return list(connection.execute(query.order_by(c.seq.desc()).limit(newest)))
+
+    def accepted(self, name: str) -> list[str]:
+        """The reports that somebody has looked at and lets stand."""
+        query = select(entry.c.id).where(entry.c.situation == name, entry.c.kind == "accept")
+        with self.engine.connect() as connection:
+            return list(connection.execute(query).scalars())
+
     def counts(self, name: str) -> dict[str, int]:
         """How many entries of each kind the log holds."""
         c = entry.c

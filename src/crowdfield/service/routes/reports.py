@@ -4,11 +4,13 @@ import itertools
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
+from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from crowdfield.service import intake, previews, uploads
 from crowdfield.service.auth import Principal
 from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
+from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem, faults
 from crowdfield.service.routes.situations import shown
 from crowdfield.service.schemas import ImportPlan, ImportPreview, Receipt, ReportIn, StartedFromFile
@@ -108,6 +110,29 @@ async def retract_report(
             await service.append(situation.id, [intake.retraction(name, principal)])
             return {"retracted": True}
     raise Problem(404, "there is no such report, or it was retracted already")
+
+
+@router.put("/situations/{situation}/reports/{report}/accepted", status_code=202)
+async def accept_report(
+    request: Request, situation: Situated, report: ReportId, principal: TrustedOne
+) -> dict[str, bool]:
+    """Say that a doubtful report was looked at and stands. The map stays what it is; nobody is asked about it again."""
+    service = service_of(request)
+    if await service.pools.intake.run(service.intake_store.entry, situation.id, report) is None:
+        raise Problem(404, "there is no such report, or it was retracted already")
+    await service.append(situation.id, [intake.acceptance(report, principal)])
+    return {"accepted": True}
+
+
+@router.get("/situations/{situation}/moderation", response_class=JSONResponse)
+async def moderation(request: Request, situation: Situated, principal: TrustedOne) -> Response:
+    """Reports to look at: those that the newest map finds improbable given all others (`doubtful`, with that
+    probability), those that somebody has accepted, and those that were retracted."""
+    service = service_of(request)
+    now = await service.pools.reading.run(service.store.situation, situation.id)
+    info = await service.pools.reading.run(service.maps.info, now)
+    question = {"task": "moderation", "situation": now.id, "version": info.number, "head": now.head}
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
 @router.post("/situations/{situation}/webhook/ushahidi", status_code=201)

@@ -5,6 +5,7 @@ import { $, fill, make, options, tabs } from "./dom.js";
 import { COLOURS, drawable, MapView, OTHER } from "./map.js";
 import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
+import { ReportsPanel } from "./reports.js";
 import { locale, T } from "./text.en.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
@@ -20,6 +21,7 @@ let looks = [];
 let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
 let importing = null;
+let reports = null;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -52,9 +54,10 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, guarded(ask));
+    view = new MapView("map", T.map, guarded(ask), (id) => { showTab("tab-reports"); reports.pick(id); });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
+  reports = new ReportsPanel({ path, onWhy: guarded(ask), onFilter: marks, guarded });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
   listenToForms();
@@ -74,6 +77,8 @@ const signIn = guarded(async () => {
 
 async function open(situation) {
   importing.close();
+  reports.reset();
+  $("tab-reports").hidden = !situation || !may("trusted");
   chosen.situation = situation;
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
@@ -150,13 +155,16 @@ async function redraw() {
     return;
   }
   const info = versions.find((v) => v.number === number)?.info ?? {};
+  $("land-row").hidden = !info.land;
+  view?.land(Boolean(info.land) && $("land-only").checked);
   fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
   const at = `?version=${number}`;
   const [table, next, found] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/points${at}`))]);
   points = found;
   looks = next.features;
-  const colour = palette();
-  panels.sources(table, { colour, hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
+  $("tab-reports").hidden = !points.exact;
+  if (points.exact) await reports.update(points.features);
+  panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
   if (chosen.place) await ask(...chosen.place, { quiet: true });
@@ -203,26 +211,20 @@ function layer() {
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
 }
 
-// The sources with most reports get colours of their own; all others share one.
-function palette() {
-  const counts = new Map();
-  for (const { properties } of points.features) if (properties.source) counts.set(properties.source, (counts.get(properties.source) ?? 0) + 1);
-  const first = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, COLOURS.length).map(([name]) => name);
-  const colour = (name) => COLOURS[first.indexOf(name)] ?? OTHER;
-  const entries = first.map((name) => [name, colour(name)]);
-  if (counts.size > first.length) entries.push([T.others, OTHER]);
-  panels.sourceLegend(points.exact && $("show-reports").checked ? entries : []);
-  return colour;
-}
-
+// Reports are coloured by what they say.
 function marks() {
-  const colour = palette();
-  const features = points.features.map((feature) => {
+  const labels = chosen.situation?.labels ?? [];
+  const colour = (label) => COLOURS[labels.indexOf(label) % COLOURS.length] ?? OTHER;
+  const exact = points.exact && may("trusted");
+  const wanted = exact ? reports.filtered() : points.features;
+  const features = wanted.map((feature) => {
     const { source, label, count } = feature.properties;
-    return { ...feature, properties: { colour: source ? colour(source) : "#33363d", filled: label === chosen.state, radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
+    return { ...feature, properties: { id: feature.id, colour: colour(label), filled: label === chosen.state, trusted: Boolean(source?.startsWith("trusted: ")), radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
   });
-  view?.reports($("show-reports").checked ? features : []);
+  const on = $("show-reports").checked;
+  view?.reports(on ? features : [], { exact });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
+  panels.labelLegend(on ? labels.map((label) => [label, colour(label)]) : []);
   $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells(chosen.situation?.minimum_count ?? 3);
 }
 
@@ -353,6 +355,7 @@ function listenToForms() {
     if (chosen.place) await ask(...chosen.place, { quiet: true });
   }));
   $("show-reports").addEventListener("change", marks);
+  $("land-only").addEventListener("change", () => view?.land($("land-only").checked));
   $("show-next").addEventListener("change", marks);
   let sliding = null;
   $("slider").addEventListener("input", () => {

@@ -66,7 +66,14 @@ export class ImportPreview {
     const said = error.problem?.faults?.[0]?.what ?? error.message;
     const status = $("preview-status");
     if (status) status.textContent = T.error(said);
-    else fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error(said) }), this.buttons(false));
+    if (status) return;
+    // Columns that were not recognised can be named.
+    const named = ["lat", "lon", "label", "source"].map((role) => {
+      const input = make("input", { autocomplete: "off", value: this.plan.columns?.[role] ?? "", on: { change: () => { this.plan.columns = input.value ? { ...this.plan.columns, [role]: input.value } : without(this.plan.columns, role); } } });
+      return this.field(`preview-${role}`, T.previewColumnOf(T.previewRoles[role]), input);
+    });
+    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error(said) }), ...named,
+      make("button", { type: "button", class: "quiet", textContent: T.previewAgain, on: { click: () => this.look() } }), this.buttons(false));
   }
 
   change(part) {

@@ -9,6 +9,8 @@ const signed = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximum
 export const count = (n) => new Intl.NumberFormat(locale).format(n);
 export const moment = (seconds) => new Date(1000 * seconds).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
+export const date = (seconds) => new Date(1000 * seconds).toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });
+
 export function percent(p) {
   if (p > 0 && p < 0.01) return "< 1 %";
   if (p > 0.99 && p < 1) return "> 99 %";
@@ -50,7 +52,7 @@ function spoken(answer) {
   return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
 }
 
-const place = ({ latitude, longitude }) =>
+export const place = ({ latitude, longitude }) =>
   `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
 
 function reasons(answer) {
@@ -84,7 +86,7 @@ export const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) *
 
 // Sources
 
-export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
+export function sources(answer, { hidden, mayTrust, onTrust }) {
   const table = answer?.sources ?? [];
   if (!table.length) return fill($("sources"), make("p", { class: "hint", textContent: T.sourcesEmpty }));
   const open = new Set([...document.querySelectorAll("details.source[open]")].map((d) => d.dataset.source));
@@ -93,13 +95,11 @@ export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
     make("p", { class: "hint", textContent: T.sourcesHint }),
     hidden ? make("p", { class: "hint", textContent: T.sourcesHidden }) : null,
     answer.left_out ? make("p", { class: "hint", textContent: T.sourcesLeftOut(count(answer.left_out)) }) : null,
-    ...table.map((s) => source(s, answer, { colour, mayTrust, onTrust, open: open.has(s.source) })),
+    ...table.map((s) => source(s, answer, { mayTrust, onTrust, open: open.has(s.source) })),
   );
 }
 
-function source(s, answer, { colour, mayTrust, onTrust, open }) {
-  const dot = make("i", { class: "dot" });
-  dot.style.background = colour(s.source);
+function source(s, answer, { mayTrust, onTrust, open }) {
   const range = make("i", { class: "range" });
   range.style.left = `${100 * s.accuracy_low}%`;
   range.style.width = `${100 * (s.accuracy_high - s.accuracy_low)}%`;
@@ -109,7 +109,7 @@ function source(s, answer, { colour, mayTrust, onTrust, open }) {
   const details = make(
     "details",
     { class: "source", open },
-    make("summary", {}, dot, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
+    make("summary", {}, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
       make("small", { textContent: `${facts.filter(Boolean).join(" · ")} · ${T.sourceAccuracy} ${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}` }), make("div", { class: "meter" }, range, at)),
     matrix(s, answer),
   );
@@ -163,9 +163,9 @@ export function legend(layer, state, { from, to, still }) {
   $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference(from, to) : T.legendChange(from, to) }[layer];
 }
 
-export function sourceLegend(entries) {
-  $("source-colours").hidden = !entries.length;
-  fill($("source-colours"), ...entries.map(([name, colour]) => {
+export function labelLegend(entries) {
+  $("label-colours").hidden = !entries.length;
+  fill($("label-colours"), ...entries.map(([name, colour]) => {
     const dot = make("i", { class: "dot" });
     dot.style.background = colour;
     return make("li", {}, dot, name);

@@ -1,0 +1,117 @@
+"""Where land is: roughly, to doubt coordinates quickly, and by the outlines of countries where they are installed.
+
+The outlines are Natural Earth's (public domain), from the npm package world-atlas. `crowdfield.service.basemap` fetches
+them; without them nothing here knows more than `near_land`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import ArrayLike, NDArray
+
+import crowdfield
+from crowdfield.data import Grid
+from crowdfield.geography import bounds, unproject
+
+VENDOR = Path(crowdfield.__file__).parent / "service" / "static" / "vendor"
+OUTLINES = VENDOR / "countries-10m.json"
+
+# Which cells of 2° hold land, from 90° S and 180° W on, row by row, one bit each: made from the outlines. South of
+# 60° S there is nobody to report, so that counts as sea.
+_CELL = 2.0
+_CELLS = (
+    "c-rk$J!lkB5T3maw+A`dvr8d&>rW$yxy~!ZJ+QP%nZn{gA(kl<5Z|V<GmW5yVmfWDQu;JXI+IdRWCLO>)LV%rm+)@KnR)M>7f2J("
+    "&M9`^&VKKknQ!JjfdBT7EIZOWb%gH@bRZagO}KabFtm%x*b`u1AKL4_V(+b6j)wg*_O;}G&UX)ktwk<kIqnRz%Z@qsq-+a8ZWqdP"
+    ")EJY+j*0>{eD$G$!h!j1cLtkEJGvXl5~ZS3t3QgK4nX!Y81WO>oI~V*N;pz1Cs?PTTTK}kl@@{WcaxXAQa`i>6SQ+nmgI==iUsSL"
+    "m3C8>hEm2~p9L{&Ub`CDeZ<kid*_%5m(JpmcAy{IJacHYu+O>1-=Q}vIkyn$iAdEaL8+_B{Unpn<cM)MA@}09Jw4T)l6Wi!8m3S?"
+    "<<EwUM1(k~5LmDDAe~kp!%j^EWpIF|UWJI(kcfy8%f*RzIU_8pqFr5ayh%b;IHT*;n@k+sMH4X5020cm+o(a?GTRh&1(YcQ$fQ}P"
+    "2?iySlxL#%U$gUxoo;2MNX#p}NAc_WTIR~mn1KRboP2I(^$a^3;c_8)V-f1r2O3Ve30=%MZ!C2)9xV7FS1WC(GI$W?xRE6lsU+Q>"
+    "2AE^!JdMiviakzGOP&e_m!ZKmNG2enL=5+jnX#ZhZ2|{9qIhGhe26VBhm2t+wpCl(uO%|Ys0-<zwX&z>AWY*2?y`69*o;YVo|-xD"
+    "Zd)xV5|64HZi#o>9tiHLOx}7b%xJ+VBhXc);~4lUqD3b<K<u-3OS^d7R!}b-_>>3ZI|;BV-eKXvOda{``r3oh{S|xb&XG{3qr%&)"
+    "k*vn*raUg?mLiwgux6TZ_(dp4=y=_`UzV`0NsMidcU$=aTP~W)ry$%IQ4a$N9vN!ng+GVQxZv7^uVOr&<?hlu*1p1ulgSB!pkN79"
+    "=A_G?aLXGI6?BLq<2xvo)1?__X$hB~iF?nc9iTo5OE|hrMLf*H-Q}{Hj@`$uTYuGl1MQBqZv"
+)
+# Coordinates are thought to be swapped where nearly all are at sea as they are, and nearly all on land the other way.
+NEARLY_ALL = 0.95
+
+
+@lru_cache(maxsize=1)
+def _coarse() -> NDArray[np.bool_]:
+    packed = np.frombuffer(zlib.decompress(base64.b85decode(_CELLS)), dtype=np.uint8)
+    return np.unpackbits(packed)[: 90 * 180].reshape(90, 180).astype(bool)
+
+
+def near_land(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+    """Which places are in a cell of 2° that holds land where people live; False for what is nowhere on Earth."""
+    lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
+    valid = (np.abs(lon) <= 180) & (np.abs(lat) <= 90)
+    column = np.clip((np.where(valid, lon, 0.0) + 180.0) // _CELL, 0, 179).astype(np.int64)
+    row = np.clip((np.where(valid, lat, 0.0) + 90.0) // _CELL, 0, 89).astype(np.int64)
+    return np.asarray(valid & _coarse()[row, column])
+
+
+def looks_swapped(places: NDArray[np.float64], most: int = 10_000) -> bool:
+    """Whether (longitude, latitude) places are probably (latitude, longitude)."""
+    some = places[:: max(1, len(places) // most)]
+    as_read, swapped = near_land(some[:, 0], some[:, 1]), near_land(some[:, 1], some[:, 0])
+    return bool(as_read.mean() <= 1 - NEARLY_ALL and swapped.mean() >= NEARLY_ALL)
+
+
+@lru_cache(maxsize=2)
+def countries(tolerance: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """All polygons, and their bounds [4, P]; none without the outlines."""
+    found = decode(json.loads(OUTLINES.read_text()), "countries", tolerance) if OUTLINES.is_file() else []
+    shapes = np.array(found, dtype=object)
+    return shapes, shapely.bounds(shapes).reshape(-1, 4).T
+
+
+def on_land(grid: Grid) -> NDArray[np.bool_] | None:
+    """Which cells of a grid have their centre on land; None where nobody knows.   [rows, columns]"""
+    if grid.crs is None or not OUTLINES.is_file():
+        return None
+    places = unproject(grid.centres(), grid.crs)
+    west, south, east, north = bounds(places)
+    shapes, (x0, y0, x1, y1) = countries()
+    across = (x1 >= west) & (x0 <= east) if west <= east else (x1 >= west) | (x0 <= east)
+    # Coordinates were rounded for the file; what that made touch itself is set right first.
+    near = shapely.make_valid(shapes[across & (y0 <= north) & (y1 >= south)])
+    land = np.zeros(len(places), dtype=bool)
+    for shape in near:
+        shapely.prepare(shape)
+        land |= shapely.contains_xy(shape, places[:, 0], places[:, 1])
+    return land.reshape(grid.shape)
+
+
+def decode(topology: dict[str, Any], name: str, tolerance: float = 0.0) -> list[shapely.Geometry]:
+    """The polygons of an object of a TopoJSON file: rings are chains of shared arcs, stored as whole-number steps.
+
+    Arcs are simplified before they are joined, so that neighbours still share their border.
+    """
+    scale, shift = (np.asarray(topology["transform"][part]) for part in ("scale", "translate"))
+    arcs = [np.cumsum(np.asarray(arc), axis=0) * scale + shift for arc in topology["arcs"]]
+    if tolerance > 0:
+        lines = shapely.simplify([shapely.LineString(arc) for arc in arcs], tolerance, preserve_topology=False)
+        arcs = [shapely.get_coordinates(line) for line in lines]
+
+    def ring(parts: list[int]) -> NDArray[np.float64]:
+        # ~i is arc i backwards; each arc begins where the one before ends.
+        lines = [arcs[~i][::-1] if i < 0 else arcs[i] for i in parts]
+        return np.concatenate([line if k == 0 else line[1:] for k, line in enumerate(lines)])
+
+    shapes: list[shapely.Geometry] = []
+    for geometry in topology["objects"][name]["geometries"]:
+        pieces = geometry.get("arcs", [])
+        for piece in [pieces] if geometry["type"] == "Polygon" else pieces:
+            shell, *holes = [ring(parts) for parts in piece]
+            # Rounding, here or when the file was made, leaves some islets with two points.
+            if len(shell) >= 4:
+                shapes.append(shapely.Polygon(shell, [hole for hole in holes if len(hole) >= 4]))
+    return shapes
