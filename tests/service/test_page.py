@@ -176,6 +176,8 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         page.wait_for_selector("#why .big b")
         assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
         page.select_option("#report-label", "flooded")
+        assert not page.is_checked("#report-trusted")  # trust is never given unasked
+        page.check("#report-trusted")
         page.fill("#report-text", "<script>alert('x')</script>")
         page.click("#report button[type=submit]")
         page.wait_for_selector("#report-outcome b")
@@ -213,9 +215,18 @@ def test_layers_and_states_switch(live):
 def test_why_tells_the_sources_and_the_slider_goes_back(live):
     with opened(live) as page:
         ready(page)
-        click_map(page, 0.5, 0.5)
-        page.wait_for_selector("#why dl.states")
-        assert "%" in page.inner_text("#why .big")
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")  # a click in the middle would open the reports that lie there
+        page.wait_for_selector("#why .spoken")
+        assert "%" in page.inner_text("#why .big") and "away, speak" in page.inner_text("#why .spoken")
+        assert page.is_hidden("#why ol.forces")  # numbers are behind the words
+        page.click("#why-numbers summary")
+        assert page.is_visible("#why ol.forces")
+        shot(page, "why")
+        # Where nobody knows there is no number in large letters.
+        click_map(page, 0.9, 0.08)
+        page.wait_for_selector("#why .unknown")
+        assert page.inner_text("#why .big b") == "Unknown"
         page.click("#tab-sources")
         page.click("details.source >> nth=0")
         assert page.locator("details.source >> nth=0").locator("table.matrix td").count() >= 5
@@ -271,6 +282,7 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
         until(page, "document.getElementById('status').textContent.includes('60 reports')")
         assert "60 stored" in page.inner_text("#import-outcome")
         assert page.locator("#state option").all_inner_texts() == ["down", "ok"]
+        page.click("#tab-manage")
         # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.
         page.click("#region-view")
         west, south, east, north = map(float, page.input_value("#region-value").split(","))
@@ -287,6 +299,103 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
     with live.api() as api:
         assert "bridges-down" in {s["id"] for s in api.get("/situations").json()}
         api.delete("/situations/bridges-down").raise_for_status()
+
+
+def test_a_file_that_only_says_one_thing_is_offered_silence_and_can_be_left(live, tmp_path):
+    table = tmp_path / "Trapped.csv"
+    rows = [f"s{i % 4},{18.5 + 0.003 * (i % 9)},{-72.3 + 0.01 * (i // 9)},trapped" for i in range(36)]
+    table.write_text("\n".join(["source,lat,lon,label", *rows]))
+    with opened(live, expect=("422",)) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-silence")
+        assert not page.is_checked("#preview-silence") and "Every report says “trapped”" in page.inner_text(".offer")
+        page.check("#preview-silence")
+        page.wait_for_selector("#preview-silence-count")
+        # What cannot be followed is said, and can be changed again.
+        page.fill("#preview-region", "1, 2, 3")
+        page.keyboard.press("Tab")
+        until(page, "document.getElementById('preview-status').textContent.includes('did not work')")
+        page.click("#preview-cancel")
+        assert page.is_hidden("#import-preview") and page.is_visible("#file")
+        # On a map that is there: labels that it does not have are not taken unless somebody says what they mean.
+        page.uncheck("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-take")
+        assert page.is_disabled("#preview-take")
+        page.select_option("#import-preview table select", "flooded")
+        until(page, "document.getElementById('preview-take')?.textContent === 'Add 36 reports'")
+        page.click("#preview-cancel")
+
+
+def test_reports_can_be_read_filtered_and_judged(live):
+    with opened(live, "trusted") as page:
+        ready(page)
+        page.click("#tab-reports")
+        page.wait_for_selector("#report-list button")
+        shown = page.locator("#report-list button").count()
+        assert shown >= 60
+        page.click("#filters summary")
+        page.select_option("#filter-label", "dry")
+        assert 0 < page.locator("#report-list button").count() < shown
+        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.every(f => !f.properties.filled)")
+        page.select_option("#filter-trust", "trusted")
+        page.select_option("#filter-label", "")
+        page.select_option("#filter-trust", "")
+        page.click("#report-list button >> nth=3")
+        assert "<img src=x" in page.inner_text("#report-chosen blockquote")  # words are text
+        page.click("#report-accept")
+        page.wait_for_selector("#report-chosen:has-text('lets it stand')")
+        page.check("input[name=list][value=accepted]")
+        assert page.locator("#report-list button").count() == 1
+        shot(page, "reports")
+        page.check("input[name=list][value=retracted]")
+        assert "No report was taken back" in page.inner_text("#report-count")
+        assert serious(page) == []
+
+
+def test_readers_have_no_list_of_reports(live):
+    with opened(live, "reader") as page:
+        ready(page)
+        assert page.is_hidden("#tab-reports") and page.is_hidden("#tab-manage")
+
+
+def test_maps_and_keys_have_a_life_on_the_page(live):
+    with opened(live, expect=("404",)) as page:
+        ready(page)
+        page.click("#tab-manage")
+        page.fill("#create-title", "Bridges")
+        page.fill("#create-states", "open, closed")
+        page.click("#create button[type=submit]")
+        until(page, "document.title.startsWith('Bridges')")
+        page.fill("#manage-title", "Bridges of the north")
+        page.select_option("#manage-positive", "open")
+        page.check("#manage-archived")
+        page.click("#settings button[type=submit]")
+        until(page, "document.getElementById('manage-outcome').textContent === 'Saved.'")
+        assert page.input_value("#state") == "open" and "(archived)" in page.inner_text("#situation")
+        page.fill("#new-key-name", "Field team")
+        page.select_option("#new-key-role", "trusted")
+        page.fill("#new-key-days", "30")
+        page.click("#new-key button[type=submit]")
+        page.wait_for_selector("#new-key-outcome code")
+        key = page.inner_text("#new-key-outcome code")
+        me = httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).json()
+        assert (me["name"], me["maps"]) == ("Field team", ["bridges"])
+        shot(page, "manage")
+        assert serious(page) == []
+        page.click("#keys button[aria-label='Revoke: Field team']")
+        page.wait_for_selector("#keys li:has-text('revoked')")
+        assert httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).status_code == 401
+        page.click("#manage-delete")
+        assert page.is_disabled("#delete-sure")
+        page.fill("#delete-name", "Bridges of the north")
+        page.click("#delete-sure")
+        until(page, "document.title.startsWith('Léogâne')")
+    with live.api() as api:
+        assert {one["id"] for one in api.get("/situations").json()} == {"flood"}
 
 
 def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(live):

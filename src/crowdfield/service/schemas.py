@@ -281,6 +281,8 @@ class SituationOut(BaseModel):
     rows: int
     layout_tag: str = Field(description="changes with the region and the grid")
     model: dict[str, Any]
+    positive: str = Field(description="the state that the map shows first")
+    archived: bool = False
     created: float
     version: int | None = Field(None, description="the newest map; null until there is one")
     reports: int = Field(0, description="reports in the newest map")
@@ -295,13 +297,18 @@ class StartedFromFile(SituationOut):
     receipt: Receipt = Field(description="what became of the rows of the file")
 
 
-class NewRegion(Strict):
-    region: RegionIn
+class SituationChange(Strict):
+    """What is to change of a map; whatever is left out stays."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
+    positive: Name | None = Field(None, description="the state that the map shows first")
+    archived: bool | None = Field(None, description="an archived map is kept and can be read, but is offered last")
+    region: RegionIn | None = None
     columns: int | None = Field(None, ge=4, le=1024, description="as before by default")
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
 
 
-class RegionChanged(SituationOut):
+class SituationChanged(SituationOut):
     outside: int = Field(description="reports that stand but lie outside the region now; a larger one brings them back")
 
 

@@ -5,6 +5,7 @@ import { $, fill, make, options, tabs } from "./dom.js";
 import { COLOURS, drawable, MapView, OTHER } from "./map.js";
 import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
+import { ManagePanel } from "./manage.js";
 import { ReportsPanel } from "./reports.js";
 import { locale, T } from "./text.en.js";
 
@@ -22,6 +23,7 @@ let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
 let importing = null;
 let reports = null;
+let manage = null;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -58,6 +60,7 @@ async function start() {
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   reports = new ReportsPanel({ path, onWhy: guarded(ask), onFilter: marks, guarded });
+  manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
   listenToForms();
@@ -72,7 +75,7 @@ const signIn = guarded(async () => {
   situations = may("reader") ? await get("/situations") : [];
   if (!may("reader")) say(T.needKey);
   const wanted = new URLSearchParams(location.search).get("situation");
-  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations[0] ?? null);
+  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations.find((s) => !s.archived) ?? situations[0] ?? null);
 });
 
 async function open(situation) {
@@ -82,7 +85,7 @@ async function open(situation) {
   chosen.situation = situation;
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
-  options($("situation"), situations.map((s) => [s.id, s.title]), situation?.id);
+  options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived(s.title) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
   panels.why(null);
   $("report").hidden = true;
@@ -91,9 +94,8 @@ async function open(situation) {
   $("import-new").checked = !situation;
   $("import-new").disabled = !situation || !may("admin");
   $("legend").hidden = !situation;
-  $("region").hidden = !situation || !may("admin");
-  $("region-value").value = situation?.region.join(", ") ?? "";
-  $("region-outcome").textContent = "";
+  $("tab-manage").hidden = !may("admin");
+  if (may("admin")) guarded(() => manage.show(situation, me.maps === null))();
   if (!situation) {
     versions = [];
     $("time").hidden = true;
@@ -103,7 +105,7 @@ async function open(situation) {
     return status();
   }
   document.title = `${situation.title} · crowdfield`;
-  chosen.state = situation.states.at(-1);
+  chosen.state = situation.positive;
   options($("state"), situation.states.map((s) => [s, s]), chosen.state);
   options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.at(-1));
   $("report-trusted-row").hidden = !may("trusted");
@@ -330,21 +332,12 @@ function imported(receipt, started = "") {
   fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects);
 }
 
-async function changeRegion() {
-  const region = $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number);
-  try {
-    const answer = await (await call(path(""), { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ region }) })).json();
-    situations = await get("/situations");
-    await open(situations.find((s) => s.id === answer.id));
-    $("region-outcome").textContent = T.regionDone(answer.outside);
-  } catch (error) {
-    $("region-outcome").textContent = T.error(error.problem?.faults?.[0]?.what ?? error.message);
-  }
+async function reopen(id) {
+  situations = await get("/situations");
+  await open(situations.find((s) => s.id === id) ?? situations[0] ?? null);
 }
 
 function listenToForms() {
-  $("region").addEventListener("submit", (event) => { event.preventDefault(); changeRegion(); });
-  $("region-view").addEventListener("click", () => { $("region-value").value = view?.shown().join(", ") ?? ""; });
   $("situation").addEventListener("change", guarded((event) => open(situations.find((s) => s.id === event.target.value))));
   document.querySelectorAll("input[name=layer]").forEach((input) => input.addEventListener("change", () => choose(input.value)));
   $("base").addEventListener("change", () => { chosen.base = Number($("base").value); layer(); });
