@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from tests.browser import CHROMIUM, QUIET, needs_chromium
+from tests.service.street_tiles import streets, write_pmtiles
 from tests.service.workspace import FLOOD
 
 from crowdfield.service.auth import EVERYTHING, Keys, Role
@@ -46,7 +47,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory, browser):
-    """`crowdfield serve` with its worker, and a map of 60 reports."""
+    """`crowdfield serve` with its worker, a map of streets, and a map of 60 reports."""
+    basemap = write_pmtiles(tmp_path_factory.mktemp("ground") / "streets.pmtiles", {(0, 0, 0): streets()})
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
     keys = {role.name: Keys(engine).create(f"the {role.name}", role, EVERYTHING) for role in Role if role}
@@ -58,7 +60,8 @@ def live(tmp_path_factory, browser):
     process = subprocess.Popen(
         [*command, "--log-level", "error"],
         # No version but those that the tests ask for.
-        env=os.environ | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600"},
+        env=os.environ
+        | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600", "CROWDFIELD_BASEMAP": str(basemap)},
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -224,7 +227,9 @@ def test_why_tells_the_sources_and_the_slider_goes_back(live):
         assert page.is_visible("#why ol.forces")
         shot(page, "why")
         # Where nobody knows there is no number in large letters.
-        click_map(page, 0.9, 0.08)
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-72.05, 18.75], zoom: 11 })")
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
         page.wait_for_selector("#why .unknown")
         assert page.inner_text("#why .big b") == "Unknown"
         page.click("#tab-sources")
@@ -370,6 +375,8 @@ def test_maps_and_keys_have_a_life_on_the_page(live):
         page.fill("#create-states", "open, closed")
         page.click("#create button[type=submit]")
         until(page, "document.title.startsWith('Bridges')")
+        # Nothing of the map before is left.
+        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.length === 0")
         page.fill("#manage-title", "Bridges of the north")
         page.select_option("#manage-positive", "open")
         page.check("#manage-archived")
@@ -444,6 +451,15 @@ def test_a_reader_on_a_phone(live):
         assert page.is_hidden("#report")
         shot(page, "phone")
         assert serious(page) == []
+
+
+def test_the_operators_own_map_is_drawn_under_it_with_its_names(live):
+    with opened(live, None) as page:
+        ready(page)
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-60, 15], zoom: 2.5 })")
+        for layer in ("street-water", "street-places"):
+            until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
+        shot(page, "streets")
 
 
 def test_every_control_is_reached_by_keyboard(live):

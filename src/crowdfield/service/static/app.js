@@ -2,7 +2,7 @@
 
 import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
-import { COLOURS, drawable, MapView, OTHER } from "./map.js";
+import { COLOURS, drawable, MapView, NOT_SAID, OTHER, SAID } from "./map.js";
 import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
 import { ManagePanel } from "./manage.js";
@@ -216,7 +216,9 @@ function layer() {
 // Reports are coloured by what they say.
 function marks() {
   const labels = chosen.situation?.labels ?? [];
-  const colour = (label) => COLOURS[labels.indexOf(label) % COLOURS.length] ?? OTHER;
+  // As the map itself: the chosen state is yellow; of two, the other is blue.
+  const others = labels.filter((label) => label !== chosen.state);
+  const colour = (label) => (label === chosen.state ? SAID : others.length === 1 ? NOT_SAID : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
   const exact = points.exact && may("trusted");
   const wanted = exact ? reports.filtered() : points.features;
   const features = wanted.map((feature) => {

@@ -1,10 +1,14 @@
 // The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
 
-import { headers } from "./api.js";
+import { get, headers } from "./api.js";
+import { LAYERS, nameIcon, OVER } from "./ground.js";
 
 // Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
+// The two ends of the scale of probabilities.
+export const SAID = "#ffe14d";
+export const NOT_SAID = "#1d4f9c";
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -46,14 +50,14 @@ export class MapView {
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
           {
             id: "cells", type: "circle", source: "cells",
-            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": "#ffffff", "circle-stroke-width": 1 },
+            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": ["case", ["get", "filled"], "#5c5320", "#ffffff"], "circle-stroke-width": 1 },
           },
           {
             id: "reports", type: "circle", source: "reports", filter: ["!", ["has", "point_count"]],
             paint: {
               "circle-radius": ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, ["get", "radius"]], 13, ["get", "radius"], 17, ["*", 1.6, ["get", "radius"]]],
               "circle-color": ["get", "colour"],
-              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", "#ffffff"],
+              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", ["get", "filled"], "#5c5320", "#ffffff"],
               "circle-stroke-width": ["case", ["get", "trusted"], 2.5, 1],
             },
           },
@@ -69,10 +73,11 @@ export class MapView {
         ],
       },
     });
-    this.ready = new Promise((resolve) => this.map.once("load", resolve));
+    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets());
     this.map.on("styleimagemissing", ({ id }) => {
       if (this.map.hasImage(id)) return;
       if (id === "hatched") this.map.addImage(id, hatched());
+      if (id.startsWith("name/")) this.map.addImage(id, nameIcon(id.slice(5)), { pixelRatio: 2 });
       if (id.startsWith("cluster/")) this.map.addImage(id, clusterIcon(...id.split("/").slice(1)), { pixelRatio: 2 });
     });
     this.map.touchZoomRotate.disableRotation();
@@ -93,6 +98,16 @@ export class MapView {
       const middle = this.map.getCenter();
       onAsk(middle.lng, middle.lat);
     });
+  }
+
+  // The operator's own map of the country, where there is one.
+  async streets() {
+    const own = await get("/basemap/about.json").catch(() => null);
+    if (!own) return;
+    this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
+    LAYERS.forEach((layer) => this.map.addLayer(layer, "unknown"));
+    OVER.forEach((layer) => this.map.addLayer(layer, "sea-over"));
+    this.overlayBelow = OVER[0].id;
   }
 
   async show({ id, region, layout_tag }) {
@@ -156,7 +171,7 @@ export class MapView {
     const [west, south, east, north] = region;
     const bounds = west < east ? { bounds: [west, south, east, north] } : {};
     this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
-    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, "sea-over");
+    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, this.overlayBelow ?? "sea-over");
     if (!before) return;
     const clear = () => {
       if (!this.map.getLayer(before)) return;
@@ -225,7 +240,7 @@ export class MapView {
   }
 }
 
-// A number in a ring, of which the dark part are reports of the chosen state. Drawn here: fonts of maps need a server.
+// A number in a ring, of which the yellow part are reports of the chosen state. Drawn here: fonts of maps need a server.
 function clusterIcon(count, tenths, side = 64) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = side;
@@ -235,10 +250,10 @@ function clusterIcon(count, tenths, side = 64) {
   pen.fillStyle = "#ffffff";
   pen.fill();
   pen.lineWidth = 7;
-  pen.strokeStyle = "#b9c2cd";
+  pen.strokeStyle = NOT_SAID;
   arc(side / 2 - 6, 0, 2 * Math.PI);
   pen.stroke();
-  pen.strokeStyle = "#8a2c0d";
+  pen.strokeStyle = "#e8c400";
   arc(side / 2 - 6, 0, (Math.PI * Number(tenths)) / 5);
   pen.stroke();
   pen.fillStyle = "#1d1d1f";

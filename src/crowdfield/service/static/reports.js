@@ -13,13 +13,13 @@ export class ReportsPanel {
   // path(rest) is the address of the map; onWhy(place) explains a place; onFilter() draws the map anew.
   constructor({ path, onWhy, onFilter, guarded }) {
     Object.assign(this, { path, onWhy, onFilter, guarded });
-    this.features = [];
     this.reset();
     for (const id of ["filter-source", "filter-label", "filter-trust", "filter-from", "filter-until"]) $(id).addEventListener("change", () => this.changed());
     document.querySelectorAll("input[name=list]").forEach((input) => input.addEventListener("change", () => this.changed()));
   }
 
   reset() {
+    this.features = [];
     this.chosen = null;
     this.moderation = { doubtful: [], accepted: [], retracted: [] };
   }
