@@ -285,7 +285,7 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
         page.click("#preview-take")
         until(page, "document.title.startsWith('Bridges down')")
         until(page, "document.getElementById('status').textContent.includes('60 reports')")
-        assert "60 stored" in page.inner_text("#import-outcome")
+        until(page, "document.getElementById('import-outcome').textContent.includes('60 stored')")
         assert page.locator("#state option").all_inner_texts() == ["down", "ok"]
         page.click("#tab-manage")
         # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.

@@ -149,7 +149,7 @@ def _published(
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
-    ashore = len(metres) > 0 and land_cells(grid, metres) is not None
+    ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
     about |= {LAYOUT: situation.layout, "land": ashore} | numbers
     return Published(
         head=ledger.head,

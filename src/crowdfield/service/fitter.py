@@ -40,7 +40,10 @@ REPORTS_KEPT = 200_000
 # Intake and readers go first when processors are scarce.
 NICENESS = 5
 # Modules that every fit needs; the server that these processes are forked from loads them once.
-PRELOADED = ["crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter"]
+PRELOADED = [
+    "crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter",
+    "crowdfield.service.preloaded",
+]  # fmt: skip
 
 # What a process says once it can take jobs.
 READY = b"ready"
