@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,14 @@ _LENGTH = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z]*)\s*
 # azimuthal equal-area projection, centred on the data, is kinder to distances.
 _UTM_HALF_WIDTH = 4.0  # degrees from the central meridian
 _UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
+
+# Beyond this angle from its centre an azimuthal projection stretches distances more than a cylindrical one does.
+_AZIMUTHAL_REACH = 100.0
+# Points along each side of the lattice that finds how far a region reaches in metres.
+_LATTICE = 181
+# What `cover` adds around that lattice, so that every place of the region lies in a cell: a millimetre for rounding,
+# and for wide regions what may bulge between two points of the lattice, as a share of the whole.
+_EDGE, _WIDE, _BULGE = 1e-3, 20.0, 2e-4  # metres, degrees, share
 
 # Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
 # than `NEAR` degrees, about a kilometre, is in the middle.
@@ -155,7 +164,8 @@ def span(region: Sequence[float]) -> float:
 
 
 def choose_crs(region: Sequence[float]) -> str:
-    """A metric projection for a region: its UTM zone if it is small, else Lambert azimuthal equal-area around it."""
+    """A metric projection for a region: its UTM zone if it is small, else Lambert azimuthal equal-area around it; for
+    most of the world, a cylinder of equal areas."""
     longitude, latitude = centre(region)
     zone = int((longitude + 180.0) // 6.0) + 1
     meridian = zone * 6.0 - 183.0
@@ -168,15 +178,9 @@ def choose_crs(region: Sequence[float]) -> str:
         latitude = 90.0
     elif south < _UTM_SOUTH and width > 90:
         latitude = -90.0
+    if _farthest(Region(*region), longitude, latitude) > _AZIMUTHAL_REACH:
+        return f"+proj=cea +lat_ts=30 +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
     return f"+proj=laea +lat_0={latitude:.4f} +lon_0={longitude:.4f} +datum=WGS84 +units=m +no_defs +type=crs"
-
-
-def transform_where_possible(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
-    """The same as `transform`, with inf where the target's projection does not reach."""
-    p = np.array(places, dtype=np.float64).reshape(-1, 2)
-    if source == target or len(p) == 0:
-        return p
-    return np.column_stack(transformer(source, target).transform(p[:, 0], p[:, 1]))
 
 
 def degrees_around(grid: Grid, margin: float = 0.0) -> Region | None:
@@ -190,7 +194,7 @@ def degrees_around(grid: Grid, margin: float = 0.0) -> Region | None:
     e, n = grid.west + share * (grid.east - grid.west), grid.south + share * (grid.north - grid.south)
     sides = [np.column_stack([e, np.full(65, side)]) for side in (n[0], n[-1])]
     sides += [np.column_stack([np.full(65, side), n]) for side in (e[0], e[-1])]
-    lonlat = transform_where_possible(np.concatenate(sides), grid.crs or "", WGS84)
+    lonlat = transform_visible(np.concatenate(sides), grid.crs or "", WGS84)
     lon = lonlat[:, 0]
     if np.isfinite(lon).all() and np.ptp(lon) > 180:
         lon = np.where(lon < 0, lon + 360, lon)
@@ -199,9 +203,28 @@ def degrees_around(grid: Grid, margin: float = 0.0) -> Region | None:
     return Region(float(lon.min()), float(lonlat[:, 1].min()), float(lon.max()), float(lonlat[:, 1].max()))
 
 
+def _farthest(region: Region, longitude: float, latitude: float) -> float:
+    """The largest angle, in degrees, between a place and the places of a region."""
+    east, north = math.radians(longitude), math.radians(latitude)
+    lon, lat = np.radians(_lattice(region)).T
+    cosine = np.sin(north) * np.sin(lat) + np.cos(north) * np.cos(lat) * np.cos(lon - east)
+    return float(np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))).max())
+
+
+def _lattice(region: Region) -> NDArray[np.float64]:
+    """Places spread over a region, edges included.   [P, 2]"""
+    west, south, _, north = region
+    # Just inside: the meridian opposite the centre of a map of the world would otherwise jump to the other edge.
+    width = span(region) * (1.0 - 1e-12)
+    first = west + (span(region) - width) / 2
+    x, y = np.meshgrid(np.linspace(first, first + width, _LATTICE), np.linspace(south, north, _LATTICE))
+    return np.column_stack([(x.ravel() + 180.0) % 360.0 - 180.0, y.ravel()])
+
+
 def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
     """Places from one CRS to another, always as (easting or longitude, northing or latitude)."""
-    out = transform_where_possible(places, source, target)
+    p = np.array(places, dtype=np.float64).reshape(-1, 2)
+    out = transform_visible(p, source, target)
     if not np.isfinite(out).all():
         first = int(np.argmin(np.isfinite(out).all(axis=1)))
         place = np.asarray(places, dtype=np.float64).reshape(-1, 2)[first]
@@ -210,6 +233,14 @@ def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64
             "Is the CRS right, and are its coordinates in the order easting, northing?"
         )
     return out
+
+
+def transform_visible(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
+    """As `transform`, but places that the target cannot show become infinite instead of an error."""
+    p = np.array(places, dtype=np.float64).reshape(-1, 2)
+    if source == target or len(p) == 0:
+        return p
+    return np.column_stack(transformer(source, target).transform(p[:, 0], p[:, 1]))
 
 
 def check_crs(crs: Any) -> str:
@@ -281,6 +312,48 @@ def make_grid(
     return Grid.from_cell((float(west), float(south), float(east), float(north)), side, target)
 
 
+def cover(region: Region, columns: int, rows: int | None = None) -> Grid:
+    """A grid of so many columns over the whole of a region; cells are square unless `rows` says otherwise."""
+    crs = choose_crs(region)
+    # Inside as well as along the border: a wide region bulges beyond its own corners.
+    reach = transform_visible(_lattice(region), WGS84, crs)
+    if not np.isfinite(reach).all():
+        raise InputError("no projection shows the whole of this region; choose a smaller one")
+    edge = _EDGE + (_BULGE * float(np.ptp(reach, axis=0).max()) if region.width > _WIDE else 0.0)
+    (left, bottom), (right, top) = reach.min(axis=0) - edge, reach.max(axis=0) + edge
+    if rows is None:
+        rows = max(4, round((top - bottom) / ((right - left) / columns)))
+    return Grid(float(left), float(right), float(bottom), float(top), columns, rows, crs)
+
+
+def covered(grid: Grid, places: ArrayLike) -> Region:
+    """A region in degrees for a grid that `make_grid` laid out around these (longitude, latitude) places: what lies in
+    the grid all along its sides, and the bulk of the places."""
+    if grid.crs is None:
+        raise InputError("a grid without a reference system covers no region of the Earth.")
+    bulk = main_bounds(places)
+    steps = np.linspace(0.0, 1.0, 41)
+    x, y = grid.west + steps * (grid.east - grid.west), grid.south + steps * (grid.north - grid.south)
+    sides = [
+        transform_visible(np.column_stack(np.broadcast_arrays(*side)), grid.crs, WGS84)
+        for side in ((grid.west, y), (grid.east, y), (x, grid.south), (x, grid.north))
+    ]
+    west, east, south, north = sides[0][:, 0], sides[1][:, 0], sides[2][:, 1], sides[3][:, 1]
+    if not np.isfinite(np.concatenate([west, east, south, north])).all() or span(bulk) > 180.0:
+        return Region(-180.0, -90.0, 180.0, 90.0)
+    # Longitudes as offsets from the middle of the bulk, so that the antimeridian is nowhere near.
+    middle = centre(bulk)[0]
+    left, right = float(wrap(west - middle).max()), float(wrap(east - middle).min())
+    low, high = min(float(south.max()), bulk.south), max(float(north.min()), bulk.north)
+    return Region(
+        # The edge of the bulk itself, to the last digit: places on it are in the region.
+        wrap(middle + left) if left < -span(bulk) / 2 else bulk.west,
+        max(low, -90.0),
+        wrap(middle + right) if right > span(bulk) / 2 else bulk.east,
+        min(high, 90.0),
+    )
+
+
 def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
     """True where a cell's centre lies in ``area``: a GeoJSON object, a file of polygons (`crowdfield.io.areas`), or a
     shapely geometry (in degrees).   [rows, columns]"""
@@ -339,6 +412,7 @@ def _round_length(length: float) -> float:
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= length * (1 - 1e-9))
 
 
+@lru_cache(maxsize=64)
 def transformer(source: str, target: str) -> Any:
     """A pyproj transformer between two systems, easting or longitude first; what it cannot show becomes infinite."""
     from pyproj import Transformer

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from crowdfield.data import Region
 from crowdfield.service.database import open_database
 from crowdfield.service.journal import Entry, Journal, JournalClosed, Ledger
-from crowdfield.service.regions import plan
+from crowdfield.service.layouts import plan
 from crowdfield.service.store import Situation, Store
 
 

@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from tests.browser import CHROMIUM, QUIET, needs_chromium
+from tests.service.street_tiles import streets, write_pmtiles
 from tests.service.workspace import FLOOD
 
 from crowdfield.service.auth import EVERYTHING, Keys, Role
@@ -46,7 +47,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory, browser):
-    """`crowdfield serve` with its worker, and a map of 60 reports."""
+    """`crowdfield serve` with its worker, a map of streets, and a map of 60 reports."""
+    basemap = write_pmtiles(tmp_path_factory.mktemp("ground") / "streets.pmtiles", {(0, 0, 0): streets()})
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
     keys = {role.name: Keys(engine).create(f"the {role.name}", role, EVERYTHING) for role in Role if role}
@@ -58,7 +60,8 @@ def live(tmp_path_factory, browser):
     process = subprocess.Popen(
         [*command, "--log-level", "error"],
         # No version but those that the tests ask for.
-        env=os.environ | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600"},
+        env=os.environ
+        | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600", "CROWDFIELD_BASEMAP": str(basemap)},
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -163,7 +166,7 @@ def test_the_page_loads_offline_and_shows_the_map(live):
         image = picture(page)
         coloured = (image.max(axis=-1) - image.min(axis=-1)) > 40
         assert coloured.mean() > 0.02  # not only grey: something is known
-        assert page.locator("#source-colours li").count() >= 3
+        assert page.locator("#label-colours li").count() == 2
         shot(page, "desktop")
         assert serious(page) == []
 
@@ -176,6 +179,8 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         page.wait_for_selector("#why .big b")
         assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
         page.select_option("#report-label", "flooded")
+        assert not page.is_checked("#report-trusted")  # trust is never given unasked
+        page.check("#report-trusted")
         page.fill("#report-text", "<script>alert('x')</script>")
         page.click("#report button[type=submit]")
         page.wait_for_selector("#report-outcome b")
@@ -213,9 +218,20 @@ def test_layers_and_states_switch(live):
 def test_why_tells_the_sources_and_the_slider_goes_back(live):
     with opened(live) as page:
         ready(page)
-        click_map(page, 0.5, 0.5)
-        page.wait_for_selector("#why dl.states")
-        assert "%" in page.inner_text("#why .big")
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")  # a click in the middle would open the reports that lie there
+        page.wait_for_selector("#why .spoken")
+        assert "%" in page.inner_text("#why .big") and "away, speak" in page.inner_text("#why .spoken")
+        assert page.is_hidden("#why ol.forces")  # numbers are behind the words
+        page.click("#why-numbers summary")
+        assert page.is_visible("#why ol.forces")
+        shot(page, "why")
+        # Where nobody knows there is no number in large letters.
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-72.05, 18.75], zoom: 11 })")
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#why .unknown")
+        assert page.inner_text("#why .big b") == "Unknown"
         page.click("#tab-sources")
         page.click("details.source >> nth=0")
         assert page.locator("details.source >> nth=0").locator("table.matrix td").count() >= 5
@@ -245,24 +261,40 @@ def test_exports_are_saved(live):
 
 def test_a_dropped_file_starts_a_map(live, tmp_path):
     table = tmp_path / "Bridges down.csv"
-    rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(30)]
-    table.write_text("\n".join(["source,lat,lon,label", *rows]))
+    rows = [f"team{i % 2},{18.5 + 0.001 * i},{-72.3 + 0.001 * (i % 7)},{('ok', 'down')[i % 3 == 0]}" for i in range(60)]
+    table.write_text("\n".join(["source,lat,lon,label", *rows, "team1,48.85,2.35,ok"]))
     # Refused regions, and tiles of versions that went with the old one, are told on the console.
     with opened(live, expect=("422", "404")) as page:
         ready(page)
         page.click("#tab-files")
         page.check("#import-new")
         page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-take")
+        assert "60 usable reports" in page.inner_text("#preview-rows") and page.is_hidden("#exports")
+        assert page.input_value("#preview-map-title") == "Bridges down"
+        # The one place far away is told, and the rows that are not used can be saved.
+        assert "1 report lies outside" in page.inner_text("#preview-outside")
+        with page.expect_download() as saving:
+            page.click("#preview-rejects")
+        assert "outside the region" in saving.value.path().read_text()
+        page.select_option("#preview-positive", "ok")
+        until(page, "document.getElementById('preview-status').textContent === ''")
+        page.wait_for_timeout(300)
+        shot(page, "preview")
+        assert serious(page) == []
+        page.click("#preview-take")
         until(page, "document.title.startsWith('Bridges down')")
-        until(page, "document.getElementById('status').textContent.includes('30 reports')")
-        assert "30 stored" in page.inner_text("#import-outcome")
+        until(page, "document.getElementById('status').textContent.includes('60 reports')")
+        until(page, "document.getElementById('import-outcome').textContent.includes('60 stored')")
+        assert page.locator("#state option").all_inner_texts() == ["down", "ok"]
+        page.click("#tab-manage")
         # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.
         page.click("#region-view")
         west, south, east, north = map(float, page.input_value("#region-value").split(","))
         assert -73 < west < -72.3 < east < -72 and 18 < south < 18.5 < north < 19
         for given, said in (
             ("-72.4, -72.2, 18.4, 18.6", "west,south,east,north"),
-            ("-72.4, 18.4, -72.2, 18.51", "19 "),
+            ("-72.4, 18.4, -72.2, 18.51", "49 "),
         ):
             page.fill("#region-value", given)
             page.click("#region button[type=submit]")
@@ -272,6 +304,105 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
     with live.api() as api:
         assert "bridges-down" in {s["id"] for s in api.get("/situations").json()}
         api.delete("/situations/bridges-down").raise_for_status()
+
+
+def test_a_file_that_only_says_one_thing_is_offered_silence_and_can_be_left(live, tmp_path):
+    table = tmp_path / "Trapped.csv"
+    rows = [f"s{i % 4},{18.5 + 0.003 * (i % 9)},{-72.3 + 0.01 * (i // 9)},trapped" for i in range(36)]
+    table.write_text("\n".join(["source,lat,lon,label", *rows]))
+    with opened(live, expect=("422",)) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-silence")
+        assert not page.is_checked("#preview-silence") and "Every report says “trapped”" in page.inner_text(".offer")
+        page.check("#preview-silence")
+        page.wait_for_selector("#preview-silence-count")
+        # What cannot be followed is said, and can be changed again.
+        page.fill("#preview-region", "1, 2, 3")
+        page.keyboard.press("Tab")
+        until(page, "document.getElementById('preview-status').textContent.includes('did not work')")
+        page.click("#preview-cancel")
+        assert page.is_hidden("#import-preview") and page.is_visible("#file")
+        # On a map that is there: labels that it does not have are not taken unless somebody says what they mean.
+        page.uncheck("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-take")
+        assert page.is_disabled("#preview-take")
+        page.select_option("#import-preview table select", "flooded")
+        until(page, "document.getElementById('preview-take')?.textContent === 'Add 36 reports'")
+        page.click("#preview-cancel")
+
+
+def test_reports_can_be_read_filtered_and_judged(live):
+    with opened(live, "trusted") as page:
+        ready(page)
+        page.click("#tab-reports")
+        page.wait_for_selector("#report-list button")
+        shown = page.locator("#report-list button").count()
+        assert shown >= 60
+        page.click("#filters summary")
+        page.select_option("#filter-label", "dry")
+        assert 0 < page.locator("#report-list button").count() < shown
+        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.every(f => !f.properties.filled)")
+        page.select_option("#filter-trust", "trusted")
+        page.select_option("#filter-label", "")
+        page.select_option("#filter-trust", "")
+        page.click("#report-list button >> nth=3")
+        assert "<img src=x" in page.inner_text("#report-chosen blockquote")  # words are text
+        page.click("#report-accept")
+        page.wait_for_selector("#report-chosen:has-text('lets it stand')")
+        page.check("input[name=list][value=accepted]")
+        assert page.locator("#report-list button").count() == 1
+        shot(page, "reports")
+        page.check("input[name=list][value=retracted]")
+        assert "No report was taken back" in page.inner_text("#report-count")
+        assert serious(page) == []
+
+
+def test_readers_have_no_list_of_reports(live):
+    with opened(live, "reader") as page:
+        ready(page)
+        assert page.is_hidden("#tab-reports") and page.is_hidden("#tab-manage")
+
+
+def test_maps_and_keys_have_a_life_on_the_page(live):
+    with opened(live, expect=("404",)) as page:
+        ready(page)
+        page.click("#tab-manage")
+        page.fill("#create-title", "Bridges")
+        page.fill("#create-states", "open, closed")
+        page.click("#create button[type=submit]")
+        until(page, "document.title.startsWith('Bridges')")
+        # Nothing of the map before is left.
+        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.length === 0")
+        page.fill("#manage-title", "Bridges of the north")
+        page.select_option("#manage-positive", "open")
+        page.check("#manage-archived")
+        page.click("#settings button[type=submit]")
+        until(page, "document.getElementById('manage-outcome').textContent === 'Saved.'")
+        assert page.input_value("#state") == "open" and "(archived)" in page.inner_text("#situation")
+        page.fill("#new-key-name", "Field team")
+        page.select_option("#new-key-role", "trusted")
+        page.fill("#new-key-days", "30")
+        page.click("#new-key button[type=submit]")
+        page.wait_for_selector("#new-key-outcome code")
+        key = page.inner_text("#new-key-outcome code")
+        me = httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).json()
+        assert (me["name"], me["maps"]) == ("Field team", ["bridges"])
+        shot(page, "manage")
+        assert serious(page) == []
+        page.click("#keys button[aria-label='Revoke: Field team']")
+        page.wait_for_selector("#keys li:has-text('revoked')")
+        assert httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).status_code == 401
+        page.click("#manage-delete")
+        assert page.is_disabled("#delete-sure")
+        page.fill("#delete-name", "Bridges of the north")
+        page.click("#delete-sure")
+        until(page, "document.title.startsWith('Léogâne')")
+    with live.api() as api:
+        assert {one["id"] for one in api.get("/situations").json()} == {"flood"}
 
 
 def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(live):
@@ -320,6 +451,15 @@ def test_a_reader_on_a_phone(live):
         assert page.is_hidden("#report")
         shot(page, "phone")
         assert serious(page) == []
+
+
+def test_the_operators_own_map_is_drawn_under_it_with_its_names(live):
+    with opened(live, None) as page:
+        ready(page)
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-60, 15], zoom: 2.5 })")
+        for layer in ("street-water", "street-places"):
+            until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
+        shot(page, "streets")
 
 
 def test_every_control_is_reached_by_keyboard(live):

@@ -11,8 +11,8 @@ import pytest
 from tests.service.served import serving
 from tests.service.workspace import REGION, fit_all, worker_here
 
+from crowdfield import geography
 from crowdfield.data import Grid
-from crowdfield.service import places
 from crowdfield.service.publishing import Minimum, Share, Told, grouped_reasons, publish_cells
 from crowdfield.service.scatter import scattered
 from crowdfield.service.settings import Settings
@@ -34,7 +34,7 @@ def crowd(situation, rng):
 
     def report(cell, name, day, label="flooded"):
         easting, northing = grid.centres()[cell] + rng.uniform(-0.45, 0.45, 2) * (grid.cell_width, grid.cell_height)
-        longitude, latitude = places.to_degrees(situation.crs, [(easting, northing)])[0].tolist()
+        longitude, latitude = geography.unproject([(easting, northing)], situation.crs)[0].tolist()
         moment = NOON + DAY * day + float(rng.uniform(-0.4, 0.4)) * DAY
         return {
             "longitude": longitude, "latitude": latitude, "label": label, "source": name, "time": moment,
@@ -157,7 +157,7 @@ def bisect(found, low, high, steps=40):
 def test_bisection_finds_the_centre_of_a_published_cell_and_nothing_of_a_lone_report(world, role):
     situation = world.store.situation("one")
     yan, zoe = world.sent["one"][-3], world.sent["one"][-1]
-    centre = places.to_degrees(situation.crs, [situation.grid.centres()[16 * 32 + 16]])[0]
+    centre = geography.unproject([situation.grid.centres()[16 * 32 + 16]], situation.crs)[0]
     width = REGION[2] - REGION[0]
     with world.served.client(role) as client:
 

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from tests.service.served import COMMAND, SOURCE, serving
+from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.service.database import connect
 from crowdfield.service.maps import unpack
@@ -233,3 +234,22 @@ def test_who_may_not_change_a_region_and_to_what(working):
         with working.client(role) as client:
             answer = client.patch("/situations/fixed", json={"region": [0, 0, 1, 1]})
             assert answer.status_code == (403 if role else 401)
+
+
+def test_a_map_is_renamed_archived_and_shows_another_state_first(workspace):
+    client = workspace.client("admin")
+    assert client.get("/situations/flood").json()["positive"] == "flooded"
+    changed = client.patch("/situations/flood", json={"title": "Water", "positive": "dry", "archived": True}).json()
+    assert (changed["title"], changed["positive"], changed["archived"]) == ("Water", "dry", True)
+    assert client.post("/situations/flood/reports", json=HERE | {"label": "dry"}).status_code == 201
+    workspace.fit()
+    assert client.get("/point/-72.3,18.5").json()["state"] == "dry"
+    tile = client.get("/situations/flood/tiles/probability/9/153/229.png?version=1")
+    assert tile.headers["cache-control"] == "no-cache"  # which state it shows may change
+    assert client.patch("/situations/flood", json={"positive": "lost"}).status_code == 422
+    # Another map is offered first as soon as there is one, however old.
+    older = FLOOD | {"id": "older"}
+    assert client.post("/situations", json=older).status_code == 201
+    assert workspace.service.store.latest().id == "older"
+    for role in (None, "reader", "reporter", "trusted"):
+        assert workspace.client(role).patch("/situations/flood", json={"title": "x"}).status_code in (401, 403)

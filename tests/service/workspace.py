@@ -11,6 +11,8 @@ from crowdfield.service.worker import Worker
 
 REGION = (-72.6, 18.2, -72.0, 18.8)
 FLOOD = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
+# To learn the length-scale takes longer than most tests.
+FLOOD |= {"model": {"lengthscale": 6300.0}}
 HERE = {"longitude": -72.3, "latitude": 18.5}
 
 

@@ -41,7 +41,7 @@ def serve(
             "--anonymous/--no-anonymous", show_default="anonymous", help="Whether maps can be read without a key."
         ),
     ] = None,
-    basemap: Annotated[Path | None, typer.Option(help="A GeoJSON file to draw under the map.")] = None,
+    basemap: Annotated[Path | None, typer.Option(help="A PMTiles or GeoJSON file to draw under the map.")] = None,
     origin: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="Another site whose pages may call the API.")
     ] = None,

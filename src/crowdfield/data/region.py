@@ -32,6 +32,12 @@ class Region(NamedTuple):
         """How many degrees of longitude the box spans."""
         return self.east - self.west if self.east > self.west else self.east - self.west + 360.0
 
+    def holds(self, longitude: float, latitude: float) -> bool:
+        """Whether a place lies in the box or on its edges."""
+        west, south, east, north = self
+        across = west <= longitude <= east if west <= east else longitude >= west or longitude <= east
+        return across and south <= latitude <= north
+
 
 def parse_region(region: str | Sequence[float] | Mapping[str, float]) -> Region:
     """A region from four numbers or from text, in the order west, south, east, north; or from named edges.

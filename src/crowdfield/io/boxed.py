@@ -22,6 +22,7 @@ from crowdfield.io.rejects import without_advice
 
 if TYPE_CHECKING:
     from crowdfield.io.features import Features
+    from crowdfield.io.result import ReadResult
 
 Told = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 REJECTS_TOLD = 1000  # a list of more helps nobody
@@ -40,13 +41,15 @@ def own_limits() -> Limits:
     return Limits(memory=memory, processor_seconds=_OWN_SECONDS, seconds=_OWN_SECONDS, answer=_OWN_ANSWER)
 
 
-def reports(path: Path, *, positive: str | None, most: int, largest: int) -> Told:
+def reports(
+    path: Path, *, positive: str | None, most: int, largest: int, columns: dict[str, str] | None = None
+) -> Told:
     """Task of a box: the reports of a file of any known layout, without the words and contacts in it."""
     limits.tighten(largest)
     kinds.look(path)  # what is refused at first sight needs nothing that takes long to load
     from crowdfield.io.reading import read
 
-    result = read(path, positive=positive, most=most)
+    result = read(path, positive=positive, most=most, **(columns or {}))
     table = result.reports
     ids = [None] * len(table) if table.id is None else _told_apart(table.id)
     codes, names = as_codes(ids)
@@ -57,6 +60,7 @@ def reports(path: Path, *, positive: str | None, most: int, largest: int) -> Tol
         "on_earth": table.crs is not None,
         "statement": result.statement.replace(f"{path.name}: ", "", 1),
         "rejected": result.rejected,
+        "about": _about(result, path),
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:REJECTS_TOLD]],
     }
     time = np.full(len(table), np.nan) if table.time is None else table.time
@@ -82,6 +86,23 @@ def _told_apart(ids: Sequence[Any]) -> list[str | None]:
             own = own if seen[own] == 1 else f"{own}#{seen[own]}"
         out.append(own)
     return out
+
+
+def _about(result: ReadResult, path: Path) -> dict[str, Any]:
+    """What was found in a file, for somebody who decides whether it was understood."""
+    found = result.summary()
+    kept = ("layout", "columns", "read", "used", "duplicate", "labels", "time", "copied", "sources")
+    header: list[str] = []
+    if (kind := kinds.look(path)).kind.name not in kinds.FEATURES:
+        from crowdfield.io.delimited import Table
+
+        header = [str(name) for name in Table(path, kind).header]
+    return {
+        **{name: found[name] for name in kept},
+        # What to type on a command line is of no use to others.
+        "notes": [note.partition("; --")[0] for note in found["notes"]],
+        "header": header,
+    }
 
 
 def features(path: Path, layer: str | None = None) -> Told:

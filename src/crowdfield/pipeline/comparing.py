@@ -179,11 +179,11 @@ def _onto(values: Array, source: Grid, target: Grid) -> Array:
         return values
     centres = target.centres()
     if source.crs != target.crs:
-        from crowdfield.geography import transform_where_possible
+        from crowdfield.geography import transform_visible
 
         if source.crs is None or target.crs is None:
             raise InputError("one of the maps has no reference system: the two cannot be laid over each other.")
-        centres = transform_where_possible(centres, target.crs, source.crs)
+        centres = transform_visible(centres, target.crs, source.crs)
     cell = source.index(centres)
     flat = np.append(values.ravel(), np.nan)
     return flat[cell].reshape(target.shape)

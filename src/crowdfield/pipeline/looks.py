@@ -14,9 +14,9 @@ from crowdfield import io
 from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import InputError
 from crowdfield.geography import unproject
-from crowdfield.io.land import on_land
 from crowdfield.io.layers import description
 from crowdfield.pipeline.fusing import Fused
+from crowdfield.pipeline.shores import land_cells
 
 # More candidates than this say nothing new: the field is smooth between them.
 MOST_CANDIDATES = 1_500
@@ -25,8 +25,6 @@ VISITOR = 0.95
 # Two places nearer to each other than this part of a length-scale tell much the same: the side of the areas that are
 # written is as long.
 APART = 0.5
-# Where fewer of the reported cells than this are on land, the map is one of the sea and places at sea are meant.
-LAND_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
     grid = heatmap.grid
-    cells = np.flatnonzero(_reachable(heatmap))
+    cells = np.flatnonzero(_reachable(model, heatmap))
     if len(cells) > MOST_CANDIDATES:
         # An even lattice of cells, not the first ones: every part of the map stays a candidate.
         step = int(np.ceil(np.sqrt(len(cells) / MOST_CANDIDATES)))
@@ -115,6 +113,14 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
     ]
 
 
+def _reachable(model: Any, heatmap: Heatmap) -> NDArray[np.bool_]:
+    """The cells that the map speaks about and somebody can look at: none at sea, unless the reports are from there."""
+    places = getattr(model, "places_", None)
+    land = None if places is None or heatmap.grid.crs is None else land_cells(heatmap.grid, places)
+    shown = heatmap.mask.ravel()
+    return shown if land is None or not (shown & land.ravel()).any() else shown & land.ravel()
+
+
 def most_doubtful(
     places: NDArray[np.float64], doubt: NDArray[np.float64], n: int, *, apart: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -129,18 +135,6 @@ def most_doubtful(
         left[np.linalg.norm(places - places[best], axis=1) < apart] = -np.inf
     picked = np.array(chosen, dtype=np.int64)
     return picked, np.asarray(doubt)[picked]
-
-
-def _reachable(heatmap: Heatmap) -> NDArray[np.bool_]:
-    """The cells that somebody could be sent to: those of the map on land, unless most reports are from the sea."""
-    shown = heatmap.mask.ravel()
-    land = on_land(heatmap.grid)
-    if land is None:
-        return shown
-    reported, dry = heatmap.reports.ravel() > 0, land.ravel()
-    if np.count_nonzero(dry & reported) < LAND_SHARE * np.count_nonzero(reported) or not (shown & dry).any():
-        return shown
-    return np.asarray(shown & dry)
 
 
 def _apart(model: Any, n: int, grid: Grid) -> float:

@@ -13,6 +13,7 @@ from crowdfield import silence
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 from crowdfield.pipeline.settings import Settings
+from crowdfield.pipeline.shores import land_cells
 
 
 def only_label(reports: Reports) -> Any | None:
@@ -44,10 +45,11 @@ def with_silence(
         raise InputError(
             "silence is for reports that all say the same; these differ, and tell by themselves where all is well."
         )
-    negative = _opposite(positive, settings.states or reports.labels)
+    negative = opposite(positive, settings.states or reports.labels)
     exposure = np.full(grid.shape, float(settings.silence))
-    if mask is not None:
-        exposure[~mask] = 0.0
+    for allowed in (mask, None if grid.crs is None else land_cells(grid, reports.places)):
+        if allowed is not None:
+            exposure[~allowed] = 0.0  # nobody lives there who could have spoken
     told = silence.as_reports(
         reports, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
         rng=np.random.default_rng(settings.seed),
@@ -66,7 +68,7 @@ def without_silence(reports: Reports) -> Reports:
     return replace(said, source=said.source - (said.source > gone), sources=others)
 
 
-def _opposite(positive: Any, known: Sequence[Any]) -> Any:
+def opposite(positive: Any, known: Sequence[Any]) -> Any:
     """The state that a quiet cell stands for: the other one of two that are known, else the absence of what is said."""
     others = [state for state in known if state != positive]
     if len(others) > 1:

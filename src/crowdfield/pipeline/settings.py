@@ -89,6 +89,9 @@ class Settings:
 
     # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
     sources: Mapping[str, Any] = field(default_factory=dict)
+    # Pseudo-counts that every other source starts from, one row per state and one column per label; the model's own
+    # weakly diagonal ones by default
+    others: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("read", "sources"):
@@ -120,11 +123,12 @@ class Settings:
         if not (isinstance(self.max_iter, int) and self.max_iter > 0):
             raise InputError(f"max_iter is a whole number above 0, not {self.max_iter!r}.")
 
-    def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> dict[Any, Any] | None:
-        """Pseudo-counts of the named sources, as `HeatmapBCC(confusion_prior=...)` wants them."""
-        if not self.sources:
-            return None
-        return {source: trusted(trust, states, labels) for source, trust in self.sources.items()}
+    def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> Any:
+        """Pseudo-counts of the named sources and of all others, as `HeatmapBCC(confusion_prior=...)` wants them."""
+        named = {source: trusted(trust, states, labels) for source, trust in self.sources.items()}
+        if self.others is None or not named:
+            return named or self.others
+        return {None: self.others, **named}
 
     def plain(self) -> dict[str, Any]:
         """As JSON values, for a file that must be read again."""

@@ -43,7 +43,7 @@ def draw_coast(axes: Axes, grid: Grid) -> bool:
 
 def coast_lines(grid: Grid) -> list[NDArray[np.float64]]:
     """Outlines in the units of the grid that cross it.   each [points, 2]"""
-    from crowdfield.geography import WGS84, degrees_around, transform_where_possible
+    from crowdfield.geography import WGS84, degrees_around, transform_visible
 
     box = None if grid.crs is None else degrees_around(grid, _MARGIN)
     if box is None:
@@ -52,7 +52,7 @@ def coast_lines(grid: Grid) -> list[NDArray[np.float64]]:
     shown = shapely.box(*grid.bounds)
     lines: list[Any] = []
     for ring in rings:
-        there = transform_where_possible(shapely.get_coordinates(ring), WGS84, grid.crs or "")
+        there = transform_visible(shapely.get_coordinates(ring), WGS84, grid.crs or "")
         if np.isfinite(there).all():
             lines.append(shapely.LineString(there))
     cut = shapely.get_parts(shapely.intersection(np.array(lines, dtype=object), shown)) if lines else []

@@ -104,12 +104,12 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
 
 def _edge_degrees(grid: Grid) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
     """Longitudes along the southern edge, latitudes along the western one; None where they do not rise (a pole)."""
-    from crowdfield.geography import WGS84, transform_where_possible
+    from crowdfield.geography import WGS84, transform_visible
 
     e, n = np.linspace(grid.west, grid.east, _ALONG), np.linspace(grid.south, grid.north, _ALONG)
     south, west = np.column_stack([e, np.full(_ALONG, grid.south)]), np.column_stack([np.full(_ALONG, grid.west), n])
-    lon = transform_where_possible(south, grid.crs or "", WGS84)[:, 0]
-    lat = transform_where_possible(west, grid.crs or "", WGS84)[:, 1]
+    lon = transform_visible(south, grid.crs or "", WGS84)[:, 0]
+    lat = transform_visible(west, grid.crs or "", WGS84)[:, 1]
     lon = np.where(lon < lon[0] - 180, lon + 360, lon)
     if not (
         np.isfinite(lon).all() and np.isfinite(lat).all() and (np.diff(lon) > 0).all() and (np.diff(lat) > 0).all()

@@ -33,7 +33,7 @@ class Access:
     @property
     def imports(self) -> bool:
         """Whether the body is a file of reports, which may be far larger than other bodies."""
-        return self.path.endswith("/import")
+        return self.path.endswith(("/import", "/import/preview"))
 
 
 class RouteAccess:

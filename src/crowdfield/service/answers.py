@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from crowdfield.service import places, tiles
+from crowdfield import geography
+from crowdfield.service import tiles
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
@@ -51,9 +52,9 @@ def place(
     service: "Service", situation: Situation, longitude: float, latitude: float, state: int, version: int | None
 ) -> Place:
     now = service.maps.load(situation, version)
-    metres = places.to_metres(situation.crs, [(longitude, latitude)])
+    metres = geography.transform_visible([(longitude, latitude)], geography.WGS84, situation.crs)
     cell = int(now.grid.index(metres)[0]) if np.isfinite(metres).all() else -1
-    if cell < 0 or not places.inside(situation.region, longitude, latitude):
+    if cell < 0 or not situation.region.holds(longitude, latitude):
         raise Problem(404, "this place is outside the map")
     row, column = divmod(cell, now.grid.columns)
     p, sd = now.probability[row, column], now.sd[row, column]
@@ -129,12 +130,12 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
             (easting + sx * half_width, northing + sy * half_height)
             for sx, sy in ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
         ]
-        middle = places.to_degrees(situation.crs, [(easting, northing)])[0]
+        middle = geography.unproject([(easting, northing)], situation.crs)[0]
         features.append(
             {
                 "type": "Feature",
                 "id": rank,
-                "geometry": {"type": "Polygon", "coordinates": [places.to_degrees(situation.crs, ring).tolist()]},
+                "geometry": {"type": "Polygon", "coordinates": [geography.unproject(ring, situation.crs).tolist()]},
                 "properties": {
                     "rank": rank,
                     "score": look["score"],

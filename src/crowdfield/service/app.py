@@ -45,6 +45,7 @@ from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
 from crowdfield.service.uploads import Reader
+from crowdfield.service.vectortiles import SUFFIX, VectorTiles
 
 log = logging.getLogger("crowdfield.service")
 # How long a server may go on with what it knew of a situation or of its trusted sources.
@@ -76,6 +77,8 @@ class Service:
         self.monitor = Monitor(settings, self.journal, self.metrics)
         self.stopping = False
         self.reader = Reader(settings, self.metrics)
+        own = settings.basemap
+        self.streets = VectorTiles(own) if own is not None and own.suffix == SUFFIX else None
         self.maps = Maps(self.store)
         self.tiles: Recent[bytes] = Recent(TILE_BYTES, len)
         self.lag = Lag()

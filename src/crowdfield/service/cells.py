@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfield.service import places
+from crowdfield import geography
+from crowdfield.data import Region
 from crowdfield.service.maps import Recent, check_layout
 from crowdfield.service.publishing import CellRow, Minimum, PublishedCells, Told, publish_cells
 from crowdfield.service.store import Situation, Store, VersionInfo
@@ -41,8 +42,10 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
     labels = {name: k for k, name in enumerate(situation.labels)}
     sources: dict[str, int] = {}
     # A region that was changed may have left reports behind, which can still lie under a corner of its grid.
-    inside = np.array([places.inside(situation.region, row.longitude, row.latitude) for row in rows], dtype=bool)
-    metres = places.to_metres(situation.crs, [(row.longitude, row.latitude) for row in rows])
+    inside = np.array([situation.region.holds(row.longitude, row.latitude) for row in rows], dtype=bool)
+    metres = geography.transform_visible(
+        [(row.longitude, row.latitude) for row in rows], geography.WGS84, situation.crs
+    )
     return Told(
         cell=np.where(inside, situation.grid.index(metres), -1) if len(rows) else np.empty(0, dtype=np.int64),
         label=np.array([labels[row.label] for row in rows], dtype=np.int64),
@@ -52,11 +55,11 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
 
 
 def features(situation: Situation, rows: Sequence[CellRow], box: Box | None = None) -> list[dict[str, Any]]:
-    """Cells as points at their centres, which are also what a box (west, east, south, north) is compared with."""
+    """Cells as points at their centres, which are also what a box (west, south, east, north) is compared with."""
     if not rows:
         return []
-    centres = places.to_degrees(situation.crs, situation.grid.centres()[[row.cell for row in rows]])
-    inside = [box is None or places.inside(box, *centre) for centre in centres.tolist()]
+    centres = geography.unproject(situation.grid.centres()[[row.cell for row in rows]], situation.crs)
+    inside = [box is None or Region(*box).holds(*centre) for centre in centres.tolist()]
     return [
         {
             "type": "Feature",

@@ -21,6 +21,9 @@ FEWEST_REPORTS, MOST_LEVELS = 100, 8
 NEWEST_SHARE = 0.5
 # While reports come in a map must follow them: so many seconds to learn and to draw, then it is published as it is.
 LIVE_LEARNING, LIVE_DRAWING = 15.0, 10.0
+# The length-scale and the kind of model are searched for on so many reports (times latent functions) while reports
+# come in (some two seconds on one slow core), and at rest (some forty). A map of no more is fitted as `fuse` does.
+LIVE_SEARCHED, REST_SEARCHED = 250, 10_000
 # A map at rest has nobody waiting; what these shares of its deadline leave is for storing it, and for a busy machine.
 REST_LEARNING, REST_DRAWING = 0.45, 0.3
 # Probabilities and deviations of one version that are stored at most (as pairs; 32 MB), however fast they are drawn.
@@ -36,19 +39,21 @@ PROBE, PROBED_FROM = 256, 2**16
 @dataclass(frozen=True)
 class Effort:
     """What one fit may cost: its `level` of coarseness, seconds to learn, to draw, and until it is ended; or `shape`,
-    the (rows, columns) to draw whatever that takes."""
+    the (rows, columns) to draw whatever that takes. `searched`: reports that the length-scale is looked for on."""
 
     level: int = 0
     learning: float = math.inf
     drawing: float = math.inf
     deadline: float = math.inf
     shape: tuple[int, int] | None = None
+    searched: int = REST_SEARCHED
 
     @classmethod
     def live(cls, level: int, deadline: float) -> "Effort":
         """For a map that reports are coming in for."""
         at_rest = cls.rest(level, deadline)
-        return cls(level, min(LIVE_LEARNING, at_rest.learning), min(LIVE_DRAWING, at_rest.drawing), deadline)
+        learning, drawing = min(LIVE_LEARNING, at_rest.learning), min(LIVE_DRAWING, at_rest.drawing)
+        return cls(level, learning, drawing, deadline, searched=LIVE_SEARCHED)
 
     @classmethod
     def rest(cls, level: int, deadline: float) -> "Effort":

@@ -1,11 +1,15 @@
-"""The one place where the service meets the model: from the standing reports of a situation to a map version."""
+"""The one place where the service meets the model: from the standing reports of a situation to a map version.
+
+Models are built, continued, drawn and asked by `crowdfield.pipeline`, with the defaults of `crowdfield fuse` and
+`crowdfield next`; here is only what a live map needs beside that: how much a fit may cost, and what readers may see.
+"""
 
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +18,25 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import crowdfield as cf
+from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
-from crowdfield.pipeline.fusing import make_map
-from crowdfield.pipeline.settings import trusted
-from crowdfield.service import places
+from crowdfield.pipeline.quiet import only_label, with_silence, without_silence
+from crowdfield.pipeline.shores import land_cells
 from crowdfield.service.auth import TRUSTED
 from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
+from crowdfield.service.publishing import NOTICEABLE
 from crowdfield.service.scatter import scattered
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import LAYOUT, Published, Situation
 from crowdfield.service.tiles import NO_IDEA
+from crowdfield.silence import SOURCE as SILENCE
 
 SUGGESTIONS = 8
 # The reports named one by one when a place is explained.
 EXPLAINED = 8
-# Where to look next is chosen among so many cells at most, spread evenly.
-CANDIDATES = 512
 # From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
 # would rather see most of a change at once than all of it later.
 LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
@@ -40,16 +44,32 @@ LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
 HEAVY, FEW_SWEEPS = 15_000, 5
 # A fit that still moves after so many rounds of sweeps goes to and fro by less than anybody could say is right.
 MOST_ROUNDS = 50
-# Of the log odds between sweeps: far below what a map can show.
+# Of the log odds between sweeps, in fits that are not those of `fuse` anyway: far below what a map can show.
 TOLERANCE = 5e-3
+# A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
+SEARCH_AGAIN = 1.5
 
 
 @dataclass(frozen=True)
 class Previous:
-    """A model and the log position that it has seen."""
+    """A model, the log position that it has seen, and how many reports its length-scale was found from."""
 
     head: int
     model: Any
+    searched: int = 0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, or None where there are no reports. `whole`: it is what `fuse` gives for the same reports, and
+    depends on nothing else. `searched`: how many reports its length-scale and its kind were found from."""
+
+    model: Any
+    whole: bool
+    searched: int
+
+
+NO_REPORTS = Fit(None, True, 0)
 
 
 def fit_map(
@@ -70,9 +90,8 @@ def fit_map(
     if len(reports) < len(mapped):
         previous = None  # a model of other reports than these
     with _listening() as remarks:
-        model = _fitted(situation, ledger, reports, previous, scheduler, effort) if reports else None
-    alone = model is None or ((previous is None or model is not previous.model) and model.converged_)
-    return _published(situation, ledger, reports, model, remarks, began, effort, rested=bool(alone)), model
+        fit = _fitted(situation, ledger, reports, previous, scheduler, effort) if reports else NO_REPORTS
+    return _published(situation, ledger, reports, fit, remarks, began, effort), fit.model
 
 
 def rested_map(
@@ -81,7 +100,7 @@ def rested_map(
     interrupted: Callable[[], bool] = lambda: False,
     effort: Effort = UNLIMITED,
 ) -> tuple[Published, Any] | None:
-    """The map of the log alone: fitted from nothing until it moves no more. None where `interrupted` asked to stop.
+    """The map of the log alone: fitted from nothing, as `fuse` would. None where `interrupted` asked to stop.
 
     A warm start is quick, but where reports contradict each other there may be several maps that they fit as well, and
     which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
@@ -89,18 +108,18 @@ def rested_map(
     began = time.perf_counter()
     reports = effort.choose(_mapped(situation, ledger))
     with _listening() as remarks:
-        model = _fitted(situation, ledger, reports, None, None, effort) if reports else None
+        fit = _fitted(situation, ledger, reports, None, None, effort) if reports else NO_REPORTS
         for _ in range(MOST_ROUNDS):
-            if model is None or model.converged_ or time.perf_counter() - began > effort.learning:
+            if fit.whole or fit.model.converged_ or time.perf_counter() - began > effort.learning:
+                # What ran out of time is not what the log alone gives, and does not claim to be.
+                fit = replace(fit, whole=fit.whole or bool(fit.model.converged_))
                 break
             if interrupted():
                 return None
-            model = _settled_further(model)
+            fit = replace(fit, model=pipeline.settle(fit.model, ROUND))
         else:
-            return _published(situation, ledger, reports, model, remarks, began, effort, rested=True), model
-    # What ran out of time is not what the log alone gives, and does not claim to be.
-    rested = model is None or bool(model.converged_)
-    return _published(situation, ledger, reports, model, remarks, began, effort, rested=rested), model
+            fit = replace(fit, whole=True)
+    return _published(situation, ledger, reports, fit, remarks, began, effort), fit.model
 
 
 @contextmanager
@@ -119,19 +138,19 @@ def _published(
     situation: Situation,
     ledger: Ledger,
     reports: Sequence[Entry],
-    model: Any,
+    fit: Fit,
     remarks: list[str],
     began: float,
     effort: Effort,
-    *,
-    rested: bool,
 ) -> Published:
-    grid = situation.grid
+    grid, model = situation.grid, fit.model
     metres = _metres(situation, _mapped(situation, ledger))
     cells = grid.counts(metres).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
-    about = _about(model) | {"rested": rested, "remarks": words + remarks, LAYOUT: situation.layout} | numbers
+    about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
+    ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
+    about |= {LAYOUT: situation.layout, "land": ashore} | numbers
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -140,7 +159,7 @@ def _published(
             probability=heatmap.probability.astype(np.float32), sd=heatmap.sd.astype(np.float32), reports=cells
         ),
         sources=_sources(model),
-        suggestions=_suggestions(model, grid, CANDIDATES // 4 if effort.thins else CANDIDATES),
+        suggestions=_suggestions(model, heatmap),
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
@@ -160,14 +179,22 @@ def load_model(data: bytes) -> Any:
             raise InputError("the saved model is damaged; the next fit makes it again from the log") from error
 
 
-def confusion_prior(situation: Situation, ledger: Ledger, sources: Sequence[str]) -> Any:
-    """None, a matrix for all, or a matrix for each source that an admin or a trusted key gave one."""
-    said = dict.fromkeys((name for name in sources if name.startswith(TRUSTED)), "certain") | ledger.trust
-    own = {name: trusted(value, situation.states, situation.labels) for name, value in said.items()}
-    everybody = situation.model.get("confusion_prior")
-    if everybody is None or not own:
-        return own or everybody
-    return {None: everybody, **own}
+def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) -> pipeline.Settings:
+    """What the pipeline is told of a map: its states, and the trust that admins and trusted keys gave."""
+    options = situation.model
+    certain = dict.fromkeys((name for name in sources if name.startswith(TRUSTED)), "certain")
+    return pipeline.Settings(
+        kernel=options["kernel"],
+        lengthscale=options["lengthscale"] or "learn",
+        inference=options["inference"],
+        communities=options["communities"],
+        states=situation.states,
+        labels=situation.labels,
+        sources=certain | ledger.trust,
+        others=options.get("confusion_prior"),
+        silence=options.get("silence"),
+        seed=0,
+    )
 
 
 def _mapped(situation: Situation, ledger: Ledger) -> list[Entry]:
@@ -175,16 +202,26 @@ def _mapped(situation: Situation, ledger: Ledger) -> list[Entry]:
     return [
         r
         for r in ledger.reports.values()
-        if r.longitude is not None and r.latitude is not None
-        and places.inside(situation.region, r.longitude, r.latitude)
-    ]  # fmt: skip
+        if r.longitude is not None and r.latitude is not None and situation.region.holds(r.longitude, r.latitude)
+    ]
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
     """Where the model sees the reports.   [R, 2]"""
-    metres = places.to_metres(situation.crs, [(r.longitude, r.latitude) for r in reports])
+    places = [(r.longitude, r.latitude) for r in reports]
+    metres = geography.transform_visible(places, geography.WGS84, situation.crs)
     # Situations that were started before there was a choice see exact places, as they always did.
     return scattered(situation.grid, metres) if situation.model.get("places") == "cell" else metres
+
+
+def _said(situation: Situation, reports: Sequence[Entry]) -> Reports:
+    return Reports.from_arrays(
+        _metres(situation, reports),
+        np.array([r.label for r in reports], dtype=object),
+        np.array([r.source for r in reports], dtype=object),
+        labels=list(situation.labels),
+        crs=situation.crs,
+    )
 
 
 def _fitted(
@@ -194,47 +231,69 @@ def _fitted(
     previous: Previous | None,
     scheduler: str | None,
     effort: Effort,
-) -> Any:
-    began = time.perf_counter()
-    metres = _metres(situation, reports)
-    label = np.array([r.label for r in reports], dtype=object)
-    source = np.array([r.source for r in reports], dtype=object)
-    work = len(reports) * (1 if len(situation.states) == 2 else len(situation.states))
-    quick = work >= LARGE or effort.thins
-    if previous is not None and previous.model is not None and scheduler is None:
-        model = previous.model
+) -> Fit:
+    said = _said(situation, reports)
+    settings = settings_of(situation, ledger, said.sources)
+    if settings.silence is not None:
+        if only_label(said) is None:
+            settings = replace(settings, silence=None)  # reports that differ tell by themselves where all is well
+        else:
+            said, settings = with_silence(said, situation.grid, None, settings)
+            settings = replace(settings, states=situation.states)
+    functions = 1 if len(situation.states) == 2 else len(situation.states)
+    quick = len(said) * functions >= LARGE or effort.thins
+    if previous is not None and previous.model is not None and scheduler is None and settings.silence is None:
         new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
-        if not new.any():
-            # Nothing new: some more sweeps for a map that was published before it had settled.
-            return model if model.converged_ else _settled_further(model)
-        # A trusted source that was not there before needs a prior of its own, which only a new fit takes up.
-        if not any(name.startswith(TRUSTED) for name in set(source[new]) - set(source[~new])):
-            model.set_params(max_iter=WARM if quick else MOST_SWEEPS)
-            return model.partial_fit(metres[new], label[new], source[new])
-    options = situation.model
-    side = max(situation.grid.east - situation.grid.west, situation.grid.north - situation.grid.south)
-    # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
-    lengthscale = None if effort.thins and options["lengthscale"] == "learn" else options["lengthscale"]
-    model = cf.HeatmapBCC(
-        reports_model="one_state",  # versions go on from one another, with few sweeps each
-        kernel=options["kernel"],
-        lengthscale=lengthscale or side / 10,
-        inference=options["inference"],
-        communities=options["communities"],
-        confusion_prior=confusion_prior(situation, ledger, sorted(set(source))),
-        states=list(situation.states),
-        labels=list(situation.labels),
-        max_iter=MOST_SWEEPS if scheduler else FEW_SWEEPS if work >= HEAVY else COLD if quick else MOST_SWEEPS,
-        tol=TOLERANCE,
-        random_state=0,
-    )
-    if scheduler is None:
-        model.fit(metres, label, source)
-        return _within(model, began, effort, COLD if quick else MOST_SWEEPS)
+        continued = _continued(previous, said, new, WARM if quick else MOST_SWEEPS)
+        if continued is not None:
+            return Fit(continued, False, previous.searched)
+    if scheduler is not None:
+        return _fitted_elsewhere(settings, said, situation.grid, scheduler, effort)
+    return _from_nothing(settings, said, situation.grid, effort, functions)
+
+
+def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps: int) -> Any | None:
+    """The model after what is new; None where it takes a new fit."""
+    model = previous.model
+    if not new.any():
+        # Nothing new: some more sweeps for a map that was published before it had settled.
+        return model if model.converged_ else pipeline.settle(model, ROUND)
+    fresh, known = (set(said.source[mask].tolist()) for mask in (new, ~new))
+    if any(said.sources[code].startswith(TRUSTED) for code in fresh - known):
+        return None  # a trusted source that was not there before needs a prior of its own
+    if len(said) >= SEARCH_AGAIN * previous.searched:
+        return None
+    if len(np.unique(said.label[~new])) < 2 <= len(np.unique(said.label)):
+        return None  # before, nothing told over what distance reports differ
+    return pipeline.update(model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
+
+
+def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort: Effort, functions: int) -> Fit:
+    """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for."""
+    began = time.perf_counter()
+    work, most = len(said) * functions, max(effort.searched // functions, 1)
+    if work <= effort.searched and not effort.thins:
+        return Fit(pipeline.hold(pipeline.learn(settings, said, grid)), True, len(said))
+    if effort.thins and settings.lengthscale == "learn":
+        # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
+        settings = replace(settings, lengthscale=max(grid.east - grid.west, grid.north - grid.south) / 10)
+    quick = work >= LARGE or effort.thins
+    sweeps = FEW_SWEEPS if work >= HEAVY else COLD if quick else MOST_SWEEPS
+    settings = replace(settings, tol=TOLERANCE, max_iter=sweeps)
+    model = pipeline.hold(pipeline.learn(settings, said, grid, most=most))
+    return Fit(_within(model, began, effort, COLD if quick else MOST_SWEEPS), False, len(said))
+
+
+def _fitted_elsewhere(settings: pipeline.Settings, said: Reports, grid: Grid, scheduler: str, effort: Effort) -> Fit:
+    """Fitted over a Dask cluster, where reports are read by confusion matrices; the length-scale is found here."""
     from crowdfield import distributed  # Dask is an extra of its own
 
-    reports_ = Reports.from_arrays(metres, label, source, labels=list(situation.labels))
-    return distributed.fit_model(model, reports_, scheduler)
+    def fit(model: Any, reports: Reports) -> Any:
+        return distributed.fit_model(model.set_params(reports_model="one_state"), reports, scheduler)
+
+    settings = replace(settings, tol=TOLERANCE, max_iter=MOST_SWEEPS)
+    model = pipeline.learn(settings, said, grid, most=min(effort.searched, len(said) - 1), fit=fit)
+    return Fit(model, bool(model.converged_), len(said))
 
 
 def _within(model: Any, began: float, effort: Effort, most: int) -> Any:
@@ -246,14 +305,9 @@ def _within(model: Any, began: float, effort: Effort, most: int) -> Any:
         sweeps = min(ROUND if left >= ROUND else FEW_SWEEPS, most - done)
         if left < sweeps:
             break
-        model = _settled_further(model, sweeps)
+        model = pipeline.settle(model, sweeps)
         done += sweeps
     return model
-
-
-def _settled_further(model: Any, sweeps: int = ROUND) -> Any:
-    """Some more sweeps over the same reports."""
-    return model.set_params(max_iter=sweeps).forget(rows=np.empty(0, dtype=int))
 
 
 def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
@@ -261,7 +315,7 @@ def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
     if model is not None:
         grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
         # Published maps show the field: no cell may tell strangers what its one report said.
-        return make_map(model, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
+        return pipeline.make_map(model, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
     # No reports: every state is as probable as the others, and nothing is known.
     grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
     shape = (*grid.shape, len(situation.states))
@@ -285,6 +339,8 @@ def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
     alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_), strict=True))
     rows = []
     for row in table.to_dict("records"):
+        if row["source"] == SILENCE:
+            continue  # nobody's word
         a = alpha[row["source"]]
         total = a.sum(axis=-1, keepdims=True)
         # Each entry of a Dirichlet row is a beta by itself.
@@ -301,24 +357,17 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _suggestions(model: Any, grid: Grid, candidates: int) -> list[dict[str, Any]]:
-    """Where a report would tell most about the map, best first."""
+def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
+    """Where a report would tell most about the map, best first: what `crowdfield next` says."""
     if model is None:
         return []
-    rows, columns = grid.shape
-    step = max(1, int(np.ceil(np.sqrt(rows * columns / candidates))))
-    spread = np.arange(rows * columns).reshape(rows, columns)[step // 2 :: step, step // 2 :: step].ravel()
-    centres = grid.centres()[spread]
-    chosen, scores = model.suggest(centres, n=min(SUGGESTIONS, len(centres)), score="map")
-    return [
-        {"easting": float(easting), "northing": float(northing), "score": float(score)}
-        for (easting, northing), score in zip(centres[chosen], scores, strict=True)
-    ]
+    looks = pipeline.looks_of(model, heatmap, SUGGESTIONS)
+    return [{"easting": look.easting, "northing": look.northing, "score": look.score} for look in looks]
 
 
 def _about(model: Any) -> dict[str, Any]:
     about: dict[str, Any] = {}
-    for name in ("engine_", "inference_", "n_iter_", "converged_", "lengthscale_"):
+    for name in ("engine_", "inference_", "reports_model_", "n_iter_", "converged_", "lengthscale_"):
         value = getattr(model, name, None)
         if value is not None:
             about[name.rstrip("_")] = finite(np.asarray(value).tolist())
@@ -339,20 +388,57 @@ def explain(model: Any, situation: Situation, place: NDArray[np.float64], state:
     if model is None or model.inference_ == "gibbs":
         return None
     table = model.explain(place, situation.states[state])
-    said = table[table["kind"] == "report"]
+    quiet = (table["kind"] == "report") & (table["source"] == SILENCE)
+    said = table[(table["kind"] == "report") & ~quiet]
     by_source = said.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
     strongest = said.head(EXPLAINED)
     return {
         "total": float(table["log_odds"].sum()),
-        "prior": float(table.loc[table["kind"] == "prior", "log_odds"].sum()),
+        "prior": float(table.loc[(table["kind"] == "prior") | quiet, "log_odds"].sum()),
         "uncertainty": float(table.loc[table["kind"] == "uncertainty", "log_odds"].sum()),
         "sources": [
             {"source": str(name), "log_odds": float(share), "reports": int(count)}
             for name, share, count in by_source.itertuples()
         ],
+        "summary": _summary(said, model),
         "shares": list(zip(said["source"].astype(str), said["log_odds"].astype(float), strict=True)),
         "reports": [
             {"source": str(r.source), "label": str(r.label), "metres": float(r.distance), "log_odds": float(r.log_odds)}
             for r in strongest.itertuples()
         ],
+    }
+
+
+def surprises(model: Any, situation: Situation, rows: Sequence[Any]) -> dict[str, float]:
+    """By id: the probability of what each report says given all other reports. `rows` are those that the model was
+    fitted to, in the order of the log; empty where it was fitted to others."""
+    if model is None or not hasattr(model, "left_out"):
+        return {}
+    reports = without_silence(model.reports_)
+    inside = [row for row in rows if situation.region.holds(row.longitude, row.latitude)]
+    if [reports.labels[code] for code in reports.label] != [row.label for row in inside]:
+        return {}
+    people = np.ones(len(model.reports_), dtype=bool)
+    if SILENCE in model.reports_.sources:
+        people = model.reports_.source != model.reports_.sources.index(SILENCE)
+    chance = np.exp(model.left_out()[people])
+    return {row.id: float(p) for row, p in zip(inside, chance, strict=True) if np.isfinite(p)}
+
+
+def _summary(said: Any, model: Any) -> dict[str, dict[str, float]]:
+    """For and against: how many reports count noticeably, how near the nearest is, and how often such people are right,
+    each report weighted by how far it moves the place."""
+    accuracy = model.source_table().set_index("source")["accuracy"]
+    size = said["log_odds"].abs()
+    noticed = said[size >= NOTICEABLE * size.max()]
+    sides = {"for": noticed[noticed["log_odds"] > 0], "against": noticed[noticed["log_odds"] < 0]}
+    return {
+        name: {
+            "reports": len(side),
+            "sources": int(side["source"].nunique()),
+            "nearest": float(side["distance"].min()),
+            "accuracy": float(np.average(accuracy[side["source"]], weights=side["log_odds"].abs())),
+        }
+        for name, side in sides.items()
+        if len(side)
     }

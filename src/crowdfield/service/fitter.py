@@ -40,7 +40,10 @@ REPORTS_KEPT = 200_000
 # Intake and readers go first when processors are scarce.
 NICENESS = 5
 # Modules that every fit needs; the server that these processes are forked from loads them once.
-PRELOADED = ["crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter"]
+PRELOADED = [
+    "crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter",
+    "crowdfield.service.preloaded",
+]  # fmt: skip
 
 # What a process says once it can take jobs.
 READY = b"ready"
@@ -132,19 +135,20 @@ class Fitter:
         if made is None:
             return Outcome("overtaken")
         published, model = made
-        settled = model is None or bool(model.converged_)
+        published.info["moved"] = self._moved(situation, published)
+        settled = model is None or bool(model.converged_) or bool(published.info["rested"])
         told = {"settled": settled, "rested": bool(published.info["rested"]), "seconds": published.seconds}
         if not self._news(situation, ledger, published):
             if told["rested"]:
                 self._store.rested(situation.id, self._newest(situation).number)
-            self._keep(kept, fit.Previous(ledger.head, model), published)
+            self._keep(kept, fit.Previous(ledger.head, model, published.info["searched"]), published)
             return Outcome("unchanged", **told)
         number = self._store.publish(situation.id, published, holder=job.holder, keep=self._settings.keep_versions)
         if number is None:
             log.warning("the lease was lost during a fit", extra={"situation": situation.id})
             self._kept.pop(situation.id, None)
             return Outcome("lost")
-        self._keep(kept, fit.Previous(ledger.head, model), published)
+        self._keep(kept, fit.Previous(ledger.head, model, published.info["searched"]), published)
         log.info(
             "map published",
             extra={
@@ -179,7 +183,7 @@ class Fitter:
         if newest is None or thinned(newest.info, newest.reports):
             return None
         try:
-            return fit.Previous(head, fit.load_model(data))
+            return fit.Previous(head, fit.load_model(data), int(newest.info.get("searched", 0)))
         except InputError:
             # All that a model holds can be had from the log again: damage costs a slower fit, not the map.
             log.exception("a saved model is damaged and is made again", extra={"situation": situation.id})
@@ -205,19 +209,27 @@ class Fitter:
         large = len(ledger.reports) >= self._settings.distribute_above
         return self._settings.dask_scheduler if large else None
 
-    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
-        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities."""
+    def _moved(self, situation: Situation, made: Published) -> float | None:
+        """How far the probability of any cell moved since the newest version; None where there is none before."""
         import numpy as np
 
         from crowdfield.service.maps import unpack
 
         newest = self._store.version(situation.id)
+        if newest is None or newest.info.get("layout") != situation.layout:
+            return None
+        before = unpack(self._store.blob(situation.id, newest.number, "arrays"))["probability"]
+        return round(float(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before))), 4)
+
+    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
+        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities."""
+        newest = self._store.version(situation.id)
         if newest is None or newest.head != ledger.head:
             return True
         if newest.info.get("coarser") != made.info.get("coarser"):
             return True
-        before = unpack(self._store.blob(situation.id, newest.number, "arrays"))["probability"]
-        return bool(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before)) > VISIBLE)
+        moved = made.info["moved"]
+        return moved is None or moved > VISIBLE
 
 
 def thinned(info: dict[str, Any], reports: int) -> bool:

@@ -11,7 +11,6 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from crowdfield.data import Grid, Region
-from crowdfield.service import places
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import Entry
 from crowdfield.service.problems import Problem, faults
@@ -187,7 +186,7 @@ def admit(
 
 
 def on_the_map(report: ReportIn, situation: Situation) -> bool:
-    return places.inside(situation.region, report.longitude, report.latitude)
+    return situation.region.holds(report.longitude, report.latitude)
 
 
 def unusable(report: ReportIn, situation: Situation) -> str | None:
@@ -195,7 +194,7 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
         return f"the label is none of this situation's: {', '.join(situation.labels)}"
     if not on_the_map(report, situation):
         west, south, east, north = situation.region
-        swapped = places.inside(situation.region, report.latitude, report.longitude)
+        swapped = situation.region.holds(report.latitude, report.longitude)
         hint = ". Are longitude and latitude swapped?" if swapped else ""
         return f"the place is outside the region ({west:g} to {east:g} east, {south:g} to {north:g} north){hint}"
     return None
@@ -261,6 +260,11 @@ def _short(*parts: Any) -> str:
 
 def retraction(report: str, principal: Principal) -> Entry:
     return Entry("retract", report, value=report, author=principal.id)
+
+
+def acceptance(report: str, principal: Principal) -> Entry:
+    """That somebody has looked at a report and lets it stand; the map is what it was."""
+    return Entry("accept", report, value=report, author=principal.id)
 
 
 def trust_entry(source: str, value: Any, principal: Principal) -> Entry:

@@ -22,7 +22,7 @@ from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
 log = logging.getLogger("crowdfield.service")
-Kind = Literal["report", "retract", "trust", "region", "purge"]
+Kind = Literal["report", "retract", "accept", "trust", "region", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
 # Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.

@@ -21,6 +21,10 @@ log = logging.getLogger("crowdfield.service")
 MODELS_KEPT = 2
 MAP_BYTES = 256 * 2**20
 GEOJSON = "application/geo+json"
+# A report is doubtful where the map, without it, gives what it says less than this probability.
+DOUBTFUL = 0.25
+# Reports in a list of those to look at.
+MODERATED = 500
 
 
 class Maker:
@@ -40,6 +44,7 @@ class Maker:
             "items": self.items,
             "item": self.item,
             "reasons": self.reasons,
+            "moderation": self.moderation,
             "tile": self.tile,
             "legend": self.legend,
             "basemap": self.basemap,
@@ -105,6 +110,27 @@ class Maker:
             why = why if exact else grouped(why, shares, self._minimum)
         return {"why": why, "count": count}
 
+    def moderation(self, situation: str, version: int, head: int, target: str) -> dict[str, Any]:
+        """What somebody should look at: reports that the map finds improbable, and what was decided so far."""
+        found, info = self._version(situation, version)
+        model = self._model(found, version)
+        accepted = self._store.accepted(found.id)
+        doubtful: dict[str, float] = {}
+        if model is not None:
+            from crowdfield.service import fit
+
+            chances = fit.surprises(model, found, self._store.standing(found.id, upto=info.head))
+            doubtful = {name: p for name, p in chances.items() if p < DOUBTFUL and name not in set(accepted)}
+        worst = sorted(doubtful.items(), key=lambda item: item[1])[:MODERATED]
+        body = {
+            "version": version,
+            "judged": model is not None,
+            "doubtful": [{"id": name, "probability": round(p, 4)} for name, p in worst],
+            "accepted": accepted,
+            "retracted": answers.exact_features(self._store.retracted(found.id, MODERATED)),
+        }
+        return _written(pack_json(body), Path(target))
+
     def tile(
         self, situation: str, version: int, layer: tiles.Layer, z: int, x: int, y: int, state: int, base: int | None
     ) -> dict[str, Any]:
@@ -133,6 +159,15 @@ class Maker:
 
     def _explained(self, situation: Situation, version: int, cell: int, state: int) -> dict[str, Any] | None:
         """Reasons with all names, or None for a version whose model is gone."""
+        model = self._model(situation, version)
+        if model is None:
+            return None
+        from crowdfield.service import fit
+
+        return fit.explain(model, situation, situation.grid.centres()[cell], state)
+
+    def _model(self, situation: Situation, version: int) -> Any:
+        """The model of a version, or None where it is gone: only that of the newest is kept."""
         key = (situation.id, situation.created, version)
         held = self._models.held(key)
         if held is None and self._store.model_version(situation.id) != version:
@@ -148,7 +183,7 @@ class Maker:
             except InputError:
                 log.exception("a saved model is damaged", extra={"situation": situation.id})
                 return None  # no reasons until the next fit has made the model again
-        return fit.explain(held, situation, situation.grid.centres()[cell], state)
+        return held
 
 
 def grouped(why: dict[str, Any], shares: list[tuple[str, float]], minimum: Minimum) -> dict[str, Any]:

@@ -301,7 +301,7 @@ def _purge(connection: Connection, name: str, limit: float | None, source: str |
     here = c.situation == name
     mine = func.coalesce(c.time, c.received) < limit if limit is not None else c.source == source
     gone = select(c.id).where(here, c.kind == "report", mine)
-    connection.execute(delete(tables.entry).where(here, c.kind == "retract", c.id.in_(gone)))
+    connection.execute(delete(tables.entry).where(here, c.kind.in_(("retract", "accept")), c.id.in_(gone)))
     which = ("report",) if limit is not None else ("report", "trust")
     count = connection.execute(delete(tables.entry).where(here, c.kind.in_(which), mine)).rowcount
     if not count:

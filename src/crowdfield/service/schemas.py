@@ -146,11 +146,22 @@ def _live(inference: Any) -> Any:
     return inference
 
 
+Silence = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1000,
+        description="where all reports say the same, a cell that nobody reported from counts as a weak report of the "
+        "opposite: the number of reports to expect of a cell where something is the matter",
+    ),
+]
+
+
 class ModelOptions(Strict):
     """How the map is inferred; every field has a sound default."""
 
     lengthscale: Annotated[float, Field(gt=0, le=2e7, allow_inf_nan=False)] | Literal["learn"] | None = Field(
-        None, description="metres over which neighbours agree; by default a tenth of the region"
+        None, description="metres over which neighbours agree; learned by default"
     )
     kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern32"
     inference: Annotated[Literal["auto", "vb", "collapsed"], BeforeValidator(_live)] = "auto"
@@ -158,6 +169,7 @@ class ModelOptions(Strict):
     confusion_prior: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
         None, description="counts [states][labels] that every source starts from"
     )
+    silence: Silence | None = None
     places: Literal["cell", "exact"] = Field(
         "cell",
         description="what a fit sees of a report: its cell, so that no map tells where in it it was made, or its place",
@@ -200,6 +212,69 @@ class NewSituation(Strict):
         return self
 
 
+Column = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class ImportPlan(Strict):
+    """How a file is to be read and what map is to be made of it; whatever is left out is found out."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
+    columns: dict[Literal["lat", "lon", "label", "source", "time", "id"], Column] = Field(
+        default_factory=dict, description="the column of the file that holds each of these"
+    )
+    labels: dict[Name, Name | None] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="what a label of the file means on the map; null leaves such reports out",
+    )
+    states: list[Name] | None = Field(None, min_length=2, max_length=12, description="of a new map")
+    region: RegionIn | None = Field(None, description="of a new map; around the bulk of the reports by default")
+    cells: int | None = Field(None, ge=4, le=1024, description="of a new map: along its longer side, about")
+    silence: Silence | None = None
+    places: Literal["cell", "exact"] = "cell"
+
+
+class LabelFound(BaseModel):
+    label: str
+    reports: int
+    state: str | None = Field(description="what it means on the map; null where it means nothing there")
+
+
+class SilenceOffer(BaseModel):
+    """All reports say the same; where nobody reported may count as a weak report of the opposite."""
+
+    label: str
+    opposite: str
+    suggested: float = Field(description="reports to expect of a cell where something is the matter")
+
+
+class ImportPreview(BaseModel):
+    """What was found in a file, and what would be made of it. Nothing has been stored."""
+
+    title: str
+    layout: str
+    statement: str
+    columns: dict[str, str] = Field(description="role: the column it was taken from")
+    header: list[str] = Field(description="all columns of a table; empty for other files")
+    read: int = Field(description="rows of the file")
+    usable: int = Field(description="reports that would be stored")
+    duplicate: int
+    rejected: int
+    outside: int = Field(description="of the rejected: reports that lie outside the region")
+    rejects: list[Rejected] = Field(description="the first thousand")
+    labels: list[LabelFound]
+    states: list[str]
+    sources: int
+    time: list[str] | None = Field(description="of the first and the last report")
+    notes: list[str]
+    region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
+    cell: float = Field(description="the side of a cell in metres")
+    points: list[tuple[float, float, int, bool]] = Field(
+        description="some of the reports: longitude, latitude, which of `labels`, whether inside the region"
+    )
+    silence: SilenceOffer | None = None
+
+
 class SituationOut(BaseModel):
     id: str
     title: str
@@ -213,6 +288,7 @@ class SituationOut(BaseModel):
     rows: int
     layout_tag: str = Field(description="changes with the region and the grid")
     model: dict[str, Any]
+    archived: bool = False
     created: float
     version: int | None = Field(None, description="the newest map; null until there is one")
     reports: int = Field(0, description="reports in the newest map")
@@ -227,13 +303,18 @@ class StartedFromFile(SituationOut):
     receipt: Receipt = Field(description="what became of the rows of the file")
 
 
-class NewRegion(Strict):
-    region: RegionIn
+class SituationChange(Strict):
+    """What is to change of a map; whatever is left out stays."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
+    positive: Name | None = Field(None, description="the state that the map shows first")
+    archived: bool | None = Field(None, description="an archived map is kept and can be read, but is offered last")
+    region: RegionIn | None = None
     columns: int | None = Field(None, ge=4, le=1024, description="as before by default")
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
 
 
-class RegionChanged(SituationOut):
+class SituationChanged(SituationOut):
     outside: int = Field(description="reports that stand but lie outside the region now; a larger one brings them back")
 
 

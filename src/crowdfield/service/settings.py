@@ -69,7 +69,8 @@ class Settings(BaseSettings):
     cors_origins: Items = []
     """Other sites whose pages may call the API, such as `https://example.org`; never a wildcard."""
     basemap: Path | None = None
-    """A GeoJSON file (roads, districts, rivers) drawn under the map; the world's outlines otherwise."""
+    """A PMTiles file of vector tiles (streets, water, names), or a GeoJSON file (roads, districts, rivers), drawn under
+    the map; the world's outlines otherwise."""
     minimum_count: int = Field(3, ge=1)
     """Readers see reports only as cells that hold at least this many; counts are rounded down to multiples of it."""
     minimum_sources: int = Field(3, ge=1)

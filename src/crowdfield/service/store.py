@@ -52,6 +52,10 @@ class Situation:
     numbered: int = 0
 
     @property
+    def archived(self) -> bool:
+        return bool(self.model.get("archived"))
+
+    @property
     def layout(self) -> list[Any]:
         """What the arrays of a version must fit: they are of no use on another grid."""
         return [self.crs, *self.extent, self.columns, self.rows]
@@ -143,18 +147,23 @@ class Store:
         return _situation(row)
 
     def latest(self, among: frozenset[str] | None = None) -> Situation:
-        """The situation (of some) that was created last: what `/tiles/…` without a situation means."""
-        query = select(situation).order_by(situation.c.created.desc(), situation.c.id).limit(1)
-        with self.engine.connect() as connection:
-            row = connection.execute(query if among is None else query.where(situation.c.id.in_(among))).first()
-        if row is None:
+        """The situation (of some) that was created last, archived ones behind all others: what `/tiles/…` means."""
+        found = [one for one in self.situations() if among is None or one.id in among]
+        if not found:
             raise Unknown("there is no situation yet; POST /situations or drop a file on the page to start one")
-        return _situation(row)
+        return min(found, key=lambda one: one.archived)
 
     def remove(self, name: str) -> None:
         with writing(self.engine) as connection:
             if not connection.execute(delete(situation).where(situation.c.id == name)).rowcount:
                 raise Unknown(f"there is no situation '{name}'")
+
+    def change(self, changed: Situation) -> None:
+        """Another title, or other options; the log and the versions stay."""
+        values = {"title": changed.title, "model": changed.model}
+        with writing(self.engine) as connection:
+            if not connection.execute(update(situation).where(situation.c.id == changed.id).values(values)).rowcount:
+                raise Unknown(f"there is no situation '{changed.id}'")
 
     def change_region(self, changed: Situation, note: Entry) -> None:
         """Lay a map out anew. Its versions are of the old region and go; the log, with a note of the change, stays."""
@@ -231,6 +240,20 @@ class Store:
                 last = query.order_by(None).order_by(c.seq.desc()).limit(newest)
                 return list(connection.execute(last))[::-1]
             return list(connection.execute(query.limit(limit) if limit else query))
+
+    def retracted(self, name: str, newest: int) -> list[Any]:
+        """The last reports that were taken back, the newest of them first."""
+        c, gone = entry.c, entry.alias()
+        back = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
+        query = select(entry).where(c.situation == name, c.kind == "report", back.exists())
+        with self.engine.connect() as connection:
+            return list(connection.execute(query.order_by(c.seq.desc()).limit(newest)))
+
+    def accepted(self, name: str) -> list[str]:
+        """The reports that somebody has looked at and lets stand."""
+        query = select(entry.c.id).where(entry.c.situation == name, entry.c.kind == "accept")
+        with self.engine.connect() as connection:
+            return list(connection.execute(query).scalars())
 
     def counts(self, name: str) -> dict[str, int]:
         """How many entries of each kind the log holds."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from crowdfield.service import places
+from crowdfield import geography
 from crowdfield.service.maps import MapArrays
 
 Layer = Literal["probability", "uncertainty", "difference"]
@@ -126,7 +126,8 @@ def cells(
     corner = np.stack(
         np.meshgrid((x * SIZE + lattice) / scale * 360.0 - 180.0, _latitude((y * SIZE + lattice) / scale)), axis=-1
     )
-    metres = places.to_metres(now.situation.crs, corner.reshape(-1, 2)).reshape(*corner.shape)
+    metres = geography.transform_visible(corner.reshape(-1, 2), geography.WGS84, now.situation.crs)
+    metres = metres.reshape(*corner.shape)
     grid = now.grid
     column = (metres[..., 0] - grid.west) / grid.cell_width - 0.5
     row = (grid.north - metres[..., 1]) / grid.cell_height - 0.5

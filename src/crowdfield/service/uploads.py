@@ -5,22 +5,29 @@ import logging
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from crowdfield import geography
 from crowdfield.box import Answer, Limits, ask, believing
 from crowdfield.box.message import from_codes
-from crowdfield.data import Region
+from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
+from crowdfield.pipeline.quiet import opposite
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.problems import Problem
-from crowdfield.service.regions import around
-from crowdfield.service.schemas import Rejected
+from crowdfield.service.schemas import ImportPlan, Rejected
 from crowdfield.service.settings import Settings
 
 log = logging.getLogger("crowdfield.service")
 
+# Of the rows that could not be used, so many are told with their reasons.
+REJECTS_TOLD = 1000
+# Cells along the longer side of a new map, about: as `crowdfield fuse` has it.
+CELLS = 100
 # Of the time that a file may take, how much may be work of the processor: starting and waiting take the rest.
 PROCESSOR_SHARE = 0.8
 
@@ -37,6 +44,8 @@ class Read:
     """The first of those that could not be read."""
     rejected: int
     note: str
+    about: dict[str, Any] = field(default_factory=dict)
+    """What was found in the file: its layout, columns, labels, span of time."""
 
 
 def title_of(name: str | None) -> str:
@@ -68,19 +77,23 @@ class Reader:
         """The rows of a body that is a table."""
         return self._stored(io.BytesIO(body), None, 16 * max(len(body), 2**16))
 
-    def file(self, file: IO[bytes], positive: str | None = None) -> Read:
+    def file(self, file: IO[bytes], positive: str | None = None, plan: ImportPlan | None = None) -> Read:
         """The rows of a file of any known layout. Contacts and free text stay behind in it."""
-        return self._stored(file, positive, self._settings.import_limit)
+        plan = plan or ImportPlan()
+        read = self._stored(file, positive, self._settings.import_limit, dict(plan.columns))
+        return renamed(read, plan.labels)
 
-    def _stored(self, content: IO[bytes], positive: str | None, largest: int) -> Read:
+    def _stored(
+        self, content: IO[bytes], positive: str | None, largest: int, columns: dict[str, str] | None = None
+    ) -> Read:
         with tempfile.TemporaryDirectory(prefix="crowdfield-") as folder:
             # Under a name of ours: what a file is called says nothing about what it is.
             path = Path(folder) / "upload"
             with path.open("wb") as out:
                 shutil.copyfileobj(content, out, 2**20)
-            return self._read(path, positive, largest)
+            return self._read(path, positive, largest, columns)
 
-    def _read(self, path: Path, positive: str | None, largest: int) -> Read:
+    def _read(self, path: Path, positive: str | None, largest: int, columns: dict[str, str] | None) -> Read:
         most = self._settings.row_limit
         shown = "the file"
         try:
@@ -93,6 +106,7 @@ class Reader:
                 positive=positive,
                 most=most,
                 largest=largest,
+                columns=columns,
             )
             with believing(shown):
                 read = _rows(answer)
@@ -141,13 +155,51 @@ def _rows(answer: Answer) -> Read:
         Rejected(row=line, reason=f"{column}: {reason}" if column else reason)
         for line, column, reason in header["rejects"]
     ]
-    return Read(rows, labels, arrays["line"].tolist(), rejects, header["rejected"], header["statement"])
+    return Read(
+        rows, labels, arrays["line"].tolist(), rejects, header["rejected"], header["statement"], header["about"]
+    )
 
 
-def describe(read: Read) -> tuple[Region, list[str]]:
-    """The region and the states of a map that starts with these reports."""
-    region = around([(row["longitude"], row["latitude"]) for row in read.rows])
+def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
+    """The rows with labels as the plan has them; those of a label that means nothing here are rejected."""
+    if not meanings:
+        return read
+    rows, lines, rejects, rejected = [], [], list(read.rejects), read.rejected
+    for row, line in zip(read.rows, read.lines, strict=True):
+        label = meanings.get(row["label"], row["label"])
+        if label is None:
+            rejected += 1
+            if len(rejects) < REJECTS_TOLD:
+                rejects.append(Rejected(row=line, reason=f"reports that say {row['label']!r} are left out"))
+            continue
+        rows.append({**row, "label": label})
+        lines.append(line)
+    if not rows:
+        raise Problem(422, "no report is left: every label of this file is left out")
+    labels = dict.fromkeys(meaning for said in read.labels if (meaning := meanings.get(said, said)) is not None)
+    return replace(read, rows=rows, lines=lines, rejects=rejects, rejected=rejected, labels=tuple(labels))
+
+
+def said_labels(read: Read) -> dict[str, int]:
+    """How many reports say what; labels that nobody uses are not among them."""
+    return dict(Counter(row["label"] for row in read.rows))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A map that suits the reports of a file: the cells that `crowdfield fuse` lays out around the bulk of them."""
+
+    grid: Grid
+    region: Region
+    states: list[str]
+
+
+def lay_out(read: Read, plan: ImportPlan) -> Layout:
+    """The map of a file: labels are states; one label, and its absence, where all reports say the same."""
+    places = [(row["longitude"], row["latitude"]) for row in read.rows]
+    spots = Reports.from_arrays(places, ["-"] * len(places), crs=geography.WGS84)
+    grid = geography.make_grid(spots, region=plan.region, cells=plan.cells or CELLS)
     states = list(read.labels)
-    if len(states) == 1:  # every report is of something; its absence is the other state
-        states = [f"not {states[0]}", states[0]]
-    return region, states
+    if len(states) == 1:
+        states = [opposite(states[0], states), states[0]]
+    return Layout(grid, plan.region or geography.covered(grid, places), plan.states or states)

@@ -19,8 +19,10 @@ from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
 from crowdfield.service.store import Situation
 
 P = ParamSpec("P")
-StateQuery = Annotated[str | None, Query(max_length=200, description="a state; the last one by default")]
-# A tile of a numbered version never changes; one of "the newest" may change with the next report.
+StateQuery = Annotated[
+    str | None, Query(max_length=200, description="a state; by default the one that the map shows first")
+]
+# A tile of a numbered version and a named state never changes; one of "the newest" may change with the next report.
 FOREVER, BRIEFLY = "public, max-age=31536000, immutable", "no-cache"
 
 
@@ -34,7 +36,7 @@ def short() -> APIRouter:
 
 def state_index(situation: Situation, state: str | None) -> int:
     if state is None:
-        return situation.states.index(situation.positive)
+        state = situation.positive
     if state not in situation.states:
         raise Problem(404, f"this situation has no such state; it has: {', '.join(situation.states)}")
     return situation.states.index(state)
@@ -71,7 +73,8 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         if version is None:
             question["version"] = (await service.pools.reading.run(service.maps.info, situation)).number
         image = await service.image(question, situation)
-        control = (FOREVER if version is not None else BRIEFLY) if service.settings.anonymous_reading else "private"
+        fixed = version is not None and state is not None
+        control = (FOREVER if fixed else BRIEFLY) if service.settings.anonymous_reading else "private"
         return Response(image, media_type="image/png", headers={"Cache-Control": control})
 
     @router.get("/tilejson")

@@ -1,9 +1,10 @@
 """The page: our own files, MapLibre GL JS from the Python package that carries it, and the ground under the map."""
 
+import gzip
 from functools import lru_cache
 from typing import Annotated
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Path, Query, Request
 from fastapi.responses import Response
 
 from crowdfield.data import Region
@@ -15,6 +16,8 @@ from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, Packed, pack, p
 from crowdfield.service.problems import Problem
 
 WORLD = Region(-180.0, -90.0, 180.0, 90.0)
+Zoom = Annotated[int, Path(ge=0, le=22)]
+Number = Annotated[int, Path(ge=0, lt=2**22)]
 Named = Annotated[str | None, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -57,13 +60,33 @@ def install(app: FastAPI) -> None:
         image = await service_of(request).image({"task": "legend", "layer": layer, "scale": scale})
         return send(request.headers, pack(image, "image/png"), cache="max-age=3600")
 
+    @app.get("/basemap/about.json", include_in_schema=False)
+    async def streets(request: Request) -> Response:
+        """How to ask for the operator's own vector tiles; null where there are none."""
+        own = service_of(request).streets
+        return send(request.headers, pack_json(own.about if own else None), cache=ASK_AGAIN)
+
+    @app.get("/basemap/{z}/{x}/{y}.mvt", include_in_schema=False)
+    async def street_tile(request: Request, z: Zoom, x: Number, y: Number) -> Response:
+        own = service_of(request).streets
+        if own is None or x >= 2**z or y >= 2**z:
+            raise Problem(404, "there is no such tile")
+        found = await service_of(request).pools.reading.run(own.tile, z, x, y)
+        if found is None:
+            return Response(status_code=204)
+        headers = {"Cache-Control": "public, max-age=86400", "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            found = gzip.decompress(found)
+            del headers["Content-Encoding"]
+        return Response(found, media_type="application/vnd.mapbox-vector-tile", headers=headers)
+
     @app.get("/basemap.json", include_in_schema=False)
     async def ground(
         request: Request, situation: Named = None, at: Annotated[str | None, Query(max_length=64)] = None
     ) -> Response:
         """What lies under the map: the operator's own GeoJSON, else the outlines around a situation or of the world."""
         service = service_of(request)
-        if service.settings.basemap is not None:
+        if service.settings.basemap is not None and service.streets is None:
             return send(request.headers, await service.own_ground(), cache=ASK_AGAIN)
         if situation is None:
             return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)

@@ -4,13 +4,16 @@ import itertools
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
-from crowdfield.service import intake, uploads
+from crowdfield.service import intake, previews, uploads
 from crowdfield.service.auth import Principal
 from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
-from crowdfield.service.problems import Problem
-from crowdfield.service.routes.situations import build, shown
-from crowdfield.service.schemas import NewSituation, Receipt, ReportIn, StartedFromFile
+from crowdfield.service.packing import PRIVATE, send
+from crowdfield.service.problems import Problem, faults
+from crowdfield.service.routes.situations import shown
+from crowdfield.service.schemas import ImportPlan, ImportPreview, Receipt, ReportIn, StartedFromFile
 from crowdfield.service.store import Situation, Store
 
 router = APIRouter(tags=["reports"])
@@ -109,6 +112,29 @@ async def retract_report(
     raise Problem(404, "there is no such report, or it was retracted already")
 
 
+@router.put("/situations/{situation}/reports/{report}/accepted", status_code=202)
+async def accept_report(
+    request: Request, situation: Situated, report: ReportId, principal: TrustedOne
+) -> dict[str, bool]:
+    """Say that a doubtful report was looked at and stands. The map stays what it is; nobody is asked about it again."""
+    service = service_of(request)
+    if await service.pools.intake.run(service.intake_store.entry, situation.id, report) is None:
+        raise Problem(404, "there is no such report, or it was retracted already")
+    await service.append(situation.id, [intake.acceptance(report, principal)])
+    return {"accepted": True}
+
+
+@router.get("/situations/{situation}/moderation", response_class=JSONResponse)
+async def moderation(request: Request, situation: Situated, principal: TrustedOne) -> Response:
+    """Reports to look at: those that the newest map finds improbable given all others (`doubtful`, with that
+    probability), those that somebody has accepted, and those that were retracted."""
+    service = service_of(request)
+    now = await service.pools.reading.run(service.store.situation, situation.id)
+    info = await service.pools.reading.run(service.maps.info, now)
+    question = {"task": "moderation", "situation": now.id, "version": info.number, "head": now.head}
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
+
+
 @router.post("/situations/{situation}/webhook/ushahidi", status_code=201)
 async def ushahidi_webhook(
     request: Request,
@@ -135,42 +161,84 @@ async def ushahidi_webhook(
     return receipt
 
 
+Uploaded = Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")]
+PlanForm = Annotated[
+    str | None, Form(max_length=200_000, description="how to read the file, as JSON: an ImportPlan", alias="plan")
+]
+
+
+def planned(text: str | None) -> ImportPlan:
+    if text is None:
+        return ImportPlan()
+    try:
+        return ImportPlan.model_validate_json(text)
+    except ValidationError as error:
+        raise Problem(422, "the plan of the import cannot be used as it is", faults=faults(error)) from error
+
+
 @router.post("/situations/{situation}/import", status_code=201)
 async def import_file(
     request: Request,
     situation: Situated,
     principal: Reporter,
-    file: Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")],
+    file: Uploaded,
     positive: Annotated[str | None, Form(max_length=200)] = None,
+    plan: PlanForm = None,
 ) -> Receipt:
     """Read a file of reports with the readers of `crowdfield fuse`."""
     service = service_of(request)
-    read = await service.pools.imports.run(service.reader.file, file.file, positive)
+    read = await service.pools.imports.run(service.reader.file, file.file, positive, planned(plan))
     trust = await service.trust(situation.id)
     taken = await service.pools.imports.run(admit_file, read, situation, principal, trust)
     return await store(request, situation, taken)
+
+
+@router.post("/situations/{situation}/import/preview")
+async def preview_import(
+    request: Request, situation: Situated, principal: Reporter, file: Uploaded, plan: PlanForm = None
+) -> ImportPreview:
+    """What would become of a file on this map. Nothing is stored."""
+    service = service_of(request)
+    wanted = planned(plan)
+    read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
+    return await service.pools.imports.run(previews.of_map, read, situation, wanted)
+
+
+@router.post("/import/preview")
+async def preview_start(
+    request: Request, principal: AdminOfAll, file: Uploaded, plan: PlanForm = None
+) -> ImportPreview:
+    """What map would be made of a file. Nothing is stored."""
+    service = service_of(request)
+    wanted = planned(plan)
+    read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
+    title = wanted.title or uploads.title_of(file.filename)
+    return await service.pools.imports.run(previews.of_new_map, read, title, wanted)
 
 
 @router.post("/import", status_code=201)
 async def start_from_file(
     request: Request,
     principal: AdminOfAll,
-    file: Annotated[UploadFile, File(description="any layout that `crowdfield inspect` knows")],
+    file: Uploaded,
     id: Annotated[str | None, Form(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = None,
     title: Annotated[str | None, Form(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = None,
-    columns: Annotated[int, Form(ge=4, le=1024)] = 128,
+    columns: Annotated[int | None, Form(ge=4, le=1024)] = None,
+    plan: PlanForm = None,
 ) -> StartedFromFile:
-    """Start a situation from a file: its labels become the states, its places the region.
+    """Start a situation from a file: its labels become the states, its places the region, unless the plan says
+    otherwise.
 
     A few places far from all others (2 % at most) are mostly mistakes and do not count for the region. The receipt
     says how many rows were not taken, and how many of them lie outside."""
     service = service_of(request)
-    name = title or uploads.title_of(file.filename)
-    read = await service.pools.imports.run(service.reader.file, file.file)
-    region, states = uploads.describe(read)
+    wanted = planned(plan)
+    wanted = wanted.model_copy(update={"cells": wanted.cells or columns})
+    name = wanted.title or title or uploads.title_of(file.filename)
+    read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
+    layout = await service.pools.imports.run(uploads.lay_out, read, wanted)
     slug = id or await service.pools.imports.run(free_slug, service.store, uploads.slug_of(name))
-    new = NewSituation(id=slug, title=name, states=states, region=region, columns=columns)
-    situation = await service.pools.imports.run(build, new)
+    situation = await service.pools.imports.run(previews.situation_of, slug, name, layout, wanted)
     await service.pools.imports.run(service.store.create, situation)
     service.forget()
     taken = await service.pools.imports.run(admit_file, read, situation, principal, {})

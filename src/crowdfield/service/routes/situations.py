@@ -1,18 +1,17 @@
 """Situations: the maps there are, and starting a new one."""
 
-import time
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from crowdfield.service import intake, places
+from crowdfield.service import intake
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, service_of, situation_of
+from crowdfield.service.layouts import build, plan
 from crowdfield.service.problems import Problem
-from crowdfield.service.regions import plan
-from crowdfield.service.schemas import NewRegion, NewSituation, RegionChanged, SituationOut, Trust
-from crowdfield.service.store import Situation, VersionInfo
+from crowdfield.service.schemas import NewSituation, SituationChange, SituationChanged, SituationOut, Trust
+from crowdfield.service.store import Situation, Store, VersionInfo
 
 router = APIRouter(tags=["situations"])
 NOT_RENEWED = "the operators of this service can see why"
@@ -60,23 +59,6 @@ async def start_situation(request: Request, new: NewSituation, principal: AdminO
     return shown(situation, None)
 
 
-def build(new: NewSituation) -> Situation:
-    grid = plan(new.region, new.columns, new.rows)
-    return Situation(
-        id=new.id,
-        title=new.title,
-        states=tuple(new.states),
-        labels=tuple(new.labels or new.states),
-        region=new.region,
-        crs=str(grid.crs),
-        extent=grid.extent,
-        columns=grid.columns,
-        rows=grid.rows,
-        model=new.model.model_dump() | ({} if new.positive is None else {"positive": new.positive}),
-        created=time.time(),
-    )
-
-
 @router.get("/situations/{situation}")
 async def one_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], principal: Reader
@@ -93,27 +75,42 @@ async def one_situation(
 
 @router.patch("/situations/{situation}")
 async def change_situation(
-    request: Request, situation: Annotated[Situation, Depends(situation_of)], change: NewRegion, principal: Admin
-) -> RegionChanged:
-    """Give a map another region. Every report stays in the log; those that lie in the new region make the next map.
-    Versions of the old region are removed. Rows of a file that were outside before can be imported again."""
+    request: Request, situation: Annotated[Situation, Depends(situation_of)], change: SituationChange, principal: Admin
+) -> SituationChanged:
+    """Change a map: its title, the state it shows first, whether it is archived, its region.
+
+    With another region every report stays in the log; those that lie in the new region make the next map. Versions of
+    the old region are removed. Rows of a file that were outside before can be imported again."""
     service = service_of(request)
 
-    def do() -> RegionChanged:
-        before = service.store.situation(situation.id)
-        grid = plan(change.region, change.columns or before.columns, change.rows)
-        moved = replace(
-            before, region=change.region, crs=str(grid.crs), extent=grid.extent, columns=grid.columns, rows=grid.rows
-        )
-        service.store.change_region(moved, intake.region_entry(change.region, grid, principal))
-        standing = service.store.standing(moved.id)
-        outside = sum(not places.inside(moved.region, row.longitude, row.latitude) for row in standing)
-        now = shown(service.store.situation(moved.id), None, service.settings.minimum_count)
-        return RegionChanged(**now.model_dump(), outside=outside)
+    def do() -> SituationChanged:
+        now = _changed(service.store, situation.id, change, principal)
+        standing = service.store.standing(now.id)
+        outside = sum(not now.region.holds(row.longitude, row.latitude) for row in standing)
+        told = shown(now, service.store.version(now.id), service.settings.minimum_count)
+        return SituationChanged(**told.model_dump(), outside=outside)
 
     changed = await service.pools.operations.run(do)
     service.forget()
     return changed
+
+
+def _changed(store: Store, name: str, change: SituationChange, principal: Principal) -> Situation:
+    before = store.situation(name)
+    if change.positive is not None and change.positive not in before.states:
+        raise Problem(422, f"this situation has no such state; it has: {', '.join(before.states)}")
+    options = {key: value for key in ("positive", "archived") if (value := getattr(change, key)) is not None}
+    title = change.title or before.title
+    if options or title != before.title:
+        store.change(replace(before, title=title, model=before.model | options))
+    if change.region is not None or change.columns is not None or change.rows is not None:
+        region = change.region or before.region
+        grid = plan(region, change.columns or before.columns, change.rows)
+        moved = replace(
+            before, region=region, crs=str(grid.crs), extent=grid.extent, columns=grid.columns, rows=grid.rows
+        )
+        store.change_region(moved, intake.region_entry(region, grid, principal))
+    return store.situation(name)
 
 
 @router.delete("/situations/{situation}", status_code=204)

@@ -2,8 +2,11 @@
 
 import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
-import { COLOURS, drawable, MapView, OTHER } from "./map.js";
+import { COLOURS, drawable, MapView, NOT_SAID, OTHER, SAID } from "./map.js";
+import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
+import { ManagePanel } from "./manage.js";
+import { ReportsPanel } from "./reports.js";
 import { locale, T } from "./text.en.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
@@ -18,6 +21,9 @@ let points = { features: [], exact: false };
 let looks = [];
 let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
+let importing = null;
+let reports = null;
+let manage = null;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -50,9 +56,12 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, guarded(ask));
+    view = new MapView("map", T.map, guarded(ask), (id) => { showTab("tab-reports"); reports.pick(id); });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
+  reports = new ReportsPanel({ path, onWhy: guarded(ask), onFilter: marks, guarded });
+  manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
+  importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
   listenToForms();
   panels.why(null);
@@ -66,14 +75,17 @@ const signIn = guarded(async () => {
   situations = may("reader") ? await get("/situations") : [];
   if (!may("reader")) say(T.needKey);
   const wanted = new URLSearchParams(location.search).get("situation");
-  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations[0] ?? null);
+  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations.find((s) => !s.archived) ?? situations[0] ?? null);
 });
 
 async function open(situation) {
+  importing.close();
+  reports.reset();
+  $("tab-reports").hidden = !situation || !may("trusted");
   chosen.situation = situation;
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
-  options($("situation"), situations.map((s) => [s.id, s.title]), situation?.id);
+  options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived(s.title) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
   panels.why(null);
   $("report").hidden = true;
@@ -82,9 +94,8 @@ async function open(situation) {
   $("import-new").checked = !situation;
   $("import-new").disabled = !situation || !may("admin");
   $("legend").hidden = !situation;
-  $("region").hidden = !situation || !may("admin");
-  $("region-value").value = situation?.region.join(", ") ?? "";
-  $("region-outcome").textContent = "";
+  $("tab-manage").hidden = !may("admin");
+  if (may("admin")) guarded(() => manage.show(situation, me.maps === null))();
   if (!situation) {
     versions = [];
     $("time").hidden = true;
@@ -146,13 +157,16 @@ async function redraw() {
     return;
   }
   const info = versions.find((v) => v.number === number)?.info ?? {};
+  $("land-row").hidden = !info.land;
+  view?.land(Boolean(info.land) && $("land-only").checked);
   fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
   const at = `?version=${number}`;
   const [table, next, found] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/points${at}`))]);
   points = found;
   looks = next.features;
-  const colour = palette();
-  panels.sources(table, { colour, hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
+  $("tab-reports").hidden = !points.exact;
+  if (points.exact) await reports.update(points.features);
+  panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
   if (chosen.place) await ask(...chosen.place, { quiet: true });
@@ -190,32 +204,31 @@ function layer() {
   const number = shown();
   const base = chosen.base ?? (number > 1 ? number - 1 : null);
   $("base-row").hidden = chosen.layer !== "difference";
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number, scale: chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)] });
+  // Each version says how far it moved at most; versions that moved by less than a hundredth have not changed to the eye.
+  const between = versions.filter((v) => v.number > base && v.number <= number);
+  const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale: chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)] });
   if (!number) return;
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : "";
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
 }
 
-// The sources with most reports get colours of their own; all others share one.
-function palette() {
-  const counts = new Map();
-  for (const { properties } of points.features) if (properties.source) counts.set(properties.source, (counts.get(properties.source) ?? 0) + 1);
-  const first = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, COLOURS.length).map(([name]) => name);
-  const colour = (name) => COLOURS[first.indexOf(name)] ?? OTHER;
-  const entries = first.map((name) => [name, colour(name)]);
-  if (counts.size > first.length) entries.push([T.others, OTHER]);
-  panels.sourceLegend(points.exact && $("show-reports").checked ? entries : []);
-  return colour;
-}
-
+// Reports are coloured by what they say.
 function marks() {
-  const colour = palette();
-  const features = points.features.map((feature) => {
+  const labels = chosen.situation?.labels ?? [];
+  // As the map itself: the chosen state is yellow; of two, the other is blue.
+  const others = labels.filter((label) => label !== chosen.state);
+  const colour = (label) => (label === chosen.state ? SAID : others.length === 1 ? NOT_SAID : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
+  const exact = points.exact && may("trusted");
+  const wanted = exact ? reports.filtered() : points.features;
+  const features = wanted.map((feature) => {
     const { source, label, count } = feature.properties;
-    return { ...feature, properties: { colour: source ? colour(source) : "#33363d", filled: label === chosen.state, radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
+    return { ...feature, properties: { id: feature.id, colour: colour(label), filled: label === chosen.state, trusted: Boolean(source?.startsWith("trusted: ")), radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
   });
-  view?.reports($("show-reports").checked ? features : []);
+  const on = $("show-reports").checked;
+  view?.reports(on ? features : [], { exact });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
+  panels.labelLegend(on ? labels.map((label) => [label, colour(label)]) : []);
   $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells(chosen.situation?.minimum_count ?? 3);
 }
 
@@ -242,11 +255,14 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   }
 }
 
+const spoken = (answer) => (answer.unknown ? T.unknown : panels.percent(answer.probability[answer.state]));
+
 // After a report was sent: what the place was before, and what it is now.
 function outcome(answer) {
   if (!pending || answer.version <= pending.version) return;
-  const before = pending.probability === null ? "–" : panels.percent(pending.probability);
-  const text = T.addResult(answer.state, before, panels.percent(answer.probability[answer.state]));
+  const [before, now] = [pending.said, spoken(answer)];
+  const same = before === now;
+  const text = !same ? T.addResult(answer.state, before ?? "–", now) : answer.unknown ? T.addStillUnknown(answer.state) : T.addNoChange(answer.state, now);
   const base = pending.version;
   fill($("report-outcome"), make("b", { textContent: text }), " ", base ? make("button", {
     type: "button", class: "quiet", textContent: T.addShowChange,
@@ -265,7 +281,7 @@ function choose(name) {
 async function send() {
   const [longitude, latitude] = chosen.place;
   const before = newest() ? await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)) : null;
-  pending = { version: newest() ?? 0, probability: before?.probability[chosen.state] ?? null };
+  pending = { version: newest() ?? 0, said: before ? spoken(before) : null };
   chosen.version = null;
   $("report-outcome").textContent = "";
   await post(path("/reports"), {
@@ -294,27 +310,20 @@ async function save(rest, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function upload(file) {
+function upload(file) {
   if (!file) return;
-  const fresh = $("import-new").checked;
-  showTab("tab-files");
-  const body = new FormData();
-  body.append("file", file);
-  $("import-outcome").textContent = T.importBusy;
-  try {
-    const answer = await (await call(fresh ? "/import" : path("/import"), { method: "POST", body })).json();
-    if (fresh) {
-      situations = await get("/situations");
-      await open(situations.find((s) => s.id === answer.id));
-      imported(answer.receipt, T.importStarted(answer.title));
-    } else {
-      imported(answer);
-      await refresh();
-    }
-  } catch (error) {
-    $("import-outcome").textContent = T.error(error.message);
-  } finally {
-    $("file").value = "";
+  $("import-outcome").textContent = "";
+  importing.open(file);
+}
+
+async function taken(answer, fresh) {
+  if (fresh) {
+    situations = await get("/situations");
+    await open(situations.find((s) => s.id === answer.id));
+    imported(answer.receipt, T.importStarted(answer.title));
+  } else {
+    imported(answer);
+    await refresh();
   }
 }
 
@@ -325,21 +334,12 @@ function imported(receipt, started = "") {
   fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects);
 }
 
-async function changeRegion() {
-  const region = $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number);
-  try {
-    const answer = await (await call(path(""), { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ region }) })).json();
-    situations = await get("/situations");
-    await open(situations.find((s) => s.id === answer.id));
-    $("region-outcome").textContent = T.regionDone(answer.outside);
-  } catch (error) {
-    $("region-outcome").textContent = T.error(error.problem?.faults?.[0]?.what ?? error.message);
-  }
+async function reopen(id) {
+  situations = await get("/situations");
+  await open(situations.find((s) => s.id === id) ?? situations[0] ?? null);
 }
 
 function listenToForms() {
-  $("region").addEventListener("submit", (event) => { event.preventDefault(); changeRegion(); });
-  $("region-view").addEventListener("click", () => { $("region-value").value = view?.shown().join(", ") ?? ""; });
   $("situation").addEventListener("change", guarded((event) => open(situations.find((s) => s.id === event.target.value))));
   document.querySelectorAll("input[name=layer]").forEach((input) => input.addEventListener("change", () => choose(input.value)));
   $("base").addEventListener("change", () => { chosen.base = Number($("base").value); layer(); });
@@ -350,6 +350,7 @@ function listenToForms() {
     if (chosen.place) await ask(...chosen.place, { quiet: true });
   }));
   $("show-reports").addEventListener("change", marks);
+  $("land-only").addEventListener("change", () => view?.land($("land-only").checked));
   $("show-next").addEventListener("change", marks);
   let sliding = null;
   $("slider").addEventListener("input", () => {
@@ -367,6 +368,7 @@ function listenToForms() {
   $("import").addEventListener("submit", (event) => event.preventDefault());
   $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });
   $("file").addEventListener("change", () => upload($("file").files[0]));
+  $("import-new").addEventListener("change", () => { if (importing.file) importing.open(importing.file); });
   $("key").addEventListener("click", () => $("key-dialog").showModal());
   $("key-dialog").addEventListener("close", () => {
     const act = $("key-dialog").returnValue;

@@ -1,10 +1,14 @@
 // The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
 
-import { headers } from "./api.js";
+import { get, headers } from "./api.js";
+import { LAYERS, nameIcon, OVER } from "./ground.js";
 
 // Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
+// The two ends of the scale of probabilities.
+export const SAID = "#ffe14d";
+export const NOT_SAID = "#1d4f9c";
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -15,7 +19,7 @@ export function drawable() {
 }
 
 export class MapView {
-  constructor(container, label, onAsk) {
+  constructor(container, label, onAsk, onReport) {
     this.marks = [];
     this.overlay = 0;
     this.map = new maplibregl.Map({
@@ -32,35 +36,63 @@ export class MapView {
           ground: { type: "geojson", data: NOTHING },
           lattice: { type: "geojson", data: lattice() },
           region: { type: "geojson", data: NOTHING },
-          reports: { type: "geojson", data: NOTHING },
+          reports: { type: "geojson", data: NOTHING, cluster: true, clusterRadius: 34, clusterMaxZoom: 15, clusterProperties: { said: ["+", ["case", ["get", "filled"], 1, 0]] } },
+          cells: { type: "geojson", data: NOTHING },
+          preview: { type: "geojson", data: NOTHING },
         },
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
-          { id: "land", type: "fill", source: "ground", filter: ["==", ["geometry-type"], "Polygon"], paint: { "fill-color": "#f6f5f1" } },
+          { id: "land", type: "fill", source: "ground", filter: ["all", ["==", ["geometry-type"], "Polygon"], ["!", ["has", "sea"]]], paint: { "fill-color": "#f6f5f1" } },
           { id: "unknown", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-pattern": "hatched" } },
           { id: "lattice", type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
-          { id: "borders", type: "line", source: "ground", paint: { "line-color": "#7d8793", "line-width": 0.9 } },
+          { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
+          { id: "borders", type: "line", source: "ground", filter: ["!", ["has", "sea"]], paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
           {
-            id: "reports", type: "circle", source: "reports",
+            id: "cells", type: "circle", source: "cells",
+            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": ["case", ["get", "filled"], "#5c5320", "#ffffff"], "circle-stroke-width": 1 },
+          },
+          {
+            id: "reports", type: "circle", source: "reports", filter: ["!", ["has", "point_count"]],
             paint: {
               "circle-radius": ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, ["get", "radius"]], 13, ["get", "radius"], 17, ["*", 1.6, ["get", "radius"]]],
-              "circle-color": ["case", ["get", "filled"], ["get", "colour"], "rgba(255,255,255,0.75)"],
-              "circle-stroke-color": ["case", ["get", "filled"], "#ffffff", ["get", "colour"]],
-              "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 6, ["case", ["get", "filled"], 0.5, 1], 13, ["case", ["get", "filled"], 1.2, 2.2]],
+              "circle-color": ["get", "colour"],
+              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", ["get", "filled"], "#5c5320", "#ffffff"],
+              "circle-stroke-width": ["case", ["get", "trusted"], 2.5, 1],
             },
+          },
+          {
+            id: "clusters", type: "symbol", source: "reports", filter: ["has", "point_count"],
+            layout: { "icon-image": ["concat", "cluster/", ["get", "point_count_abbreviated"], "/", ["floor", ["/", ["*", 10, ["get", "said"]], ["get", "point_count"]]]], "icon-allow-overlap": true, "icon-ignore-placement": true },
+          },
+          { id: "preview-region", type: "line", source: "preview", filter: ["==", ["geometry-type"], "Polygon"], paint: { "line-color": "#00306f", "line-width": 2.5, "line-dasharray": [3, 1.5] } },
+          {
+            id: "preview-points", type: "circle", source: "preview", filter: ["==", ["geometry-type"], "Point"],
+            paint: { "circle-radius": ["case", ["get", "inside"], 4, 6], "circle-color": ["get", "colour"], "circle-stroke-color": "#ffffff", "circle-stroke-width": 0.8, "circle-opacity": 0.85 },
           },
         ],
       },
     });
-    this.ready = new Promise((resolve) => this.map.once("load", resolve));
-    this.map.on("styleimagemissing", ({ id }) => id === "hatched" && !this.map.hasImage(id) && this.map.addImage(id, hatched()));
+    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets());
+    this.map.on("styleimagemissing", ({ id }) => {
+      if (this.map.hasImage(id)) return;
+      if (id === "hatched") this.map.addImage(id, hatched());
+      if (id.startsWith("name/")) this.map.addImage(id, nameIcon(id.slice(5)), { pixelRatio: 2 });
+      if (id.startsWith("cluster/")) this.map.addImage(id, clusterIcon(...id.split("/").slice(1)), { pixelRatio: 2 });
+    });
     this.map.touchZoomRotate.disableRotation();
     this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
     const canvas = this.map.getCanvas();
     canvas.setAttribute("aria-label", label);
-    this.map.on("click", (event) => onAsk(event.lngLat.lng, event.lngLat.lat));
+    this.map.on("click", async (event) => {
+      const { x, y } = event.point;
+      const [hit] = this.map.queryRenderedFeatures([[x - 3, y - 3], [x + 3, y + 3]], { layers: ["clusters", "reports"] });
+      if (!hit) return onAsk(event.lngLat.lng, event.lngLat.lat);
+      if (!hit.properties.point_count) return onReport(hit.properties.id);
+      const zoom = await this.map.getSource("reports").getClusterExpansionZoom(hit.properties.cluster_id);
+      return this.map.easeTo({ center: hit.geometry.coordinates, zoom: zoom + 0.3 });
+    });
     canvas.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
       const middle = this.map.getCenter();
@@ -68,8 +100,19 @@ export class MapView {
     });
   }
 
+  // The operator's own map of the country, where there is one.
+  async streets() {
+    const own = await get("/basemap/about.json").catch(() => null);
+    if (!own) return;
+    this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
+    LAYERS.forEach((layer) => this.map.addLayer(layer, "unknown"));
+    OVER.forEach((layer) => this.map.addLayer(layer, "sea-over"));
+    this.overlayBelow = OVER[0].id;
+  }
+
   async show({ id, region, layout_tag }) {
     await this.ready;
+    this.grounded = true;
     const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
     this.map.getSource("region").setData({
@@ -81,6 +124,32 @@ export class MapView {
     this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`);
     const narrow = window.matchMedia("(max-width: 760px)").matches;
     this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
+  }
+
+  // A file that is not taken yet: the region that its map would have and its reports, those outside in red.
+  async preview(found, { fit = false } = {}) {
+    await this.ready;
+    for (const layer of this.map.getStyle().layers) {
+      if (["reports", "clusters", "cells"].includes(layer.id) || layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
+    }
+    this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
+    if (!found) return this.map.getSource("preview").setData(NOTHING);
+    const [west, south, east0, north] = found.region;
+    const east = east0 > west ? east0 : east0 + 360;
+    if (!this.grounded) {
+      this.grounded = true;
+      this.map.getSource("ground").setData(`${location.origin}/basemap.json`);
+    }
+    const ring = [[west, south], [east, south], [east, north], [west, north], [west, south]];
+    this.map.getSource("preview").setData({
+      type: "FeatureCollection",
+      features: [
+        { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } },
+        ...found.points.map(([lon, lat, label, inside]) => ({ type: "Feature", properties: { inside, colour: inside ? COLOURS[(label + 5) % COLOURS.length] : "#c0142b" }, geometry: { type: "Point", coordinates: [lon, lat] } })),
+      ],
+    });
+    if (fit) this.map.fitBounds([[west, south], [east, north]], { padding: 40, animate: false });
+    return undefined;
   }
 
   // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
@@ -102,7 +171,7 @@ export class MapView {
     const [west, south, east, north] = region;
     const bounds = west < east ? { bounds: [west, south, east, north] } : {};
     this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
-    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, "borders");
+    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, this.overlayBelow ?? "sea-over");
     if (!before) return;
     const clear = () => {
       if (!this.map.getLayer(before)) return;
@@ -117,6 +186,12 @@ export class MapView {
     this.map.on("sourcedata", wait);
   }
 
+  // A map of the land says nothing of the sea.
+  async land(only) {
+    await this.ready;
+    this.map.setLayoutProperty("sea-over", "visibility", only ? "visible" : "none");
+  }
+
   // Without a map nobody knows anything: the whole region looks as unknown places do in the tiles.
   async clear() {
     await this.ready;
@@ -127,9 +202,11 @@ export class MapView {
     this.url = null;
   }
 
-  async reports(features) {
+  // One by one, those close together as a number; or by cells, as readers see them.
+  async reports(features, { exact }) {
     await this.ready;
-    this.map.getSource("reports").setData({ type: "FeatureCollection", features });
+    this.map.getSource("reports").setData(exact ? { type: "FeatureCollection", features } : NOTHING);
+    this.map.getSource("cells").setData(exact ? NOTHING : { type: "FeatureCollection", features });
   }
 
   async looks(features, label, onPick) {
@@ -161,6 +238,30 @@ export class MapView {
     this.here.setLngLat([longitude, latitude]).addTo(this.map);
     if (fly) this.map.easeTo({ center: [longitude, latitude] });
   }
+}
+
+// A number in a ring, of which the yellow part are reports of the chosen state. Drawn here: fonts of maps need a server.
+function clusterIcon(count, tenths, side = 64) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = side;
+  const pen = canvas.getContext("2d");
+  const arc = (radius, from, to) => { pen.beginPath(); pen.arc(side / 2, side / 2, radius, from - Math.PI / 2, to - Math.PI / 2); };
+  arc(side / 2 - 2, 0, 2 * Math.PI);
+  pen.fillStyle = "#ffffff";
+  pen.fill();
+  pen.lineWidth = 7;
+  pen.strokeStyle = NOT_SAID;
+  arc(side / 2 - 6, 0, 2 * Math.PI);
+  pen.stroke();
+  pen.strokeStyle = "#e8c400";
+  arc(side / 2 - 6, 0, (Math.PI * Number(tenths)) / 5);
+  pen.stroke();
+  pen.fillStyle = "#1d1d1f";
+  pen.font = `600 ${count.length > 3 ? 19 : 24}px system-ui, sans-serif`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.fillText(count, side / 2, side / 2 + 1);
+  return pen.getImageData(0, 0, side, side);
 }
 
 // As the tiles draw what nobody knows.

@@ -9,6 +9,8 @@ const signed = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximum
 export const count = (n) => new Intl.NumberFormat(locale).format(n);
 export const moment = (seconds) => new Date(1000 * seconds).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
+export const date = (seconds) => new Date(1000 * seconds).toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });
+
 export function percent(p) {
   if (p > 0 && p < 0.01) return "< 1 %";
   if (p > 0.99 && p < 1) return "> 99 %";
@@ -24,23 +26,38 @@ export function why(answer) {
   for (const [state, p] of Object.entries(answer.probability)) {
     states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: `${percent(p)} ± ${percent(answer.sd[state])}` }));
   }
+  // What nobody knows has no number in large letters: somebody would act on it.
+  const big = answer.unknown
+    ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether(answer.state) }))
+    : make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state }));
+  const opened = document.querySelector("#why-numbers[open]") !== null;
   fill(
     $("why"),
-    make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state })),
+    big,
     make("p", { class: answer.unknown ? "unknown" : "hint", textContent: known }),
-    states,
+    ...spoken(answer),
     make("p", { class: "hint", textContent: [place(answer), answer.reports_in_cell === null ? null : T.whyCell(answer.reports_in_cell)].filter(Boolean).join(" · ") }),
-    ...reasons(answer),
+    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), states, ...reasons(answer)),
   );
 }
 
-const place = ({ latitude, longitude }) =>
+// The reasons in words; the numbers are behind them.
+function spoken(answer) {
+  const why = answer.why;
+  if (!why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
+  if (why.groups && !why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
+  const said = why.summary
+    ? ["for", "against"].filter((side) => why.summary[side]).map((side) => T.whySpoken(side, answer.state, why.summary[side], distance(why.summary[side].nearest)))
+    : why.groups.map((g) => T.whyGrouped(g.group, answer.state, count(g.reports)));
+  return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
+}
+
+export const place = ({ latitude, longitude }) =>
   `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
 
 function reasons(answer) {
-  if (!answer.why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
   // Readers are told groups of reports, and only where enough people reported.
-  if (answer.why.groups && !answer.why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
+  if (!answer.why || (answer.why.groups && !answer.why.groups.length)) return [];
   const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group](count(g.reports)), log_odds: g.log_odds }));
   const forces = [...named].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
   const shown = forces.slice(0, 7);
@@ -65,11 +82,11 @@ function force({ name, value, sum }, most) {
   return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
 }
 
-const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
+export const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
 
 // Sources
 
-export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
+export function sources(answer, { hidden, mayTrust, onTrust }) {
   const table = answer?.sources ?? [];
   if (!table.length) return fill($("sources"), make("p", { class: "hint", textContent: T.sourcesEmpty }));
   const open = new Set([...document.querySelectorAll("details.source[open]")].map((d) => d.dataset.source));
@@ -78,13 +95,11 @@ export function sources(answer, { colour, hidden, mayTrust, onTrust }) {
     make("p", { class: "hint", textContent: T.sourcesHint }),
     hidden ? make("p", { class: "hint", textContent: T.sourcesHidden }) : null,
     answer.left_out ? make("p", { class: "hint", textContent: T.sourcesLeftOut(count(answer.left_out)) }) : null,
-    ...table.map((s) => source(s, answer, { colour, mayTrust, onTrust, open: open.has(s.source) })),
+    ...table.map((s) => source(s, answer, { mayTrust, onTrust, open: open.has(s.source) })),
   );
 }
 
-function source(s, answer, { colour, mayTrust, onTrust, open }) {
-  const dot = make("i", { class: "dot" });
-  dot.style.background = colour(s.source);
+function source(s, answer, { mayTrust, onTrust, open }) {
   const range = make("i", { class: "range" });
   range.style.left = `${100 * s.accuracy_low}%`;
   range.style.width = `${100 * (s.accuracy_high - s.accuracy_low)}%`;
@@ -94,7 +109,7 @@ function source(s, answer, { colour, mayTrust, onTrust, open }) {
   const details = make(
     "details",
     { class: "source", open },
-    make("summary", {}, dot, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
+    make("summary", {}, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
       make("small", { textContent: `${facts.filter(Boolean).join(" · ")} · ${T.sourceAccuracy} ${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}` }), make("div", { class: "meter" }, range, at)),
     matrix(s, answer),
   );
@@ -134,7 +149,7 @@ const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificant
 
 // Legend
 
-export function legend(layer, state, { from, to, scale }) {
+export function legend(layer, state, { from, to, scale, still }) {
   const flat = layer !== "probability";
   $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer](state);
   $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
@@ -145,12 +160,12 @@ export function legend(layer, state, { from, to, scale }) {
   const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: from ? T.legendChange(from, to) : "" }[layer];
+  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference(from, to) : T.legendChange(from, to) }[layer];
 }
 
-export function sourceLegend(entries) {
-  $("source-colours").hidden = !entries.length;
-  fill($("source-colours"), ...entries.map(([name, colour]) => {
+export function labelLegend(entries) {
+  $("label-colours").hidden = !entries.length;
+  fill($("label-colours"), ...entries.map(([name, colour]) => {
     const dot = make("i", { class: "dot" });
     dot.style.background = colour;
     return make("li", {}, dot, name);

@@ -1,0 +1,62 @@
+"""Fits that go on from one another: how the first is made, what of it is kept, and how the next follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from crowdfield.data import Grid, Reports
+from crowdfield.pipeline.fusing import build_model, said_labels, said_sources
+from crowdfield.pipeline.settings import Settings
+
+
+def learn(
+    settings: Settings,
+    reports: Reports,
+    grid: Grid,
+    *,
+    most: int | None = None,
+    fit: Callable[[Any, Reports], Any] | None = None,
+) -> Any:
+    """The model that `fuse` fits to these reports, which are in the grid's reference system.
+
+    fit: what fits the model to all reports, as in `fuse`; by default this process.
+    most: from more reports than this, the length-scale and the kind of model are found on so many of them, spread
+    evenly over their order, and then kept for the fit to all: a search is many fits.
+    """
+    if most is None or len(reports) <= most:
+        return (fit or _fitted)(build_model(settings, reports, grid), reports)
+    rows = np.unique(np.linspace(0, len(reports) - 1, most).astype(np.int64))
+    part = reports.take(rows)
+    found = _fitted(build_model(settings, part, grid), part)
+    held = replace(settings, lengthscale=float(np.ravel(found.lengthscale_)[0]))
+    model = build_model(held, reports, grid).set_params(reports_model=found.reports_model_)
+    return (fit or _fitted)(model, reports)
+
+
+def hold(model: Any) -> Any:
+    """Keep the length-scale and the kind of model that a fit has found: what follows starts no search of its own."""
+    reach = np.ravel(model.lengthscale_)
+    alike = bool((reach == reach[0]).all())
+    return model.set_params(
+        lengthscale=float(reach[0]) if alike else reach.tolist(), reports_model=str(model.reports_model_)
+    )
+
+
+def update(model: Any, reports: Reports, *, sweeps: int, tolerance: float) -> Any:
+    """The same model with more reports, in at most so many sweeps from where it is."""
+    hold(model).set_params(max_iter=sweeps, tol=tolerance)
+    return model.partial_fit(reports.places, said_labels(reports), sources=said_sources(reports))
+
+
+def settle(model: Any, sweeps: int) -> Any:
+    """The same model after so many more sweeps over the reports that it has."""
+    hold(model).set_params(max_iter=sweeps)
+    return model.forget(rows=np.empty(0, dtype=np.int64))
+
+
+def _fitted(model: Any, reports: Reports) -> Any:
+    return model.fit(reports.places, said_labels(reports), sources=said_sources(reports))

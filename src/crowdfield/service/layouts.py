@@ -1,0 +1,40 @@
+"""From what was asked for to a new map: its states, its region, its cells."""
+
+import time
+
+from crowdfield import geography
+from crowdfield.data import Grid, Region
+from crowdfield.errors import InputError
+from crowdfield.service.schemas import NewSituation
+from crowdfield.service.store import Situation
+
+MOST_CELLS = 1_048_576
+
+
+def plan(region: Region, columns: int, rows: int | None = None) -> Grid:
+    """The cells of a map of this region."""
+    return checked(geography.cover(region, columns, rows))
+
+
+def checked(grid: Grid) -> Grid:
+    if grid.size > MOST_CELLS:
+        raise InputError(f"{grid.columns} × {grid.rows} cells are more than {MOST_CELLS:,}; choose fewer columns")
+    return grid
+
+
+def build(new: NewSituation, grid: Grid | None = None) -> Situation:
+    """A new map, in cells of its own where a grid is given."""
+    grid = grid or plan(new.region, new.columns, new.rows)
+    return Situation(
+        id=new.id,
+        title=new.title,
+        states=tuple(new.states),
+        labels=tuple(new.labels or new.states),
+        region=new.region,
+        crs=str(grid.crs),
+        extent=grid.extent,
+        columns=grid.columns,
+        rows=grid.rows,
+        model=new.model.model_dump() | ({} if new.positive is None else {"positive": new.positive}),
+        created=time.time(),
+    )

@@ -1,0 +1,97 @@
+"""What would become of a file: the answer before anything is stored."""
+
+from collections.abc import Sequence
+
+from crowdfield.pipeline.quiet import opposite
+from crowdfield.service import uploads
+from crowdfield.service.layouts import build, checked
+from crowdfield.service.schemas import ImportPlan, ImportPreview, LabelFound, NewSituation, Rejected, SilenceOffer
+from crowdfield.service.store import Situation
+
+# Reports drawn on the map of a preview, spread evenly over the file.
+POINTS = 2_000
+# Reports to expect of a cell where something is the matter, unless somebody knows better: as likely heard of as not
+# would be 0.7; docs/silence.md has what the number means.
+SUGGESTED_SILENCE = 1.0
+
+
+def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan) -> Situation:
+    """The new map that a file starts."""
+    model = {"places": plan.places, "silence": plan.silence}
+    new = NewSituation(id=slug, title=title, states=layout.states, region=layout.region, model=model)
+    return build(new, checked(layout.grid))
+
+
+def of_new_map(read: uploads.Read, title: str, plan: ImportPlan) -> ImportPreview:
+    layout = uploads.lay_out(read, plan)
+    return _preview(read, situation_of("preview", title, layout, plan), plan, offer_silence=True)
+
+
+def of_map(read: uploads.Read, situation: Situation, plan: ImportPlan) -> ImportPreview:
+    """On a map that is there: its region and its labels stand."""
+    return _preview(read, situation, plan, offer_silence=False)
+
+
+def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offer_silence: bool) -> ImportPreview:
+    inside = [situation.region.holds(row["longitude"], row["latitude"]) for row in read.rows]
+    known = [row["label"] in situation.labels for row in read.rows]
+    used = [here and named for here, named in zip(inside, known, strict=True)]
+    labels = _labels(read, situation, plan)
+    rejects = list(read.rejects)
+    for row, line, here, named in zip(read.rows, read.lines, inside, known, strict=True):
+        if not (here and named) and len(rejects) < uploads.REJECTS_TOLD:
+            reason = "the place is outside the region" if named else f"the map has no label {row['label']!r}"
+            rejects.append(Rejected(row=line, reason=reason))
+    about = read.about
+    return ImportPreview(
+        title=situation.title,
+        layout=about["layout"],
+        statement=read.note,
+        columns=about["columns"],
+        header=about["header"],
+        read=about["read"],
+        usable=sum(used),
+        duplicate=about["duplicate"],
+        rejected=read.rejected + len(used) - sum(used),
+        outside=len(inside) - sum(inside),
+        rejects=sorted(rejects, key=lambda reject: reject.row),
+        labels=labels,
+        states=list(situation.states),
+        sources=len({row["source"] for row in read.rows}),
+        time=about["time"],
+        notes=about["notes"],
+        region=tuple(situation.region),
+        cell=max(situation.grid.cell_width, situation.grid.cell_height),
+        points=_points(read, inside, [found.label for found in labels], plan),
+        silence=_offer(read, situation) if offer_silence else None,
+    )
+
+
+def _labels(read: uploads.Read, situation: Situation, plan: ImportPlan) -> list[LabelFound]:
+    """The labels of the file as they are written in it, and what each means on the map."""
+    given = {name: count for name, count in about.items() if count} if (about := read.about["labels"]) else {}
+    found = []
+    for name, count in given.items():
+        meaning = plan.labels.get(name, name)
+        found.append(LabelFound(label=name, reports=count, state=meaning if meaning in situation.labels else None))
+    return found
+
+
+def _points(
+    read: uploads.Read, inside: Sequence[bool], names: Sequence[str], plan: ImportPlan
+) -> list[tuple[float, float, int, bool]]:
+    step = max(1, -(-len(read.rows) // POINTS))
+    meanings = {plan.labels.get(name, name): i for i, name in reversed(list(enumerate(names)))}
+    return [
+        (row["longitude"], row["latitude"], meanings.get(row["label"], 0), inside[i])
+        for i, row in list(enumerate(read.rows))[::step]
+    ]
+
+
+def _offer(read: uploads.Read, situation: Situation) -> SilenceOffer | None:
+    """Where all reports say the same nothing tells where all is well, but that nobody reported from there."""
+    said = uploads.said_labels(read)
+    if len(said) != 1 or len(read.rows) < 2 or len(situation.states) != 2:
+        return None
+    (label,) = said
+    return SilenceOffer(label=label, opposite=opposite(label, situation.states), suggested=SUGGESTED_SILENCE)

@@ -1,0 +1,53 @@
+// A real map under ours, from the operator's own file of vector tiles: water, green, buildings, roads, borders, places.
+// Layers are named as Protomaps and OpenMapTiles name them; a file that has others shows nothing of them.
+
+const source = "streets";
+const line = (id, layer, width, colour, filter) => ({ id, type: "line", source, "source-layer": layer, ...(filter ? { filter } : {}), layout: { "line-cap": "round", "line-join": "round" }, paint: { "line-color": colour, "line-width": ["interpolate", ["exponential", 1.6], ["zoom"], 8, width / 8, 18, width * 3] } });
+const fill = (id, layer, colour, filter) => ({ id, type: "fill", source, "source-layer": layer, ...(filter ? { filter } : {}), paint: { "fill-color": colour } });
+const LARGE = ["motorway", "trunk", "primary", "highway", "major_road"];
+const kind = ["to-string", ["coalesce", ["get", "kind"], ["get", "class"], ""]];
+
+// Under the map of probabilities, so that it stays readable.
+export const LAYERS = [
+  fill("street-earth", "earth", "#f6f5f1", ["==", ["geometry-type"], "Polygon"]),
+  fill("street-green", "landcover", "#e9eee0"),
+  fill("street-landuse", "landuse", "#eeece4", ["==", ["geometry-type"], "Polygon"]),
+  fill("street-water", "water", "#c6d6e3", ["==", ["geometry-type"], "Polygon"]),
+  line("street-waterway", "waterway", 2, "#a9c2d6"),
+  line("street-rivers", "water", 2, "#a9c2d6", ["==", ["geometry-type"], "LineString"]),
+  fill("street-buildings", "buildings", "#dcd7cc"),
+  fill("street-building", "building", "#dcd7cc"),
+];
+
+// Over it: what tells where one is.
+export const OVER = [
+  ...["roads", "transportation"].flatMap((layer) => [
+    line(`street-small-${layer}`, layer, 2, "#ffffff", ["!", ["in", kind, ["literal", LARGE]]]),
+    line(`street-large-${layer}`, layer, 5, "#f2d6a2", ["in", kind, ["literal", LARGE]]),
+  ]),
+  ...["boundaries", "boundary"].map((layer) => line(`street-${layer}`, layer, 1.5, "#7d8793")),
+  ...["places", "place"].map((layer) => ({
+    id: `street-${layer}`, type: "symbol", source, "source-layer": layer, filter: ["has", "name"],
+    layout: { "icon-image": ["concat", "name/", ["get", "name"]] },
+  })),
+];
+
+// Names as pictures: fonts of maps come from servers.
+export function nameIcon(name) {
+  const canvas = document.createElement("canvas");
+  const font = "600 26px system-ui, sans-serif";
+  const measure = canvas.getContext("2d");
+  measure.font = font;
+  canvas.width = Math.ceil(measure.measureText(name).width) + 16;
+  canvas.height = 40;
+  const pen = canvas.getContext("2d");
+  pen.font = font;
+  pen.textBaseline = "middle";
+  pen.lineJoin = "round";
+  pen.lineWidth = 6;
+  pen.strokeStyle = "rgba(255,255,255,0.9)";
+  pen.strokeText(name, 8, 20);
+  pen.fillStyle = "#2a2f36";
+  pen.fillText(name, 8, 20);
+  return pen.getImageData(0, 0, canvas.width, canvas.height);
+}

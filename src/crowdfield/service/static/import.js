@@ -1,0 +1,207 @@
+// Before a file is taken: what was found in it, what would be made of it, and the chance to change that.
+
+import { call } from "./api.js";
+import { $, fill, make, options } from "./dom.js";
+import { count, distance } from "./panels.js";
+import { T } from "./text.en.js";
+
+const ROLES = ["lat", "lon", "label", "source", "time"];
+const PAUSE = 350; // milliseconds without a change before the file is looked at again
+
+export class ImportPreview {
+  // target() says where the file goes: the id of a map, or null for a new one. onDone(answer, fresh) when it was taken.
+  constructor({ view, target, onDone, onShow }) {
+    Object.assign(this, { view, target, onDone, onShow });
+    this.file = null;
+    this.timer = null;
+  }
+
+  async open(file) {
+    this.file = file;
+    this.plan = {};
+    this.fitted = false;
+    this.onShow();
+    document.body.classList.add("previewing");
+    document.querySelector("#import .drop").hidden = true;
+    $("import-preview").hidden = false;
+    fill($("import-preview"), make("p", { role: "status", textContent: T.importBusy }));
+    await this.look();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.file = null;
+    $("file").value = "";
+    document.body.classList.remove("previewing");
+    document.querySelector("#import .drop").hidden = false;
+    $("import-preview").hidden = true;
+    fill($("import-preview"));
+    this.view?.preview(null);
+  }
+
+  async look() {
+    const file = this.file;
+    try {
+      const answer = await this.send("/import/preview");
+      if (this.file !== file) return;
+      this.found = answer;
+      this.show(answer);
+      this.view?.preview(answer, { fit: !this.fitted });
+      this.fitted = true;
+    } catch (error) {
+      if (this.file === file) this.refused(error);
+    }
+  }
+
+  async send(rest) {
+    const body = new FormData();
+    body.append("file", this.file);
+    body.append("plan", JSON.stringify(this.plan));
+    const id = this.target();
+    return (await call(id ? `/situations/${id}${rest}` : rest, { method: "POST", body })).json();
+  }
+
+  // What cannot be read is said, and what was changed last can be changed again.
+  refused(error) {
+    const said = error.problem?.faults?.[0]?.what ?? error.message;
+    const status = $("preview-status");
+    if (status) status.textContent = T.error(said);
+    if (status) return;
+    // Columns that were not recognised can be named.
+    const named = ["lat", "lon", "label", "source"].map((role) => {
+      const input = make("input", { autocomplete: "off", value: this.plan.columns?.[role] ?? "", on: { change: () => { this.plan.columns = input.value ? { ...this.plan.columns, [role]: input.value } : without(this.plan.columns, role); } } });
+      return this.field(`preview-${role}`, T.previewColumnOf(T.previewRoles[role]), input);
+    });
+    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error(said) }), ...named,
+      make("button", { type: "button", class: "quiet", textContent: T.previewAgain, on: { click: () => this.look() } }), this.buttons(false));
+  }
+
+  change(part) {
+    Object.assign(this.plan, part);
+    clearTimeout(this.timer);
+    $("preview-status").textContent = T.importBusy;
+    this.timer = setTimeout(() => this.look(), PAUSE);
+  }
+
+  async take() {
+    const fresh = !this.target();
+    $("preview-status").textContent = T.importStoring;
+    try {
+      const answer = await this.send("/import");
+      this.close();
+      await this.onDone(answer, fresh);
+    } catch (error) {
+      this.refused(error);
+    }
+  }
+
+  show(found) {
+    const fresh = !this.target();
+    const focused = document.activeElement?.id;
+    const opened = new Set([...document.querySelectorAll("#import-preview details[open]")].map((d) => d.id));
+    fill(
+      $("import-preview"),
+      make("h2", { textContent: T.previewTitle(this.file.name) }),
+      this.rows(found),
+      fresh ? this.field("preview-map-title", T.previewName, make("input", { value: found.title, maxLength: 200, on: { change: (e) => e.target.value.trim() && this.change({ title: e.target.value.trim() }) } })) : null,
+      this.labels(found, fresh),
+      fresh ? this.states(found) : null,
+      fresh ? this.region(found) : null,
+      fresh && found.silence ? this.silence(found.silence) : null,
+      this.columns(found, opened),
+      make("p", { id: "preview-status", role: "status" }),
+      this.buttons(true, found, fresh),
+    );
+    if (focused) $(focused)?.focus();
+  }
+
+  rows(found) {
+    const facts = [T.previewRows(count(found.read)), T.previewUsable(count(found.usable), found.usable)];
+    if (found.duplicate) facts.push(T.previewDuplicate(count(found.duplicate)));
+    if (found.rejected) facts.push(T.previewRejected(count(found.rejected)));
+    const about = [T.previewSources(count(found.sources), found.sources)];
+    if (found.time) about.push(T.previewTime(...found.time.map((t) => t.slice(0, 10))));
+    return make(
+      "div",
+      {},
+      make("p", { id: "preview-rows" }, make("b", { textContent: facts.join(" · ") })),
+      make("p", { class: "hint", textContent: about.join(" · ") }),
+      found.rejects.length ? make("button", { type: "button", class: "quiet", id: "preview-rejects", textContent: T.previewDownload, on: { click: () => saveRejects(this.file.name, found.rejects) } }) : null,
+      make("ul", { class: "notes hint" }, ...found.notes.map((note) => make("li", { textContent: note }))),
+    );
+  }
+
+  labels(found, fresh) {
+    const given = found.labels.map((l) => l.label);
+    const meanings = fresh ? [...new Set([...given, ...found.states])] : found.states;
+    const rows = found.labels.map((l) => {
+      const choose = make("select", { "aria-label": T.previewMeans(l.label), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, states: undefined }) } });
+      const entries = [...(fresh || l.state !== null ? [] : [["?", T.previewUnknownLabel]]), ...meanings.map((m) => [m, m]), ["", T.previewLeaveOut]];
+      options(choose, entries, l.state ?? (this.plan.labels?.[l.label] === null ? "" : fresh ? "" : "?"));
+      return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row", textContent: l.label }), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
+    });
+    return make("div", {}, make("h3", { textContent: T.previewLabels }), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...[T.previewLabel, T.previewReports, T.previewMeaning].map((t) => make("th", { scope: "col", textContent: t })))), make("tbody", {}, ...rows)));
+  }
+
+  states(found) {
+    const choose = make("select", { on: { change: () => this.change({ states: [...found.states.filter((s) => s !== choose.value), choose.value] }) } });
+    options(choose, found.states.map((s) => [s, s]), found.states.at(-1));
+    return this.field("preview-positive", T.previewPositive, choose);
+  }
+
+  region(found) {
+    const input = make("input", { value: found.region.map((d) => Number(d.toFixed(5))).join(", "), spellcheck: false, autocomplete: "off", on: { change: () => {
+      const region = input.value.split(/[,\s]+/).filter(Boolean).map(Number);
+      this.fitted = false;
+      this.change({ region });
+    } } });
+    const view = make("button", { type: "button", class: "quiet", textContent: T.regionView, on: { click: () => { input.value = this.view?.shown().join(", ") ?? ""; input.dispatchEvent(new Event("change")); } } });
+    const all = make("button", { type: "button", class: "quiet", textContent: T.previewBulk, on: { click: () => { this.fitted = false; this.change({ region: undefined }); } } });
+    return make("div", {}, make("h3", { textContent: T.previewRegion }), this.field("preview-region", T.regionLabel, input),
+      make("p", { class: "hint", id: "preview-outside", textContent: found.outside ? T.previewOutside(count(found.outside), found.outside) : T.previewNoneOutside }),
+      make("p", { class: "hint", textContent: T.previewCell(distance(found.cell)) }), make("p", { class: "buttons start" }, view, all));
+  }
+
+  silence(offer) {
+    const on = this.plan.silence != null;
+    const box = make("input", { type: "checkbox", id: "preview-silence", checked: on, on: { change: () => this.change({ silence: box.checked ? offer.suggested : undefined }) } });
+    const number = make("input", { type: "number", min: "0.1", max: "1000", step: "0.1", value: String(this.plan.silence ?? offer.suggested), id: "preview-silence-count", on: { change: () => number.value > 0 && this.change({ silence: Number(number.value) }) } });
+    return make("div", { class: "offer" }, make("h3", { textContent: T.previewSilence(offer.label) }), make("p", { class: "hint", textContent: T.previewSilenceWhy(offer.label, offer.opposite) }),
+      make("label", { class: "row check" }, box, make("span", { textContent: T.previewSilenceUse(offer.opposite) })),
+      on ? make("label", { class: "row" }, make("span", { textContent: T.previewSilenceCount }), number) : null);
+  }
+
+  columns(found, opened) {
+    if (!found.header.length) return make("p", { class: "hint", textContent: found.statement });
+    const selects = ROLES.map((role) => {
+      const choose = make("select", { on: { change: () => this.change({ columns: choose.value ? { ...this.plan.columns, [role]: choose.value } : without(this.plan.columns, role), labels: role === "label" ? undefined : this.plan.labels, states: role === "label" ? undefined : this.plan.states }) } });
+      const now = found.columns[role] ?? "";
+      const listed = found.header.includes(now);
+      options(choose, [...(listed ? [] : [["", now || T.previewNoColumn]]), ...found.header.map((h) => [h, h])], listed ? now : "");
+      return this.field(`preview-${role}`, T.previewRoles[role], choose);
+    });
+    return make("details", { id: "preview-columns", open: opened.has("preview-columns") }, make("summary", { textContent: T.previewColumns }), make("p", { class: "hint", textContent: found.statement }), ...selects);
+  }
+
+  field(id, label, input) {
+    input.id = id;
+    return make("label", { class: "row column" }, make("span", { textContent: label }), input);
+  }
+
+  buttons(ready, found, fresh) {
+    return make("p", { class: "buttons sticky" }, make("button", { type: "button", class: "quiet", id: "preview-cancel", textContent: T.cancel, on: { click: () => this.close() } }),
+      ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable, textContent: fresh ? T.previewStart : T.previewAdd(count(found.usable), found.usable), on: { click: () => this.take() } }) : null);
+  }
+}
+
+const without = (table = {}, name) => Object.fromEntries(Object.entries(table).filter(([key]) => key !== name));
+
+function saveRejects(name, rejects) {
+  const quoted = (text) => `"${String(text).replaceAll('"', '""').replace(/^([=+\-@])/, "'$1")}"`;
+  const lines = ["line,reason", ...rejects.map((r) => `${r.row},${quoted(r.reason)}`)];
+  const link = make("a", { href: URL.createObjectURL(new Blob([lines.join("\r\n")], { type: "text/csv" })), download: `${name}.rejects.csv` });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

@@ -1,0 +1,97 @@
+// What admins do: change, archive and delete a map, start an empty one, make and revoke keys.
+
+import { call, get, post } from "./api.js";
+import { $, fill, make, options } from "./dom.js";
+import { count } from "./panels.js";
+import { T } from "./text.en.js";
+
+const DAY = 86400;
+
+export class ManagePanel {
+  // reopen(id) shows a map with all that has changed; shown() is the region that the map shows.
+  constructor({ reopen, shown }) {
+    Object.assign(this, { reopen, shown });
+    options($("new-key-role"), Object.entries(T.roles), "reporter");
+    const on = (id, event, act, outcome) => $(id).addEventListener(event, (given) => {
+      given.preventDefault();
+      act().catch((error) => { $(outcome).textContent = T.error(error.problem?.faults?.[0]?.what ?? error.message); });
+    });
+    on("settings", "submit", () => this.change({ title: $("manage-title").value.trim(), positive: $("manage-positive").value, archived: $("manage-archived").checked }, "manage-outcome", () => T.manageSaved), "manage-outcome");
+    on("region", "submit", () => this.change({ region: $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number) }, "region-outcome", (answer) => T.regionDone(answer.outside)), "region-outcome");
+    on("create", "submit", () => this.create(), "create-outcome");
+    on("new-key", "submit", () => this.makeKey(), "new-key-outcome");
+    $("region-view").addEventListener("click", () => { $("region-value").value = this.shown().join(", "); });
+    $("manage-delete").addEventListener("click", () => this.askDelete());
+    $("delete-name").addEventListener("input", () => { $("delete-sure").disabled = $("delete-name").value.trim() !== this.situation.title; });
+    $("delete-dialog").addEventListener("close", () => { if ($("delete-dialog").returnValue === "delete") this.remove(); });
+  }
+
+  // Those who are admins of some maps only have no say in keys and new maps.
+  async show(situation, ofAll) {
+    this.situation = situation;
+    for (const id of ["settings", "region"]) $(id).hidden = !situation;
+    for (const id of ["manage-outcome", "region-outcome", "create-outcome"]) $(id).textContent = "";
+    $("new-key-map").disabled = !situation;
+    $("new-key-map").checked = Boolean(situation);
+    if (situation) {
+      $("manage-title").value = situation.title;
+      options($("manage-positive"), situation.states.map((s) => [s, s]), situation.positive);
+      $("manage-archived").checked = situation.archived;
+      $("region-value").value = situation.region.join(", ");
+    }
+    for (const element of document.querySelectorAll("#page-manage .of-all")) element.hidden = !ofAll;
+    if (ofAll) await this.keys();
+  }
+
+  async change(values, outcome, words) {
+    const answer = await (await call(`/situations/${this.situation.id}`, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(values) })).json();
+    await this.reopen(answer.id);
+    $(outcome).textContent = words(answer);
+  }
+
+  async create() {
+    const states = $("create-states").value.split(",").map((s) => s.trim()).filter(Boolean);
+    const title = $("create-title").value.trim();
+    const id = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "map";
+    const [west, south, east, north] = this.shown();
+    const made = await post("/situations", { id, title, states, region: { west, south, east, north } });
+    $("create").reset();
+    await this.reopen(made.id);
+  }
+
+  askDelete() {
+    $("delete-hint").textContent = T.deleteHint(this.situation.title, count(this.situation.reports));
+    $("delete-name").value = "";
+    $("delete-sure").disabled = true;
+    $("delete-dialog").showModal();
+  }
+
+  async remove() {
+    try {
+      await call(`/situations/${this.situation.id}`, { method: "DELETE" });
+      await this.reopen(null);
+    } catch (error) {
+      $("manage-outcome").textContent = T.error(error.message);
+    }
+  }
+
+  async keys() {
+    const found = await get("/keys");
+    const order = [...found].sort((a, b) => (a.state === "valid" ? 0 : 1) - (b.state === "valid" ? 0 : 1) || b.created - a.created);
+    fill($("keys"), ...order.map((key) => make("li", {}, make("div", {}, make("b", { textContent: key.name }), make("small", { textContent: T.keyOf(key) })),
+      key.state === "valid" ? make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => { await call(`/keys/${key.id}`, { method: "DELETE" }); await this.keys(); } } }) : null)));
+  }
+
+  async makeKey() {
+    const name = $("new-key-name").value.trim();
+    const days = Number($("new-key-days").value);
+    const made = await post("/keys", {
+      name, role: $("new-key-role").value, any_source: $("new-key-others").checked,
+      expires: days ? Date.now() / 1000 + days * DAY : null,
+      maps: $("new-key-map").checked && this.situation ? [this.situation.id] : null,
+    });
+    fill($("new-key-outcome"), T.keyMade(name), make("code", { textContent: made.key }));
+    $("new-key").reset();
+    await this.keys();
+  }
+}

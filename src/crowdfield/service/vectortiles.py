@@ -1,0 +1,62 @@
+"""A map of the operator's own under ours, offline: vector tiles from one PMTiles file."""
+
+import gzip
+import mmap
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from crowdfield.errors import InputError, MissingDependencyError
+
+SUFFIX = ".pmtiles"
+# Directories of the file that are kept unpacked; a country has some dozens.
+DIRECTORIES_KEPT = 64
+# A file has a root directory, and leaves of it; more levels than this are not looked through.
+DEEPEST = 4
+
+
+class VectorTiles:
+    """Tiles by zoom, column and row. The file is mapped, not read: a country may be gigabytes."""
+
+    def __init__(self, path: Path):
+        try:
+            from pmtiles import tile
+        except ImportError as error:
+            raise MissingDependencyError(f"{path} needs the package pmtiles: pip install pmtiles") from error
+        self._format = tile
+        with path.open("rb") as file:
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+        try:
+            self._header = tile.deserialize_header(self._bytes[:127])
+            kind, packed = self._header["tile_type"], self._header["tile_compression"]
+        except (tile.MagicNumberNotFound, tile.SpecVersionUnsupported, ValueError, IndexError, KeyError) as error:
+            raise InputError(f"{path} is not a PMTiles file of version 3.") from error
+        if kind != tile.TileType.MVT or packed not in (tile.Compression.GZIP, tile.Compression.NONE):
+            raise InputError(f"{path} holds tiles of another kind; vector tiles (MVT), plain or gzipped, are drawn.")
+        self._gzipped = packed == tile.Compression.GZIP
+        self._directory = lru_cache(maxsize=DIRECTORIES_KEPT)(self._read_directory)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a page needs to know to ask for tiles."""
+        header = self._header
+        edges = (header[name] / 1e7 for name in ("min_lon_e7", "min_lat_e7", "max_lon_e7", "max_lat_e7"))
+        return {"minzoom": header["min_zoom"], "maxzoom": header["max_zoom"], "bounds": list(edges)}
+
+    def tile(self, z: int, x: int, y: int) -> bytes | None:
+        """A tile, gzipped; None where the file holds none."""
+        number = self._format.zxy_to_tileid(z, x, y)
+        offset, length = self._header["root_offset"], self._header["root_length"]
+        for _ in range(DEEPEST):
+            entry = self._format.find_tile(self._directory(offset, length), number)
+            if entry is None:
+                return None
+            if entry.run_length:
+                start = self._header["tile_data_offset"] + entry.offset
+                content = bytes(self._bytes[start : start + entry.length])
+                return content if self._gzipped else gzip.compress(content, 1)
+            offset, length = self._header["leaf_directory_offset"] + entry.offset, entry.length
+        return None
+
+    def _read_directory(self, offset: int, length: int) -> Any:
+        return self._format.deserialize_directory(bytes(self._bytes[offset : offset + length]))

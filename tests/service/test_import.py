@@ -1,0 +1,180 @@
+"""A file is looked at before it is taken: what was found, what would be made of it, and changing that."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.service.workspace import FLOOD
+
+from crowdfield.io.land import OUTLINES, on_land
+from crowdfield.service.fit import settings_of
+from crowdfield.service.journal import Ledger
+from crowdfield.service.maps import unpack
+
+ROWS = [
+    *(f"team{i % 3},{18.45 + 0.005 * i},{-72.4 + 0.004 * i},{('dry', 'flooded', 'unclear')[i % 3]},2024-05-0{1 + i % 5}"
+      for i in range(60)),
+    "team1,48.85,2.35,dry,2024-05-01",
+    "team1,north,2.35,dry,2024-05-01",
+]  # fmt: skip
+TABLE = "\n".join(["who,latitude,longitude,label,when", *ROWS])
+ONE_SIDED = "\n".join(["source,lat,lon,label", *(f"s{i % 4},{18.5 + 0.003 * (i % 9)},{-72.3 + 0.01 * (i // 9)},trapped"
+                                                for i in range(36))])  # fmt: skip
+
+
+def send(client, address, content, plan=None):
+    data = {} if plan is None else {"plan": plan if isinstance(plan, str) else json.dumps(plan)}
+    return client.post(address, files={"file": ("Flood reports.csv", content.encode())}, data=data)
+
+
+def previewed(client, content, plan=None, address="/import/preview"):
+    answer = send(client, address, content, plan)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_preview_tells_what_was_found_and_stores_nothing(make_workspace):
+    space = make_workspace()
+    client = space.client("admin")
+    found = previewed(client, TABLE)
+    assert found["title"] == "Flood reports" and found["layout"] == "plain"
+    assert (found["columns"]["lat"], found["columns"]["label"], found["columns"]["source"]) == (
+        "latitude",
+        "label",
+        "who",
+    )
+    assert found["header"] == ["who", "latitude", "longitude", "label", "when"]
+    assert (found["read"], found["usable"], found["rejected"], found["outside"]) == (62, 60, 2, 1)
+    assert [(reject["row"], reject["reason"].split(":")[0]) for reject in found["rejects"]] == [
+        (62, "the place is outside the region"),
+        (63, "latitude"),
+    ]
+    assert {label["label"]: label["reports"] for label in found["labels"]} == {"dry": 21, "flooded": 20, "unclear": 20}
+    assert found["time"][0].startswith("2024-05-01") and found["sources"] == 3 and found["silence"] is None
+    west, south, east, north = found["region"]
+    assert -73 < west < -72.4 < -72.164 < east < -72 and 18 < south < 18.45 < 18.745 < north < 19
+    assert len(found["points"]) == 61 and sum(not inside for *_, inside in found["points"]) == 1
+    assert client.get("/situations").json() == []
+
+
+def test_everything_that_a_preview_says_can_be_changed_before_the_map_starts(make_workspace):
+    space = make_workspace()
+    client = space.client("admin")
+    plan = {
+        "title": "Water", "labels": {"unclear": None, "dry": "no water", "flooded": "water"},
+        "states": ["no water", "water"], "region": [-72.5, 18.4, -72.3, 18.6], "cells": 40,
+        "columns": {"source": "when"},
+    }  # fmt: skip
+    found = previewed(client, TABLE, plan)
+    assert found["states"] == ["no water", "water"] and found["title"] == "Water"
+    assert [(one["label"], one["state"]) for one in found["labels"]] == [
+        ("dry", "no water"), ("flooded", "water"), ("unclear", None)
+    ]  # fmt: skip
+    assert any("'unclear' are left out" in reject["reason"] for reject in found["rejects"])
+    made = send(client, "/import", TABLE, plan)
+    assert made.status_code == 201, made.text
+    made = made.json()
+    assert (made["title"], made["states"], made["region"]) == (
+        "Water",
+        ["no water", "water"],
+        [-72.5, 18.4, -72.3, 18.6],
+    )
+    assert made["receipt"]["stored"] == found["usable"] and made["receipt"]["outside"] == found["outside"]
+    sources = {row.source for row in space.service.store.standing(made["id"])}
+    assert sources <= {f"2024-05-0{day}" for day in range(1, 6)}
+
+
+def test_a_preview_for_a_map_that_is_there_tells_what_it_cannot_take(workspace):
+    reporter = workspace.client("reporter")
+    address = "/situations/flood/import/preview"
+    found = previewed(reporter, TABLE, address=address)
+    assert found["region"] == list(FLOOD["region"]) and found["silence"] is None
+    assert {one["label"]: one["state"] for one in found["labels"]} == {
+        "dry": "dry",
+        "flooded": "flooded",
+        "unclear": None,
+    }
+    assert (found["usable"], found["outside"]) == (40, 1)
+    plan = {"labels": {"unclear": "flooded"}}
+    assert previewed(reporter, TABLE, plan, address)["usable"] == 60
+    assert send(reporter, "/situations/flood/import", TABLE, plan).json()["stored"] == 60
+
+
+def test_reports_that_all_say_the_same_are_offered_silence(make_workspace):
+    space = make_workspace()
+    client = space.client("admin")
+    offer = previewed(client, ONE_SIDED)["silence"]
+    assert offer == {"label": "trapped", "opposite": "no trapped", "suggested": 1.0}
+    made = send(
+        client,
+        "/import",
+        ONE_SIDED,
+        {"silence": offer["suggested"], "cells": 20, "region": [-72.5, 18.35, -72.0, 18.85]},
+    ).json()
+    assert made["states"] == ["no trapped", "trapped"]
+    space.fit()
+    store = space.service.store
+    version = store.version(made["id"])
+    arrays = unpack(store.blob(made["id"], version.number, "arrays"))
+    reported = arrays["reports"] > 0
+    assert arrays["probability"][reported, 1].mean() > arrays["probability"][~reported, 1].mean() + 0.1
+    assert version.reports == 36
+    # Silence is nobody's word: it is no source, and no reason by itself.
+    table = client.get("/sources").json()["sources"]
+    assert {row["source"] for row in table} == {"s0", "s1", "s2", "s3"}
+    why = client.get("/point/-72.28,18.51").json()["why"]
+    assert {row["source"] for row in why["sources"]} <= {"s0", "s1", "s2", "s3"}
+    assert why["prior"] + why["uncertainty"] + sum(s["log_odds"] for s in why["sources"]) == pytest.approx(why["total"])
+    # Somebody who says the opposite tells more than silence does.
+    more = {"longitude": -72.28, "latitude": 18.51, "label": "no trapped", "source": "s9"}
+    assert client.post(f"/situations/{made['id']}/reports", json=more).status_code == 201
+    space.fit()
+    assert store.version(made["id"]).reports == 37
+
+
+@pytest.mark.skipif(not OUTLINES.is_file(), reason="outlines of countries are not installed; `make setup` fetches them")
+def test_no_suggestion_lies_in_the_sea(make_workspace):
+    space = make_workspace()
+    # Along the north coast of Haiti's southern peninsula.
+    rows = [f"s{i % 4},{18.42 + 0.004 * (i % 5)},{-73.2 + 0.02 * i},{('ok', 'bad')[i % 2]}" for i in range(40)]
+    made = send(space.client("admin"), "/import", "\n".join(["source,lat,lon,label", *rows])).json()
+    space.fit()
+    situation = space.service.store.situation(made["id"])
+    land, grid = on_land(situation.grid), situation.grid
+    assert 0.1 < land.mean() < 0.9
+    found = space.service.store.blob(made["id"], 1, "suggestions")
+    cells = grid.index(np.array([(look["easting"], look["northing"]) for look in found]))
+    reported = unpack(space.service.store.blob(made["id"], 1, "arrays"))["reports"].ravel() > 0
+    assert len(found) == 8 and (land.ravel() | reported)[cells].all()
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("{", "plan of the import"),
+        ({"states": ["one"]}, "plan of the import"),
+        ({"region": [1, 2, 3]}, "plan of the import"),
+        ({"colour": "red"}, "plan of the import"),
+        ({"silence": 0}, "plan of the import"),
+        ({"columns": {"lat": "nowhere"}}, "nowhere"),
+        ({"labels": {"dry": None, "flooded": None, "unclear": None}}, "no report is left"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused_in_words(make_workspace, plan, said):
+    answer = send(make_workspace().client("admin"), "/import/preview", TABLE, plan)
+    assert answer.status_code == 422 and said in answer.text
+
+
+def test_previews_ask_for_the_rights_that_the_import_asks_for(workspace):
+    assert send(workspace.client(), "/import/preview", TABLE).status_code == 401
+    assert send(workspace.client("reporter"), "/import/preview", TABLE).status_code == 403
+    assert send(workspace.client("reader"), "/situations/flood/import/preview", TABLE).status_code == 403
+
+
+def test_a_live_map_is_told_to_the_pipeline_with_the_defaults_of_fuse(workspace):
+    situation = workspace.service.store.situation("flood")
+    ledger = Ledger("flood")
+    ledger.trust["fire brigade"] = "high"
+    settings = settings_of(situation, ledger, ["trusted: a key", "somebody"])
+    assert settings.changed().keys() <= {"states", "labels", "sources", "seed", "lengthscale"}
+    assert settings.sources["fire brigade"] == "high"

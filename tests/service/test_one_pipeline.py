@@ -1,0 +1,105 @@
+"""The service and the command line are two doors to one pipeline: the same file gives the same map."""
+
+import numpy as np
+import pytest
+
+from crowdfield import geography, io, pipeline
+from crowdfield.models import comparison
+from crowdfield.service.fit import load_model
+from crowdfield.service.maps import unpack
+
+
+def crowd(path, n, habits):
+    """A file of reports; `habits` are how often each source is right."""
+    rng = np.random.default_rng(n)
+    east, north = rng.uniform(-72.6, -72.2, n), rng.uniform(18.3, 18.6, n)
+    wet = np.sin(30 * east) + np.cos(40 * north) > 0.2
+    source = rng.integers(0, len(habits), n)
+    right = rng.random(n) < np.asarray(habits)[source]
+    said = np.where(right, wet, ~wet)
+    rows = [
+        f"team{s},{y:.6f},{x:.6f},{('dry', 'flooded')[int(w)]}"
+        for s, x, y, w in zip(source, east, north, said, strict=True)
+    ]
+    path.write_text("\n".join(["source,lat,lon,label", *rows]))
+    return path
+
+
+def by_import(space, path, **form):
+    client = space.client("admin")
+    with path.open("rb") as file:
+        made = client.post("/import", files={"file": (path.name, file)}, data=form)
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+@pytest.mark.parametrize("n", [60, 150])
+def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_page(make_workspace, tmp_path, n):
+    path = crowd(tmp_path / "flood.csv", n, np.linspace(0.6, 0.95, 8))
+    space = make_workspace()
+    made = by_import(space, path, plan='{"places": "exact"}')
+    space.fit()
+    store = space.service.store
+    version = store.version(made["id"])
+    assert version.info["rested"]
+    arrays = unpack(store.blob(made["id"], version.number, "arrays"))
+
+    fused = pipeline.fuse(io.read(path).reports)
+    grid = store.situation(made["id"]).grid
+    assert grid == fused.heatmap.grid
+    field = pipeline.make_map(fused.model, grid, fused.heatmap.reports, field_only=True)
+    assert np.abs(arrays["probability"] - field.probability).max() < 0.01
+    assert (arrays["reports"] == fused.heatmap.reports).all()
+    ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
+    assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
+
+
+def test_what_a_fit_may_see_of_places_moves_the_map_by_little(make_workspace, tmp_path):
+    """Readers' maps see cells instead of places: the one difference to `fuse` beside showing the field alone."""
+    path = crowd(tmp_path / "flood.csv", 90, np.linspace(0.6, 0.95, 8))
+    space = make_workspace()
+    made = by_import(space, path)
+    space.fit()
+    version = space.service.store.version(made["id"])
+    arrays = unpack(space.service.store.blob(made["id"], version.number, "arrays"))
+    fused = pipeline.fuse(io.read(path).reports)
+    field = pipeline.make_map(fused.model, fused.heatmap.grid, fused.heatmap.reports, field_only=True)
+    assert np.abs(arrays["probability"] - field.probability).mean() < 0.02
+
+
+def test_a_live_map_reads_sources_as_instruments_where_that_predicts_better(make_workspace, tmp_path, monkeypatch):
+    """Reasons, the table of sources, saving and going on work for both kinds of model."""
+    space = make_workspace()
+    made = by_import(space, crowd(tmp_path / "flood.csv", 120, np.linspace(0.6, 0.95, 8)))
+    monkeypatch.setattr(comparison.Comparison, "better", "instrument")
+    space.fit()
+    version = space.service.store.version(made["id"])
+    assert version.info["reports_model"] == "instrument"
+    client = space.client("admin")
+    more = [{"longitude": -72.4, "latitude": 18.45 + i / 1000, "label": "flooded", "source": "new"} for i in range(3)]
+    assert client.post(f"/situations/{made['id']}/reports", json=more).json()["stored"] == 3
+    space.worker.close()
+    space._worker = None  # another worker: it goes on from the saved model
+    space.fit()
+    later = space.service.store.version(made["id"])
+    assert later.reports == 123 and later.info["reports_model"] == "instrument" and not later.info["rested"]
+    assert load_model(space.service.store.model(made["id"])[2]).lengthscale == version.info["lengthscale"][0]
+    table = client.get("/sources").json()["sources"]
+    assert {row["source"] for row in table} == {*(f"team{i}" for i in range(8)), "new"}
+    for low, middle, high in ((row[f"confusion{end}"] for end in ("_low", "", "_high")) for row in table):
+        assert 0 <= low[0][0] <= middle[0][0] <= high[0][0] <= 1
+    why = client.get("/point/-72.4,18.45").json()["why"]
+    parts = why["prior"] + why["uncertainty"] + sum(s["log_odds"] for s in why["sources"])
+    assert parts == pytest.approx(why["total"])
+
+
+def test_the_region_of_a_file_lies_on_its_cells(tmp_path):
+    rng = np.random.default_rng(0)
+    for middle, spread in (((-72.4, 18.5), 0.3), ((179.9, -17.0), 0.4), ((10.0, 60.0), 12.0), ((0.0, 0.0), 60.0)):
+        places = np.asarray(middle) + rng.uniform(-spread, spread, (200, 2))
+        places[:, 0] = geography.wrap(places[:, 0])
+        reports = pipeline.fusing.Reports.from_arrays(places, ["-"] * 200, crs=geography.WGS84)
+        grid = geography.make_grid(reports)
+        region = geography.covered(grid, places)
+        assert all(region.holds(*place) for place in places.tolist())
+        assert (grid.index(geography.transform(places, geography.WGS84, str(grid.crs))) >= 0).all()
