@@ -30,11 +30,36 @@ class Sites(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """A table of reports; build one with :meth:`from_arrays` or :meth:`from_frame`.
+    """A table of reports, one row per report: who said what, where. Checked once, and never changed.
 
-    ``labels[label[i]]`` is what report i says, ``sources[source[i]]`` who says it, ``places[i]`` where: (easting,
-    northing) in metres, or (longitude, latitude) when ``crs`` is geographic. ``time`` is in seconds since 1970, UTC;
-    NaN where it is not known. All arrays are read-only copies.
+    Build one with :meth:`from_arrays` or :meth:`from_frame`; `crowdfield.io.read` makes one from a file.
+
+    Parameters
+    ----------
+    places : array_like [R, D]
+        Where: (easting, northing) in metres, or (longitude, latitude) when ``crs`` is geographic.
+    label : array_like [R] of int
+        What is said, as codes into ``labels``.
+    source : array_like [R] of int
+        Who says it, as codes into ``sources``.
+    labels, sources : tuple
+        What the codes stand for.
+    time : array_like [R], optional
+        Seconds since 1970, UTC; NaN where it is not known.
+    id : tuple, optional
+        A name for every report.
+    crs : str, optional
+        The coordinate reference system of ``places``, for example "EPSG:4326".
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> reports = cf.Reports.from_arrays([[0, 0], [0, 0], [5, 1]], ["wet", "dry", "wet"], ["ann", "bob", "ann"])
+    >>> len(reports), reports.labels, reports.sources
+    (3, ('dry', 'wet'), ('ann', 'bob'))
+    >>> reports.sites().places  # the distinct places
+    array([[0., 0.],
+           [5., 1.]])
     """
 
     places: NDArray[np.float64]  # [R, D]

@@ -53,7 +53,43 @@ _TABLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to read, where to map, what to believe beforehand. Lengths may be numbers in metres or text like "2km"."""
+    """How to read, where to map, and what to believe beforehand. Lengths are metres, or text such as "2km".
+
+    Parameters
+    ----------
+    read : mapping
+        Options of `crowdfield.io.read`.
+    region : str, sequence or mapping, optional
+        West, south, east, north in degrees; by default around the bulk of the reports.
+    cell : str or float, optional
+        Side of a cell; by default such that the longer side has about a hundred.
+    mask : str, optional
+        A file of polygons; the map speaks about the cells inside.
+    projection : str, optional
+        A coordinate reference system in metres; by default the one that suits the region.
+    snap : bool, default=False
+        Move every report to the centre of its cell.
+    lengthscale : str or float, default="learn"
+        The distance over which places say something about each other.
+    kernel, states, labels, inference, engine, communities, prior_mean, scale_shape, scale_rate, max_iter, tol
+        As for `crowdfield.HeatmapBCC`.
+    seed : int, optional
+        Of everything random.
+    covariates : sequence of str
+        GeoTIFF files.
+    silence : float, optional
+        Reports to expect of a cell where something is the matter, if silence is to count as evidence.
+    sources : mapping
+        What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
+        column per label.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> settings = cf.pipeline.Settings(cell="250m", sources={"fire-brigade": "high"})
+    >>> settings.changed()
+    {'cell': '250m', 'sources': {'fire-brigade': 'high'}}
+    """
 
     read: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,7 +164,26 @@ def trusted(trust: Any, states: Sequence[Any], labels: Sequence[Any]) -> list[li
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
-    """The keywords of `Settings` that a TOML file gives. A name it does not know is an error, not a shrug."""
+    """Read the keywords of `Settings` from a TOML file. A name it does not know is an error.
+
+    Parameters
+    ----------
+    path : path
+        The file, with the tables [read], [map], [model] and [sources.NAME].
+
+    Returns
+    -------
+    dict
+        Keywords of `Settings`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import crowdfield as cf
+    >>> _ = Path("flood.toml").write_text('[map]' + chr(10) + 'cell = "250m"')
+    >>> cf.pipeline.read_settings("flood.toml")
+    {'cell': '250m'}
+    """
     path = Path(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
