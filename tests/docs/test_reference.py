@@ -41,10 +41,7 @@ def test_every_docstring_describes_its_parameters_and_has_an_example(name):
     is_error = inspect.isclass(found) and issubclass(found, Exception | Warning)
     if name not in WITHOUT_EXAMPLE and not is_error:
         assert ">>> " in text, f"{name} has no example"
-    if inspect.isroutine(found):
-        missing = [word for word in inspect.signature(found).parameters if not re.search(rf"\b{word}\b", text)]
-        assert not missing, f"{name} does not describe {missing}"
-    elif "__init__" in vars(found) and not is_error and name not in WITHOUT_EXAMPLE:
+    if inspect.isroutine(found) or ("__init__" in vars(found) and not is_error and name not in WITHOUT_EXAMPLE):
         missing = [word for word in inspect.signature(found).parameters if not re.search(rf"\b{word}\b", text)]
         assert not missing, f"{name} does not describe {missing}"
 
