@@ -18,6 +18,7 @@ from crowdfield.cli.app import app
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "generated" not in page.parts),
 ]
 FENCE = re.compile(r"(?P<above>[^\n]*)\n+(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<code>.*?)\n(?P=indent)```", re.S)
