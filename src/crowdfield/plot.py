@@ -267,7 +267,7 @@ def summary(
     west, south, east, north = heatmap.grid.bounds
     tall = np.clip((north - south) / (east - west) * _aspect(heatmap), 0.4, 1.8)
     figure = Figure(figsize=(13.0, 1.7 + 2 * 4.75 * tall), layout="constrained", dpi=94)
-    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr, call-arg]
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold", color=INK)
     cells = figure.add_gridspec(2, 4, width_ratios=(1, 0.27, 1, 0.035))
@@ -297,7 +297,7 @@ def ignorance(heatmap: Heatmap, state: Any = None) -> float:
     """The standard deviation where nobody reported: the map's own word for it, else that of an even spread."""
     prior = heatmap.metadata.get("prior_sd")
     if prior is None:
-        return NO_IDEA
+        return float(NO_IDEA)
     return max(float(np.ravel(prior)[_state(heatmap, state)]), 1e-9)
 
 
@@ -315,7 +315,7 @@ def suppressed(probability: NDArray[np.float64], known: NDArray[np.float64]) -> 
     """Value-suppressing palette: the colour of the probability, mixed into grey as less is known.   [.., 3]"""
     grey = 1.0 - UNKNOWN_SHARE
     share = np.clip(np.nan_to_num((known - grey) / (FULL_COLOUR - grey)), 0.0, 1.0)[..., None]
-    return share * PROBABILITY(np.nan_to_num(probability))[..., :3] + (1.0 - share) * np.asarray(UNKNOWN)
+    return np.asarray(share * PROBABILITY(np.nan_to_num(probability))[..., :3] + (1.0 - share) * np.asarray(UNKNOWN))
 
 
 def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> None:
@@ -425,7 +425,7 @@ def draw_sources(axes: Axes, table: pd.DataFrame, *, most: int = 30, title: str 
     left_out = max(len(rows) - most, 0)
     # The middle is the least interesting part: of too many sources the best and the worst are shown.
     if left_out:
-        rows = rows.iloc[np.r_[: most - most // 2, len(rows) - most // 2 : len(rows)]]
+        rows = rows.iloc[list(np.r_[: most - most // 2, len(rows) - most // 2 : len(rows)])]
     height = np.arange(len(rows))[::-1]
     if "chance" in rows.columns:
         axes.axvline(float(rows["chance"].iloc[0]), color=FAINT, lw=0.8, ls=(0, (4, 3)), zorder=0)
@@ -491,7 +491,8 @@ def _furnish(axes: Axes, heatmap: Heatmap) -> None:
         axes.set_xlabel("longitude (°)"), axes.set_ylabel("latitude (°)")
     elif units == "metre":
         kilometres = FuncFormatter(lambda value, _: f"{value / 1000:g}")
-        axes.xaxis.set_major_formatter(kilometres), axes.yaxis.set_major_formatter(kilometres)
+        axes.xaxis.set_major_formatter(kilometres)
+        axes.yaxis.set_major_formatter(kilometres)
         axes.set_xlabel(f"easting (km, {name})"), axes.set_ylabel("northing (km)")
     else:
         axes.set_xlabel("easting"), axes.set_ylabel("northing")

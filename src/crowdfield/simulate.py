@@ -74,8 +74,8 @@ class Field:
 
     def at(self, index: Any) -> "Field":
         """The same truth at some of the places."""
-        parts = (self.places[index], self.f[index], self.rho[index], self.t[index])
-        return Field(*(_frozen(part) for part in parts), states=self.states)
+        places, f, rho, t = (_frozen(part[index]) for part in (self.places, self.f, self.rho, self.t))
+        return Field(places, f, rho, t, self.states)
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,8 @@ def _dense_draw(X: Array, k: Kernel, functions: int, rng: np.random.Generator) -
     K = k.covariance(X, X)
     # Neighbouring places make K singular to working precision; this much noise is far below any report's.
     K[np.diag_indices_from(K)] += 1e-8
-    return cholesky(K, lower=True, overwrite_a=True, check_finite=False) @ rng.standard_normal((len(X), functions))
+    root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(root @ rng.standard_normal((len(X), functions)))
 
 
 def _feature_draw(X: Array, k: Kernel, functions: int, rng: np.random.Generator) -> Array:
@@ -424,7 +425,7 @@ def _frequencies(k: Kernel, dimension: int, rng: np.random.Generator) -> Array:
     if nu is None:
         raise InputError(f"Random features of {type(k).__name__} are not known; use method='dense'.")
     # The spectral density of a Matérn kernel is a multivariate Student t with 2ν degrees of freedom.
-    return frequency / np.sqrt(rng.chisquare(2.0 * nu, (FEATURES, 1)) / (2.0 * nu))
+    return np.asarray(frequency / np.sqrt(rng.chisquare(2.0 * nu, (FEATURES, 1)) / (2.0 * nu)))
 
 
 def _mean_at(X: Array, prior_mean: Mean, functions: int) -> Array:

@@ -66,7 +66,7 @@ class DistributedHeatmapBCC(HeatmapBCC):
         """Maps show the field alone: E[t] of places with reports stays with the workers."""
         return None
 
-    partial_fit = forget = explain = save = _without_reports  # type: ignore[assignment]
+    partial_fit = forget = explain = save = _without_reports
 
 
 def fit(

@@ -58,7 +58,7 @@ def reports(path: Path, *, positive: str | None, most: int, largest: int) -> Tol
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:REJECTS_TOLD]],
     }
     time = np.full(len(table), np.nan) if table.time is None else table.time
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "places": table.places[:, :2],
         "label": table.label.astype(np.int32),
         "source": table.source.astype(np.int32),
@@ -77,7 +77,7 @@ def features(path: Path) -> Told:
 
     read = common.read(path, kinds.look(path))
     points = shapely.get_type_id(read.shapes) == _POINT
-    others = shapely.to_wkb(np.where(points, None, read.shapes), hex=True)
+    others = shapely.to_wkb(np.where(points, np.array(None, dtype=object), read.shapes), hex=True)
     arrays: dict[str, NDArray[Any]] = {"x": shapely.get_x(read.shapes), "y": shapely.get_y(read.shapes)}
     header: dict[str, Any] = {"crs": read.crs, "notes": list(read.notes), "columns": []}
     arrays["shape"], header["shapes"] = as_codes(others)

@@ -116,7 +116,8 @@ def geographic(rings: NDArray[np.float64], crs: str) -> Iterator[dict[str, Any]]
         raise InputError("some cells have no longitude and latitude; is the grid inside the area its crs is made for?")
     lonlat = np.round(lonlat, DIGITS)
     crosses = np.ptp(lonlat[..., 0], axis=1) > 180
-    for ring, split in zip(lonlat.tolist(), crosses, strict=True):
+    outlines: list[Any] = lonlat.tolist()  # type: ignore[assignment]
+    for ring, split in zip(outlines, crosses, strict=True):
         yield _split(ring) if split else {"type": "Polygon", "coordinates": [ring]}
 
 

@@ -22,6 +22,8 @@ from crowdfield.pipeline.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
 Progress = Callable[[str], None]
 # So many cells are predicted at once: enough to be fast, few enough to stay small in memory.
 BLOCK = 65_536
@@ -54,7 +56,7 @@ class Fused:
     ['source', 'reports', 'accuracy']
     """
 
-    model: Any
+    model: HeatmapBCC
     heatmap: Heatmap
     reports: Reports
     settings: Settings
@@ -246,7 +248,7 @@ def extend(
 
 
 def make_map(
-    model: Any,
+    model: HeatmapBCC | AtTime,
     grid: Grid,
     counts: NDArray[np.int64],
     *,
@@ -339,7 +341,7 @@ def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:
     return [round(float(value), 4) for value in softmax(logits, axis=1).std(axis=0)]
 
 
-def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:
+def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     """The estimator that the settings describe."""
     from crowdfield import geography
     from crowdfield.models.heatmap_bcc import HeatmapBCC
@@ -424,7 +426,7 @@ def keys(reports: Reports) -> NDArray[np.uint64]:
             **{f"place{d}": np.round(reports.places[:, d] * 1000).astype(np.int64) for d in range(2)},
             "time": np.zeros(len(reports)) if reports.time is None else np.nan_to_num(reports.time),
         }
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy(dtype=np.uint64)
+    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy().astype(np.uint64)
 
 
 def said_labels(reports: Reports) -> NDArray[Any]:
@@ -537,11 +539,11 @@ class AtTime:
     (1, 2)
     """
 
-    model: Any
+    model: HeatmapBCC
     time: float
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
     def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))  # type: ignore[no-any-return]
+        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))

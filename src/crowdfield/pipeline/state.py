@@ -65,7 +65,7 @@ def save_run(fused: Fused, path: str | Path) -> None:
         "settings": plain(fused.settings.plain()),
         "metadata": plain(dict(fused.heatmap.metadata)),
     }  # fmt: skip
-    arrays = {"mask": fused.heatmap.mask, "reports": fused.heatmap.reports, "seen": fused.seen}
+    arrays: dict[str, NDArray[Any]] = {"mask": fused.heatmap.mask, "reports": fused.heatmap.reports, "seen": fused.seen}
     if fused.model.covariates is not None:
         arrays["covariates"] = raw_values(fused.model.covariates, grid.centres())
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
