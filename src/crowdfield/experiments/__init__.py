@@ -119,7 +119,7 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[np.float64]]]) -> dic
     """Maps from an earlier run, or made now and written whole or not at all."""
     if not path.exists():
         part = path.with_suffix(".part.npz")
-        np.savez_compressed(part, allow_pickle=False, **make())  # type: ignore[arg-type]
+        np.savez_compressed(part, allow_pickle=False, **make())
         os.replace(part, path)
     with np.load(path, allow_pickle=False) as kept:
         return {name: kept[name] for name in kept.files}

@@ -118,7 +118,7 @@ def _page(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: st
         for setting, metric in _panels(good, experiment):
             frame = comparison(good, experiment, setting, metric)
             parts.append(f"<h3>{escape(setting)}: {escape(figures.LABELS[metric])}</h3>")
-            parts.append(frame.to_html(float_format="%.3f", na_rep="", border=0))
+            parts.append(frame.to_html(float_format="{:.3f}".format, na_rep="", border=0))
         if NOTES.get(experiment):
             notes = "".join(f"<li>{escape(note)}</li>" for note in NOTES[experiment])
             parts.append(f"<h3>Where paper and data disagree</h3><ul>{notes}</ul>")
@@ -169,7 +169,7 @@ def _notes_of_the_run(table: pd.DataFrame) -> list[str]:
         # Of warnings that differ in a number only, one is shown.
         kind = told.warnings.str.replace(r"\d[\d.e+-]*", "…", regex=True).rename("kind")
         rows = told.groupby(["method", kind]).warnings.agg(["size", "first"]).sort_values("size", ascending=False)
-        notes += [f"{method}, {row['size']} cells: {row['first']}" for (method, _), row in rows.iterrows()]
+        notes += [f"{row['method']}, {row['size']} cells: {row['first']}" for _, row in rows.reset_index().iterrows()]
     return notes
 
 

@@ -179,7 +179,7 @@ class HeatmapBCC(ReportClassifier):
         *,
         kernel: str | Kernel = "matern32",
         lengthscale: float | Sequence[float] | str = 20.0,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,
         prior_mean: PriorMean = 0.0,

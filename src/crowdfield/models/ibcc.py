@@ -71,7 +71,7 @@ class IBCC(ReportClassifier):
     def __init__(
         self,
         *,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         proportion_prior: ArrayLike = 1.0,
         states: Sequence[Hashable] | None = None,
         labels: Sequence[Hashable] | None = None,

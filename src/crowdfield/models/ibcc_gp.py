@@ -1,7 +1,7 @@
 """IBCC, then a Gaussian process over its verdicts: the paper's "IBCC+GP"."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +46,7 @@ class IBCCGP(FieldClassifier):
         *,
         kernel: str | Kernel = "matern32",
         lengthscale: float | Sequence[float] | str = 20.0,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         proportion_prior: ArrayLike = 1.0,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,
