@@ -120,10 +120,12 @@ class Grid:
 
     @property
     def cell_width(self) -> float:
+        """The width of a cell, from west to east."""
         return (self.east - self.west) / self.columns
 
     @property
     def cell_height(self) -> float:
+        """The height of a cell, from south to north."""
         return (self.north - self.south) / self.rows
 
     @property

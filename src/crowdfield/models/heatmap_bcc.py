@@ -347,8 +347,9 @@ class HeatmapBCC(ReportClassifier):
         return True
 
     def _kept_model(self, reports: Reports, warm: bool) -> str | None:
-        """The model that "auto" takes without a comparison, or None where one is due: a stream compares again only when
-        it has grown, and a few reports, or reports that all say the same, cannot tell.
+        """The model that "auto" takes without a comparison, or None where one is due.
+
+        A stream compares again only when it has grown; a few reports, or reports that all say the same, cannot tell.
         """
         if _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
             return "one_state"
@@ -375,8 +376,9 @@ class HeatmapBCC(ReportClassifier):
         self.n_iter_, self.converged_ = settled.n_iter, settled.converged
 
     def at_reported_places(self) -> ReportedPlaces | None:
-        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells. None
-        where the reports are not at hand.
+        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells.
+
+        None where the reports are not at hand.
         """
         return reported_places(self)
 
@@ -385,7 +387,7 @@ class HeatmapBCC(ReportClassifier):
         return self._instrument.prior_rate_sd()
 
     def left_out(self) -> Array:
-        """log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
+        """Give log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
         check_is_fitted(self, "classes_")
         reports = self.reports_
         out = np.full(len(reports), np.nan)
@@ -825,6 +827,7 @@ def _log_gamma(shape: float, rate: float, length: float) -> float:
 
 
 def warn_about_one_label(reports: Reports) -> None:
+    """Warn where all reports say the same: neither the length-scale nor the other states can be learned then."""
     if len(reports) > 1 and reports.label.min() == reports.label.max():
         warnings.warn(
             f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other states "

@@ -48,6 +48,8 @@ VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
 
 
 class Finding(NamedTuple):
+    """The answer to one question: its name, whether the model holds, and a sentence for people."""
+
     name: str
     holds: bool
     sentence: str
@@ -94,14 +96,17 @@ class ModelCheck:
 
     @property
     def findings(self) -> list[Finding]:
+        """The answers to the three questions, in their order."""
         return [self._about_habits(), self._about_agreement(), self._about_probabilities()]
 
     @property
     def holds(self) -> bool:
+        """Whether no check failed."""
         return all(finding.holds for finding in self.findings)
 
     @property
     def warnings(self) -> list[str]:
+        """The sentences of the checks that failed."""
         return [finding.sentence for finding in self.findings if not finding.holds]
 
     def _about_habits(self) -> Finding:
@@ -168,6 +173,7 @@ class ModelCheck:
         return "\n".join(self.lines())
 
     def plain(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
         out: dict[str, Any] = plain(
             {
                 "holds": self.holds,
@@ -191,6 +197,7 @@ class ModelCheck:
         return out
 
     def figure(self) -> Figure:
+        """All of it as pictures."""
         from crowdfield.pipeline.check_picture import draw
 
         return draw(self)

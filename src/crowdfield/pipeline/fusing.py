@@ -430,14 +430,17 @@ def keys(reports: Reports) -> NDArray[np.uint64]:
 
 
 def said_labels(reports: Reports) -> NDArray[Any]:
+    """What each report says, as it was given.   [R]"""
     return names_of(reports.labels)[reports.label]
 
 
 def said_sources(reports: Reports) -> NDArray[Any]:
+    """Who sent each report, as it was given.   [R]"""
     return names_of(reports.sources)[reports.source]
 
 
 def names_of(names: tuple[Any, ...]) -> NDArray[Any]:
+    """Names as an array that keeps them what they are: strings, numbers, or anything else as objects."""
     if len({type(name) for name in names}) == 1 and isinstance(names[0], str | int | float):
         return np.asarray(names)
     out = np.empty(len(names), dtype=object)
@@ -546,4 +549,5 @@ class AtTime:
         return getattr(self.model, name)
 
     def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E[ρ*] and its standard deviation at places [M, 2] at this moment: both [M, J]."""
         return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))

@@ -53,6 +53,7 @@ class Look:
     reports: int
 
     def plain(self) -> dict[str, Any]:
+        """The same as values that JSON can hold."""
         return asdict(self)
 
 
@@ -118,6 +119,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
+    """The n places where one more report would teach a model and its map most; `next_looks` is the same for a run."""
     grid = heatmap.grid
     cells = np.flatnonzero(heatmap.mask.ravel())
     if len(cells) > MOST_CANDIDATES:
