@@ -132,7 +132,7 @@ class Heatmap:
         return dataset
 
     def to_geodataframe(self) -> Any:
-        """A ``geopandas.GeoDataFrame`` with one polygon a cell; cells outside the mask are left out."""
+        """A ``geopandas.GeoDataFrame`` with one polygon per cell; cells outside the mask are left out."""
         geopandas = _need("geopandas", "geo")
         import shapely
 

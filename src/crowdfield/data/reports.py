@@ -1,4 +1,4 @@
-"""Who said what, where: one row a report, checked once and never changed."""
+"""Who said what, where: one row per report, checked once and never changed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Reports:
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
-                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one a report.")
+                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one per report.")
 
     @classmethod
     def from_arrays(
@@ -98,7 +98,9 @@ class Reports:
         sources: Iterable[Hashable] | None = None,
         crs: str | None = None,
     ) -> Reports:
-        """One row a report. ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
+        """Build a table with one row per report.
+
+        ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
 
         By default the order is sorted, or that of first appearance where the values cannot be sorted. Without a
         ``source`` all reports are taken to come from one, called ``"all"``.
@@ -281,9 +283,9 @@ def _places(places: ArrayLike) -> NDArray[np.float64]:
         # Adding zero copies, and makes −0.0 and 0.0, which are one place, the same bits.
         checked = np.asarray(places, dtype=np.float64) + 0.0
     except (TypeError, ValueError):
-        raise InputError("places must be numbers, one row a report and one column a coordinate.") from None
+        raise InputError("places must be numbers, one row per report and one column per coordinate.") from None
     if checked.ndim != 2 or checked.shape[1] < 1:
-        raise InputError(f"places must be [R, D], one row a report and one column a coordinate, got {checked.shape}.")
+        raise InputError(f"places must be [R, D]: one row per report, one column per coordinate; got {checked.shape}.")
     finite = np.isfinite(checked)
     if not finite.all():
         row, column = (int(i) for i in np.argwhere(~finite)[0])
@@ -304,7 +306,7 @@ def _times(time: ArrayLike, count: int) -> NDArray[np.float64]:
         except (TypeError, ValueError):
             raise InputError("time must be seconds since 1970 (UTC) or datetime64 values.") from None
     if seconds.shape != (count,):
-        raise InputError(f"{count} places but times of shape {seconds.shape}: give one a report.")
+        raise InputError(f"{count} places but times of shape {seconds.shape}: give one per report.")
     if np.isinf(seconds).any():
         raise InputError(
             f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
@@ -326,7 +328,7 @@ def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
 def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> NDArray[np.int64]:
     given = np.asarray(codes)
     if given.shape != (count,):
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
     if not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
     if count and not (given.min() >= 0 and given.max() < len(names)):
@@ -341,7 +343,7 @@ def _encode(
     import pandas as pd
 
     if isinstance(values, (str, bytes)):
-        raise InputError(f"{what} must hold one value a report, got the single value {values!r}.")
+        raise InputError(f"{what} must hold one value per report, got the single value {values!r}.")
     given: Any = values
     if not isinstance(values, (np.ndarray, pd.Series, pd.Categorical)):
         # An object array keeps what was given: numpy would make strings of ["a", 1], and a matrix of pairs.
@@ -349,7 +351,7 @@ def _encode(
         given = np.empty(len(rows), dtype=object)
         given[:] = rows
     if getattr(given, "ndim", 1) != 1 or len(given) != count:
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
     if isinstance(given, np.ndarray) and given.dtype.kind in "US":
         given = given.astype(object)
     try:

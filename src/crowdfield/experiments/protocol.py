@@ -118,7 +118,7 @@ class Store:
         self.rows.append(row)
 
     def table(self) -> pd.DataFrame:
-        """One row a cell, sorted: the same however often the run was interrupted. The last result of a cell counts."""
+        """One row per cell, sorted: the same however often a run was interrupted. The last result of a cell counts."""
         names = list(Cell.__dataclass_fields__)
         if not self.rows:
             return pd.DataFrame(columns=[*names, *METRICS])

@@ -42,7 +42,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: float | Array) -> Kernel:
-        """The same kernel with other length-scales: one number for all columns, or one a column."""
+        """The same kernel with other length-scales: one number for all columns, or one per column."""
 
     def variance(self, X: Array) -> Array:
         """The prior variance k(x, x) at places: [n]."""
@@ -51,7 +51,7 @@ class Kernel(ABC):
 
 @dataclass(frozen=True)
 class Radial(Kernel):
-    """A function of the distance r = |(x − x′) / l|, with one l or one a column."""
+    """A function of the distance r = |(x − x′) / l|, with one l or one per column."""
 
     lengthscale: float | tuple[float, ...] = 1.0
 

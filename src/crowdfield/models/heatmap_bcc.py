@@ -534,7 +534,7 @@ class HeatmapBCC(ReportClassifier):
             if chosen.dtype == bool and chosen.shape == kept.shape:
                 chosen = np.flatnonzero(chosen)
             if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
-                raise InputError("rows must be positions among the reports, or a mask with one entry a report.")
+                raise InputError("rows must be positions among the reports, or a mask with one entry per report.")
             if chosen.size and not (chosen.min() >= 0 and chosen.max() < len(kept)):
                 raise InputError(f"rows must lie between 0 and {len(kept) - 1}: the model has {len(kept)} reports.")
             kept[chosen.astype(np.int64)] = False
@@ -646,7 +646,7 @@ class HeatmapBCC(ReportClassifier):
     def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
         """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
 
-        One row a report, the strongest first, then the prior and what not knowing f exactly takes away; the column
+        One row per report, the strongest first, then the prior and what not knowing f exactly takes away; the column
         `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives the
         sources' shares.
         """

@@ -82,7 +82,7 @@ class ModelCheck:
     reports_model: str
     surprise: float  # bits a left-out report
     habit_surprise: float
-    gain: float  # bits a report by which the map is better than habits
+    gain: float  # bits per report by which the map is better than habits
     gain_error: float  # its standard error; places are independent, reports at one place are not
     agreement: Agreement
     reliability: Reliability

@@ -71,5 +71,5 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
 
 
 def _column(probability: np.ndarray) -> np.ndarray:
-    """Two states need one number a place, more need all."""
+    """Two states need one number per place, more need all."""
     return probability[:, 1] if probability.shape[1] == 2 else probability

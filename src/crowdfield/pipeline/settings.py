@@ -115,7 +115,7 @@ class Settings:
     covariates: Sequence[str] = ()  # GeoTIFF files
     silence: float | None = None  # reports to expect of a cell where something is the matter (docs/silence.md)
 
-    # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
+    # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row per state and one column per label
     sources: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -225,7 +225,7 @@ def _trust(path: Path, source: str, entry: Any) -> Any:
     if not isinstance(entry, Mapping) or set(entry) not in ({"trust"}, {"confusion"}):
         raise InputError(
             f'{path}: [sources.{source}] needs either trust = "high" (or {", ".join(TRUST)}) '
-            "or confusion = [[..], [..]], one row a state and one column a label."
+            "or confusion = [[..], [..]], one row per state and one column per label."
         )
     return entry["trust"] if "trust" in entry else entry["confusion"]
 
