@@ -7,11 +7,13 @@ TOOLS := .tools/bin
 TOOLS_READY := .tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test lint fuzz bench reproduce lock audit sbom clean
+.PHONY: help setup system demo test lint docs coverage fuzz bench reproduce lock audit sbom clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
 	@echo "make test       linters and all tests"
+	@echo "make docs       the documentation as a site, in ./build/docs"
+	@echo "make coverage   which lines the tests reach, in ./build/coverage"
 	@echo "make fuzz       hostile input for every reader, for FUZZ_SECONDS (600)"
 	@echo "make reproduce  every experiment of the paper, in ./reproduce"
 	@echo "make bench      benchmarks against other tools, in ./bench"
@@ -60,6 +62,18 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: setup system lint
 	$(BIN)/python -m pytest -n 2
+
+# Warnings are errors: a link that leads nowhere, a name that does not exist. Search works without a network.
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "Open build/docs/index.html"
+
+# Slower than `make test`, and never a condition of it: what is uncovered is for people to judge.
+coverage: export OMP_NUM_THREADS = 1
+coverage: export OPENBLAS_NUM_THREADS = 1
+coverage: setup system
+	$(BIN)/python -m pytest -n 2 --cov=crowdfield --cov-report=term:skip-covered --cov-report=html:build/coverage
+	@echo "Open build/coverage/index.html"
 
 # Atheris follows what the readers do with each input; where it does not install, Hypothesis draws the inputs.
 FUZZ_SECONDS ?= 600

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_modules_that_the_design_names_exist():
     }
     missing = {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)}
     assert named and not missing
+
+
+def test_the_layers_of_the_design_are_those_that_the_linter_checks():
+    """Line by line, but for __main__, which only starts the command line."""
+    page = (ROOT / "docs" / "design.md").read_text().split("## Layers")[1].split("\n\n|")[0]
+    shown = [re.split(r" {2,}", line.strip())[0].split(" · ") for line in page.splitlines() if line.startswith("    ")]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    checked = [layer.split(" : ") for layer in settings["contracts"][0]["layers"]]
+    assert list(map(set, shown)) == list(map(set, checked))[1:]
 
 
 def test_methods_honour_the_protocol():

@@ -20,6 +20,19 @@ from numpy.typing import NDArray
 from crowdfield.data import Region, Reports
 from crowdfield.errors import DataUnavailableError, MissingDependencyError
 
+__all__ = [
+    "HAITI_INTENDED",
+    "HAITI_KEPT",
+    "HAITI_REGION",
+    "HAITI_SOURCES",
+    "Haiti",
+    "Tacloban",
+    "Unosat",
+    "haiti",
+    "tacloban",
+    "unosat",
+]
+
 SOURCE = "https://raw.githubusercontent.com/OxfordML/heatmap_expts/master/data/"
 
 # file in CROWDFIELD_DATA: (its path at the source, SHA-256)
@@ -98,9 +111,18 @@ HAITI_KEPT = (
 class Tacloban:
     """Planetary Response Network: "major structural damage" (1) or not (0) on a 132 × 92 grid.
 
-    reports: places are grid cells. cells [M, 2]: all cells with a report; gold [M]: the authors' probability of damage
-    there, from all reports by IBCC; confident [M]: at least three labels and a probability of at least .9 either way,
-    the 572 cells of the paper's test set.
+    Attributes
+    ----------
+    reports : Reports
+        Places are grid cells.
+    cells : ndarray [M, 2]
+        All cells with a report.
+    gold : ndarray [M]
+        The authors' probability of damage there, from all reports by IBCC.
+    confident : ndarray [M] of bool
+        At least three labels and a probability of at least .9 either way: the 572 cells of the paper's test set.
+    shape : (int, int)
+        Columns and rows of the grid.
     """
 
     reports: Reports
@@ -114,8 +136,12 @@ class Tacloban:
 class Haiti:
     """Reports of emergencies; every label is 1, for nobody reports that nothing is the matter.
 
-    reports: places are cells (longitude, latitude) of the 100 × 100 grid over HAITI_REGION; sources are categories.
-    lonlat [R, 2]: the reports' own coordinates.
+    Attributes
+    ----------
+    reports : Reports
+        Places are cells (longitude, latitude) of the 100 × 100 grid over HAITI_REGION; sources are categories.
+    lonlat : ndarray [R, 2]
+        The reports' own coordinates.
     """
 
     reports: Reports
@@ -126,7 +152,12 @@ class Haiti:
 class Unosat:
     """Remote sensing damage assessment: UNITAR/UNOSAT, EC JRC and World Bank.
 
-    cells [10000, 2] (longitude, latitude) and damaged [10000] 0/1, on the grid of `haiti()`.
+    Attributes
+    ----------
+    cells : ndarray [10000, 2]
+        (longitude, latitude) on the grid of `haiti`.
+    damaged : ndarray [10000]
+        0 or 1.
     """
 
     cells: NDArray[np.float64]
@@ -134,7 +165,22 @@ class Unosat:
 
 
 def tacloban() -> Tacloban:
-    """Volunteers' reports of structural damage in Tacloban, and the authors' gold standard."""
+    """Load volunteers' reports of structural damage in Tacloban, and the authors' gold standard.
+
+    The files are fetched once and checked by SHA-256, or read from the folder that CROWDFIELD_DATA names.
+
+    Returns
+    -------
+    Tacloban
+        The reports and the gold standard.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> data = cf.datasets.tacloban()  # doctest: +SKIP
+    >>> len(data.cells), int(data.confident.sum())  # doctest: +SKIP
+    (3886, 572)
+    """
     crowd = np.load(_file(_PRN.format("crowdlabels", "_0")), allow_pickle=False)
     x, y, p, enough = (
         np.load(_file(_PRN.format(f"gold_{part}", "")), allow_pickle=False) for part in ("x", "y", "p", "idxs")
@@ -146,9 +192,23 @@ def tacloban() -> Tacloban:
 
 
 def haiti(sources: tuple[str, ...] | None = None) -> Haiti:
-    """Ushahidi's reports in the paper's region, one information source a group of categories.
+    """Load Ushahidi's reports in the paper's region; each group of categories is one information source.
 
-    sources: keep only these groups, for example HAITI_KEPT; default: all that belong to a group.
+    Parameters
+    ----------
+    sources : tuple of str, optional
+        Keep only these groups, for example HAITI_KEPT; by default all that belong to a group.
+
+    Returns
+    -------
+    Haiti
+        The reports and their own coordinates.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> len(cf.datasets.haiti(cf.datasets.HAITI_KEPT).reports)  # doctest: +SKIP
+    675
     """
     import pandas as pd
 
@@ -168,7 +228,19 @@ def haiti(sources: tuple[str, ...] | None = None) -> Haiti:
 
 
 def unosat() -> Unosat:
-    """Where buildings were damaged in and around Port-au-Prince."""
+    """Load where buildings were damaged in and around Port-au-Prince.
+
+    Returns
+    -------
+    Unosat
+        Damaged or not, on 10,000 cells.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.datasets.unosat().damaged.shape  # doctest: +SKIP
+    (10000,)
+    """
     grid = np.loadtxt(_file("haiti/haiti_unosat_target_grid100_100.csv"), delimiter=",")
     latitude, longitude = np.meshgrid(np.arange(len(grid)), np.arange(grid.shape[1]), indexing="ij")
     return Unosat(np.column_stack([longitude.ravel(), latitude.ravel()]).astype(float), grid.ravel().astype(np.int64))

@@ -1,8 +1,32 @@
 """One family of exceptions: each message says what is wrong, where, and what to do next."""
 
+__all__ = [
+    "ConvergenceWarning",
+    "CrowdfieldError",
+    "CrowdfieldWarning",
+    "DataUnavailableError",
+    "DataWarning",
+    "InputError",
+    "MissingDependencyError",
+    "NumericalError",
+    "ReadingFailedError",
+    "ReportFormatError",
+    "TooLargeError",
+]
+
 
 class CrowdfieldError(Exception):
-    """Base of every error that crowdfield raises on purpose."""
+    """Base of every error that crowdfield raises on purpose.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> try:
+    ...     cf.Grid(west=1, east=0, south=0, north=1, columns=1, rows=1)
+    ... except cf.CrowdfieldError as problem:
+    ...     print(str(problem)[:40])
+    a grid needs west < east, got west = 1 a
+    """
 
 
 class InputError(CrowdfieldError, ValueError):

@@ -23,6 +23,27 @@ from crowdfield.data.region import Region, parse_region
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError
 
+__all__ = [
+    "WGS84",
+    "Region",
+    "bounds",
+    "centre",
+    "check_crs",
+    "choose_crs",
+    "main_bounds",
+    "make_grid",
+    "mask",
+    "parse_length",
+    "parse_region",
+    "project",
+    "span",
+    "transform",
+    "transformer",
+    "unproject",
+    "within",
+    "wrap",
+]
+
 WGS84 = "EPSG:4326"
 
 _METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "nmi": 1852.0, "ft": 0.3048}
@@ -51,7 +72,24 @@ MIDDLE_OF = 50_000
 
 
 def parse_length(length: str | float) -> float:
-    """A length in metres: 250, "250m", "2 km", "0.5mi"."""
+    """Read a length in metres.
+
+    Parameters
+    ----------
+    length : str or float
+        A number of metres, or text with a unit: m, km, mi, nmi or ft.
+
+    Returns
+    -------
+    float
+        Metres.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.parse_length("2.5 km"), geography.parse_length(250)
+    (2500.0, 250.0)
+    """
     if isinstance(length, (int, float)) and not isinstance(length, bool):
         metres = float(length)
     else:
@@ -66,7 +104,24 @@ def parse_length(length: str | float) -> float:
 
 
 def wrap(longitude: Any) -> Any:
-    """Longitudes brought into [−180, 180)."""
+    """Bring longitudes into [−180, 180).
+
+    Parameters
+    ----------
+    longitude : float or array_like
+        Degrees.
+
+    Returns
+    -------
+    float or ndarray
+        As given, where it was there already.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.wrap(181.0)
+    -179.0
+    """
     given = np.asarray(longitude, dtype=np.float64)
     # What is already there stays as it was written, to the last digit.
     wrapped = np.where((given >= -180.0) & (given < 180.0), given, (given + 180.0) % 360.0 - 180.0)
@@ -74,9 +129,27 @@ def wrap(longitude: Any) -> Any:
 
 
 def within(region: Sequence[float], longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-    """Which places lie in a region: west ≤ longitude < east and south ≤ latitude < north.
+    """Tell which places lie in a region: west ≤ longitude < east and south ≤ latitude < north.
 
     Half-open, so that two regions side by side share no report; the pole itself belongs to a region that reaches it.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees; west greater than east crosses the antimeridian.
+    longitude, latitude : array_like [R]
+        Degrees.
+
+    Returns
+    -------
+    ndarray [R] of bool
+        True inside.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.within((177, -20, -178, -15), [178.5, 170.0], [-18.0, -18.0])  # Fiji
+    array([ True, False])
     """
     lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
     west, south, east, north = box = Region(*region)
@@ -90,7 +163,24 @@ def within(region: Sequence[float], longitude: ArrayLike, latitude: ArrayLike) -
 
 
 def bounds(places: ArrayLike) -> Region:
-    """The smallest region around (longitude, latitude) places; it may cross the antimeridian (west > east)."""
+    """Give the smallest region around (longitude, latitude) places; it may cross the antimeridian (west > east).
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        Longitude and latitude in degrees.
+
+    Returns
+    -------
+    Region
+        West, south, east, north.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.bounds([[179.0, -18.0], [-179.0, -17.0]])
+    Region(west=179.0, south=-18.0, east=-179.0, north=-17.0)
+    """
     p = np.asarray(places, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] != 2 or len(p) == 0:
         raise InputError("a region needs at least one (longitude, latitude) place.")
@@ -109,10 +199,27 @@ def bounds(places: ArrayLike) -> Region:
 
 
 def main_bounds(places: ArrayLike) -> Region:
-    """The region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
+    """Give the region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
 
     Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
     others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes.
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        Longitude and latitude in degrees.
+
+    Returns
+    -------
+    Region
+        West, south, east, north.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> town = [[-72.0 - i / 1000, 18.0 + i / 1000] for i in range(100)]
+    >>> geography.main_bounds([*town, [0.0, 0.0]]).east  # one report at 0, 0 is left out
+    -72.0
     """
     p = np.asarray(places, dtype=np.float64)
     whole = bounds(p)
@@ -152,20 +259,70 @@ def _middle_longitude(longitude: NDArray[np.float64]) -> float:
 
 
 def centre(region: Sequence[float]) -> tuple[float, float]:
-    """(longitude, latitude) in the middle of a region."""
+    """Give (longitude, latitude) in the middle of a region.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees.
+
+    Returns
+    -------
+    (float, float)
+        Longitude and latitude.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.centre((170, -20, -170, 0))
+    (-180.0, -10.0)
+    """
     west, south, _, north = region
     return wrap(west + span(region) / 2), (south + north) / 2
 
 
 def span(region: Sequence[float]) -> float:
-    """Degrees of longitude, where a region around a single place spans none."""
+    """Give the width of a region in degrees of longitude; a region around a single place spans none.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees.
+
+    Returns
+    -------
+    float
+        Degrees.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.span((170, -20, -170, 0))
+    20.0
+    """
     box = Region(*region)
     return box.width if box.west != box.east else 0.0
 
 
 def choose_crs(region: Sequence[float]) -> str:
-    """A metric projection for a region: its UTM zone if it is small, else Lambert azimuthal equal-area around it; for
-    most of the world, a cylinder of equal areas."""
+    """Choose a metric projection for a region.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees.
+
+    Returns
+    -------
+    str
+        Its UTM zone if the region is small, else Lambert azimuthal equal-area around its middle.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.choose_crs((-72.6, 18.2, -72.0, 18.8))
+    'EPSG:32618'
+    """
     longitude, latitude = centre(region)
     zone = int((longitude + 180.0) // 6.0) + 1
     meridian = zone * 6.0 - 183.0
@@ -222,7 +379,26 @@ def _lattice(region: Region) -> NDArray[np.float64]:
 
 
 def transform(places: ArrayLike, source: str, target: str) -> NDArray[np.float64]:
-    """Places from one CRS to another, always as (easting or longitude, northing or latitude)."""
+    """Bring places from one CRS to another, always as (easting or longitude, northing or latitude).
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        In the CRS ``source``.
+    source, target : str
+        Coordinate reference systems, for example "EPSG:4326".
+
+    Returns
+    -------
+    ndarray [R, 2]
+        In the CRS ``target``.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.transform([[-72.34, 18.54]], "EPSG:4326", "EPSG:32618").round()
+    array([[ 780806., 2052004.]])
+    """
     p = np.array(places, dtype=np.float64).reshape(-1, 2)
     out = transform_visible(p, source, target)
     if not np.isfinite(out).all():
@@ -244,7 +420,24 @@ def transform_visible(places: ArrayLike, source: str, target: str) -> NDArray[np
 
 
 def check_crs(crs: Any) -> str:
-    """The CRS as text that others understand: EPSG:n where it has a number."""
+    """Give a CRS as text that others understand: EPSG:n where it has a number.
+
+    Parameters
+    ----------
+    crs : anything that pyproj understands
+        A name, a number or a definition.
+
+    Returns
+    -------
+    str
+        The CRS as text.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.check_crs(4326)
+    'EPSG:4326'
+    """
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 
@@ -257,9 +450,28 @@ def check_crs(crs: Any) -> str:
 
 
 def project(reports: Reports, crs: str | None = None, *, unseen: Literal["raise", "drop"] = "raise") -> Reports:
-    """The reports in metres: in ``crs``, or in the projection that suits them.
+    """Project reports to metres.
 
-    A projection for one place cannot show the far side of the Earth; reports there are an error, or dropped.
+    Parameters
+    ----------
+    reports : Reports
+        In any CRS; without one they are taken to be in degrees.
+    crs : str, optional
+        The projection; by default the one that suits the reports.
+    unseen : {"raise", "drop"}, default="raise"
+        What to do with reports on the far side of the Earth, which a projection for one place cannot show.
+
+    Returns
+    -------
+    Reports
+        The same reports with places in metres.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> reports = cf.Reports.from_arrays([[-72.34, 18.54]], ["flooded"], crs="EPSG:4326")
+    >>> cf.geography.project(reports).crs
+    'EPSG:32618'
     """
     source = reports.crs or WGS84
     if crs is None:
@@ -272,7 +484,26 @@ def project(reports: Reports, crs: str | None = None, *, unseen: Literal["raise"
 
 
 def unproject(places: ArrayLike, crs: str) -> NDArray[np.float64]:
-    """(longitude, latitude) of places in ``crs``."""
+    """Give (longitude, latitude) of places in a CRS.
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        Easting and northing.
+    crs : str
+        Their coordinate reference system.
+
+    Returns
+    -------
+    ndarray [R, 2]
+        Degrees.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.unproject([[780806, 2052004]], "EPSG:32618").round(2)
+    array([[-72.34,  18.54]])
+    """
     return transform(places, crs, WGS84)
 
 
@@ -285,9 +516,35 @@ def make_grid(
     margin: float = 0.05,
     cells: int = 100,
 ) -> Grid:
-    """A grid in metres over a region given in degrees, or over the bulk of the reports with a margin.
+    """Lay a grid in metres over a region given in degrees, or over the bulk of the reports with a margin.
 
-    Without a ``cell`` the longer side gets about ``cells`` of them, of a round length (1, 2 or 5 times a power of ten).
+    Parameters
+    ----------
+    reports : Reports, optional
+        Where the map should be, unless ``region`` says so.
+    cell : str or float, optional
+        The side of a cell: metres, or text such as "250m". By default the longer side of the map gets about ``cells``
+        of them, of a round length (1, 2 or 5 times a power of ten).
+    region : str, sequence or mapping, optional
+        West, south, east, north in degrees.
+    crs : str, optional
+        The projection; by default the one that suits the region.
+    margin : float, default=0.05
+        How far the grid reaches beyond the reports, as a share of their extent.
+    cells : int, default=100
+        How many cells the longer side gets where ``cell`` is not given.
+
+    Returns
+    -------
+    Grid
+        In metres.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> grid = geography.make_grid(region="-72.6,18.2,-72.0,18.8", cell="1km")
+    >>> grid.crs, grid.shape
+    ('EPSG:32618', (68, 65))
     """
     if region is not None:
         where = parse_region(region)
@@ -327,8 +584,10 @@ def cover(region: Region, columns: int, rows: int | None = None) -> Grid:
 
 
 def covered(grid: Grid, places: ArrayLike) -> Region:
-    """A region in degrees for a grid that `make_grid` laid out around these (longitude, latitude) places: what lies in
-    the grid all along its sides, and the bulk of the places."""
+    """A region in degrees for a grid that `make_grid` laid out around these (longitude, latitude) places.
+
+    It holds what lies in the grid all along its sides, and the bulk of the places.
+    """
     if grid.crs is None:
         raise InputError("a grid without a reference system covers no region of the Earth.")
     bulk = main_bounds(places)
@@ -355,8 +614,28 @@ def covered(grid: Grid, places: ArrayLike) -> Region:
 
 
 def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
-    """True where a cell's centre lies in ``area``: a GeoJSON object, a file of polygons (`crowdfield.io.areas`), or a
-    shapely geometry (in degrees).   [rows, columns]"""
+    """Tell which cells of a grid have their centre in an area.
+
+    Parameters
+    ----------
+    grid : Grid
+        The cells.
+    area : GeoJSON mapping, path, or shapely geometry
+        Polygons in degrees; a path names a file that `crowdfield.io` can read polygons from.
+
+    Returns
+    -------
+    ndarray [rows, columns] of bool
+        True inside.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> grid = cf.Grid(west=0, east=2, south=0, north=1, columns=2, rows=1)
+    >>> west = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}
+    >>> cf.geography.mask(grid, west)
+    array([[ True, False]])
+    """
     import shapely
 
     polygon = area if isinstance(area, shapely.Geometry) else _area(area)
@@ -414,7 +693,24 @@ def _round_length(length: float) -> float:
 
 @lru_cache(maxsize=64)
 def transformer(source: str, target: str) -> Any:
-    """A pyproj transformer between two systems, easting or longitude first; what it cannot show becomes infinite."""
+    """Give a pyproj transformer between two systems, easting or longitude first.
+
+    Parameters
+    ----------
+    source, target : str
+        Coordinate reference systems.
+
+    Returns
+    -------
+    pyproj.Transformer
+        What it cannot show becomes infinite.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.transformer("EPSG:4326", "EPSG:3857").transform(0.0, 0.0)[0]
+    0.0
+    """
     from pyproj import Transformer
     from pyproj.exceptions import CRSError, ProjError
 

@@ -30,8 +30,24 @@ LOG_2 = float(np.log(2.0))
 def auc(truth: ArrayLike, probability: ArrayLike) -> float:
     """Area under the ROC curve: how often a positive place is ranked above a negative one; ties count half.
 
-    truth [M] of 0/1 with probability [M]; or state codes [M] with probability [M, J], which gives the mean over the
-    states of one against the rest.
+    Parameters
+    ----------
+    truth : array_like [M]
+        States as 0 and 1; with ``probability`` [M, J], state codes 0 to J − 1.
+    probability : array_like [M] or [M, J]
+        Of the positive state, or of every state. With [M, J] the result is the mean over the states of one against
+        the rest.
+
+    Returns
+    -------
+    float
+        1 is a perfect ranking, 0.5 a random one.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> metrics.auc([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    0.75
     """
     p = _numbers("probability", probability)
     t = _numbers("truth", truth, dimensions=1)
@@ -47,9 +63,29 @@ def auc(truth: ArrayLike, probability: ArrayLike) -> float:
 def cross_entropy(truth: ArrayLike, probability: ArrayLike, *, floor: float = 1e-6) -> float:
     """Mean number of bits needed to tell the truth to somebody who believes the map.
 
-    truth [M]: 0/1 or a probability of the positive state, with probability [M]; or state codes [M] or
-    probabilities [M, J], with probability [M, J]. A prediction of 0 for what did happen would cost infinitely much:
-    predictions are kept `floor` away from 0 and 1, so that one such place costs 20 bits, not everything.
+    Parameters
+    ----------
+    truth : array_like [M] or [M, J]
+        States as 0 and 1 or probabilities of the positive state; with ``probability`` [M, J], state codes [M] or
+        probabilities [M, J].
+    probability : array_like [M] or [M, J]
+        Of the positive state, or of every state.
+    floor : float, default=1e-6
+        Predictions are kept this far away from 0 and 1: a prediction of 0 for what did happen costs 20 bits instead
+        of infinitely many.
+
+    Returns
+    -------
+    float
+        Bits per place; 0 is perfect, 1 is what a coin gives with two states.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> metrics.cross_entropy([1, 0], [0.5, 0.5])
+    1.0
+    >>> round(metrics.cross_entropy([1, 0], [0.9, 0.2]), 3)
+    0.237
     """
     p = _probabilities("probability", probability)
     if p.ndim == 1:
@@ -70,9 +106,29 @@ def cross_entropy(truth: ArrayLike, probability: ArrayLike, *, floor: float = 1e
 
 
 def nlpd_beta(rho: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
-    """Mean negative log density of the true rates ρ under beta distributions with the predicted mean and variance.
+    """Mean negative log density of true rates under beta distributions with the predicted mean and variance.
 
-    The measure of the reference figures: it asks of a method no more than a mean and a variance of ρ.
+    It asks of a method no more than a mean and a variance of ρ, so that methods can be compared.
+
+    Parameters
+    ----------
+    rho : array_like [M]
+        True rates, in [0, 1].
+    mean, variance : array_like [M]
+        Predicted mean and variance of ρ; the variance must be positive.
+
+    Returns
+    -------
+    float
+        Bits per place; lower is better, and a density may be above 1, so that it can be negative.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> near = metrics.nlpd_beta([0.3], [0.3], [0.01])
+    >>> far = metrics.nlpd_beta([0.8], [0.3], [0.01])
+    >>> near < far
+    True
     """
     truth, m, v = _density_arguments(rho, mean, variance)
     if not ((m >= 0) & (m <= 1)).all():
@@ -87,9 +143,27 @@ def nlpd_beta(rho: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
 
 
 def nlpd_logit_normal(rho: ArrayLike, latent_mean: ArrayLike, latent_variance: ArrayLike) -> float:
-    """Mean negative log density of the true rates ρ under the model's own posterior: ρ = σ(f), f normal.
+    """Mean negative log density of true rates under the model's own posterior: ρ = σ(f), f normal.
 
-    Only the transformation ρ = σ(f) separates this from the density of f, which is where |dρ/df| = ρ(1 − ρ) enters.
+    Only the transformation ρ = σ(f) separates this from the density of f, which is where dρ/df = ρ(1 − ρ) enters.
+
+    Parameters
+    ----------
+    rho : array_like [M]
+        True rates, in [0, 1].
+    latent_mean, latent_variance : array_like [M]
+        Predicted mean and variance of f (`HeatmapBCC.predict_latent` with two states).
+
+    Returns
+    -------
+    float
+        Bits per place; lower is better.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> metrics.nlpd_logit_normal([0.5], [0.0], [1.0]) < metrics.nlpd_logit_normal([0.9], [0.0], [1.0])
+    True
     """
     truth, m, v = _density_arguments(rho, latent_mean, latent_variance)
     truth = np.clip(truth, 1e-6, 1.0 - 1e-6)
@@ -101,7 +175,23 @@ def nlpd_logit_normal(rho: ArrayLike, latent_mean: ArrayLike, latent_variance: A
 class Reliability:
     """A reliability diagram as numbers: in each bin, what was predicted and how often it was so.
 
-    edges [B + 1]; predicted and observed [B] (NaN where a bin is empty); count [B].
+    Attributes
+    ----------
+    edges : ndarray [B + 1]
+        The borders of the bins.
+    predicted, observed : ndarray [B]
+        Mean prediction and share of positive truths in each bin; NaN where a bin is empty.
+    count : ndarray [B]
+        How many predictions each bin holds.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> found = metrics.reliability([0, 1, 1, 1], [0.1, 0.9, 0.9, 0.1], bins=2)
+    >>> found.observed
+    array([0.5, 1. ])
+    >>> round(found.error, 2)
+    0.25
     """
 
     edges: Array
@@ -111,7 +201,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """The expected calibration error: mean |observed − predicted|, bins weighted by their count."""
+        """The expected calibration error: mean of ``|observed − predicted|``, bins weighted by their count."""
         filled = self.count > 0
         gap = np.abs(self.observed[filled] - self.predicted[filled])
         return float(np.average(gap, weights=self.count[filled]))
@@ -120,7 +210,27 @@ class Reliability:
 def reliability(truth: ArrayLike, probability: ArrayLike, *, bins: int = 10, strategy: str = "uniform") -> Reliability:
     """Sort predictions into bins and compare each bin's mean prediction with how often the truth was positive.
 
-    strategy "uniform": bins of equal width; "quantile": bins of equal count. truth [M] 0/1 or probabilities.
+    Parameters
+    ----------
+    truth : array_like [M]
+        States as 0 and 1, or probabilities of the positive state.
+    probability : array_like [M]
+        Of the positive state.
+    bins : int, default=10
+        How many bins.
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, or of equal count.
+
+    Returns
+    -------
+    Reliability
+        The diagram as numbers.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> metrics.reliability([0, 1], [0.2, 0.8], bins=2).count
+    array([1, 1])
     """
     p = _probabilities("probability", probability, dimensions=1)
     t = _probabilities("truth", truth, dimensions=1)
@@ -147,7 +257,24 @@ def reliability(truth: ArrayLike, probability: ArrayLike, *, bins: int = 10, str
 
 
 def calibration_error(truth: ArrayLike, probability: ArrayLike, *, bins: int = 10, strategy: str = "uniform") -> float:
-    """Expected calibration error: how far, on average, a stated probability is from what happened. 0 is perfect."""
+    """Expected calibration error: how far, on average, a stated probability is from what happened. 0 is perfect.
+
+    Parameters
+    ----------
+    truth, probability, bins, strategy
+        As for `reliability`.
+
+    Returns
+    -------
+    float
+        The mean distance, bins weighted by their count.
+
+    Examples
+    --------
+    >>> from crowdfield import metrics
+    >>> round(metrics.calibration_error([0, 1, 1, 1], [0.7, 0.7, 0.7, 0.7]), 3)
+    0.05
+    """
     return reliability(truth, probability, bins=bins, strategy=strategy).error
 
 

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 
+__all__ = ["PRIOR", "SOURCE", "as_reports"]
+
 SOURCE = "silence"
 # Pseudo-counts [state, label], negative first: quiet cells are mostly fine, and trouble is heard of a little more often
 # than not. A start; what quiet is worth here is learned.
@@ -33,14 +35,41 @@ def as_reports(
     least: float = 0.5,
     rng: np.random.Generator,
 ) -> Reports:
-    """The reports, and one report by "silence" for every exposed cell of the grid.
+    """Add one report by the source "silence" for every exposed cell of a grid: no where it was quiet, yes where not.
 
-    exposure : how many reports a cell would be expected to send if something were there (population times phone
-        coverage times how many call), one number or [rows, columns]. A cell with exposure e is drawn with probability
-        1 − exp(−e): the chance that somebody there would have spoken.
-    least : cells with less exposure than this are never taken to be silent
-    negative, positive : the labels that a quiet cell, and one that is not, stand for
-    rng : which of the partly exposed cells count
+    Parameters
+    ----------
+    reports : Reports
+        What people said, in two coordinates.
+    grid : Grid
+        The cells that can be silent.
+    negative, positive : label
+        What a quiet cell stands for, and one that is not quiet.
+    exposure : float or array_like [rows, columns], default=1.0
+        How many reports a cell would be expected to send if something were there (population times phone coverage
+        times how many call). A cell with exposure e is drawn with probability 1 − exp(−e): the chance that somebody
+        there would have spoken.
+    least : float, default=0.5
+        Cells with less exposure than this are never taken to be silent.
+    rng : numpy.random.Generator
+        Decides which of the partly exposed cells count.
+
+    Returns
+    -------
+    Reports
+        The reports, followed by those of silence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> grid = cf.Grid(west=0, east=2, south=0, north=2, columns=2, rows=2)
+    >>> calls = cf.Reports.from_arrays([[0.5, 0.5]], ["flooded"], ["ann"], labels=["dry", "flooded"])
+    >>> told = cf.silence.as_reports(
+    ...     calls, grid, negative="dry", positive="flooded", exposure=50.0, rng=np.random.default_rng(0)
+    ... )
+    >>> len(told), told.sources  # one call, and four cells
+    (5, ('ann', 'silence'))
     """
     if reports.places.shape[1] != 2:
         raise InputError("silence is told on a map: reports must have two coordinates.")

@@ -22,6 +22,8 @@ from crowdfield.errors import InputError
 from crowdfield.inference.kernels import RBF, Kernel, Product
 from crowdfield.inference.kernels import kernel as kernel_named
 
+__all__ = ["Crowd", "Field", "Simulation", "draw_crowd", "draw_field", "draw_reports", "simulate"]
+
 Array = NDArray[np.float64]
 Mean = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -37,9 +39,28 @@ BLOCK = 20_000
 
 @dataclass(frozen=True)
 class Field:
-    """The truth at places: latent functions f [N, F], state probabilities rho [N, J], states t [N] as codes.
+    """The truth at places.
 
-    F is 1 for two states (f is the log odds of state 1) and J for more.
+    Attributes
+    ----------
+    places : ndarray [N, D]
+        Where.
+    f : ndarray [N, F]
+        Latent functions: F is 1 for two states (f is the log odds of the second), else the number of states.
+    rho : ndarray [N, J]
+        State probabilities.
+    t : ndarray [N]
+        States as codes into ``states``.
+    states : tuple
+        Their names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> field = cf.simulate.draw_field([[0.0, 0.0], [1.0, 0.0]], rng=np.random.default_rng(0))
+    >>> len(field), field.rho.shape
+    (2, (2, 2))
     """
 
     places: Array
@@ -53,13 +74,30 @@ class Field:
 
     def at(self, index: Any) -> "Field":
         """The same truth at some of the places."""
-        parts = (self.places[index], self.f[index], self.rho[index], self.t[index])
-        return Field(*(_frozen(part) for part in parts), states=self.states)
+        places, f, rho, t = (_frozen(part[index]) for part in (self.places, self.f, self.rho, self.t))
+        return Field(places, f, rho, t, self.states)
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Sources and how they err: confusion [S, J, L] (row: the true state), the kind of each, and their names."""
+    """Sources and how they err.
+
+    Attributes
+    ----------
+    confusion : ndarray [S, J, L]
+        What each source says (column) when a state (row) is true.
+    kinds : tuple of str
+        "reliable", "noisy" or "biased", for each source.
+    sources, labels : tuple
+        Their names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> cf.simulate.draw_crowd(reliable=1, noisy=2, rng=np.random.default_rng(0)).kinds
+    ('reliable', 'noisy', 'noisy')
+    """
 
     confusion: Array
     kinds: tuple[str, ...]
@@ -71,8 +109,26 @@ class Crowd:
 class Simulation:
     """Reports, and everything that made them.
 
-    truth: the field at the output places; reported: the field at the places reported on (the very same object when
-    reports are drawn on the output places); site [R]: the row of `reported` that each report is about.
+    Attributes
+    ----------
+    reports : Reports
+        What a model may see.
+    truth : Field
+        The field at the output places.
+    reported : Field
+        The field at the places reported on; the very same object when reports are drawn on the output places.
+    site : ndarray [R]
+        The row of ``reported`` that each report is about.
+    crowd : Crowd
+        Who reported.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> world = cf.simulate.simulate(100, places=(8, 8), rng=np.random.default_rng(0))
+    >>> len(world.reports), len(world.truth)
+    (100, 64)
     """
 
     reports: Reports
@@ -98,11 +154,40 @@ def simulate(
     inverse_scale: float = 1.2,
     prior_mean: Mean = 0.0,
 ) -> Simulation:
-    """A field, a crowd and its reports; the defaults are the paper's synthetic data with 50 % noisy reporters.
+    """Draw a field, a crowd and its reports; the defaults are the paper's synthetic data with 50 % noisy reporters.
 
-    places: (columns, rows) for a lattice of whole numbers, a Grid for its cell centres, or an array [N, D].
-    continuous: reports fall anywhere in the bounding box of the places, each on a target of its own, rather than on
-    the places themselves.
+    Parameters
+    ----------
+    reports : int, default=2400
+        How many reports.
+    rng : numpy.random.Generator
+        All randomness comes from it.
+    places : (int, int), Grid, or array_like [N, D], default=(40, 40)
+        (columns, rows) for a lattice of whole numbers, a Grid for its cell centres, or places.
+    continuous : bool, default=False
+        Reports fall anywhere in the bounding box of the places, each on a target of its own, rather than on the
+        places themselves.
+    states : int or sequence, default=2
+        What can be true: how many, or their names.
+    labels : sequence, optional
+        What can be said; by default the states.
+    reliable, noisy, biased : int
+        How many sources there are of each kind.
+    kernel, lengthscale, inverse_scale, prior_mean
+        Of the field, as in `draw_field`.
+
+    Returns
+    -------
+    Simulation
+        The reports and the truth behind them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> world = cf.simulate.simulate(200, places=(10, 10), rng=np.random.default_rng(1))
+    >>> world.reports.places.shape, world.truth.t.shape
+    ((200, 2), (100,))
     """
     outputs, low, high = _output_places(places)
     crowd = draw_crowd(reliable=reliable, noisy=noisy, biased=biased, states=states, labels=labels, rng=rng)
@@ -137,10 +222,40 @@ def draw_field(
     states: int | Sequence[Any] = 2,
     method: str = "auto",
 ) -> Field:
-    """f ~ GP(m, k / ς), ρ = softmax(f), t ~ Categorical(ρ), at the given places.
+    """Draw f ~ GP(m, k / ς), ρ = softmax(f) and t ~ Categorical(ρ) at places.
 
-    method: "dense" draws exactly, with a Cholesky factor of the covariance; "features" draws with random Fourier
-    features, linear in the number of places; "auto" takes the first up to a few thousand places.
+    Parameters
+    ----------
+    places : array_like [N, D]
+        Where.
+    rng : numpy.random.Generator
+        All randomness comes from it.
+    kernel : str or Kernel, default="matern32"
+        Covariance of the latent functions; a Kernel brings its own length-scale.
+    lengthscale : float or sequence of float, default=20.0
+        In the units of the places.
+    inverse_scale : float, default=1.2
+        ς: the latent functions have variance 1 / ς.
+    prior_mean : float, sequence of float, or callable, default=0.0
+        Mean of the latent functions.
+    states : int or sequence, default=2
+        How many states, or their names.
+    method : {"auto", "dense", "features"}, default="auto"
+        "dense" draws exactly, with a Cholesky factor of the covariance; "features" draws with random Fourier
+        features, linear in the number of places; "auto" takes the first up to a few thousand places.
+
+    Returns
+    -------
+    Field
+        The truth at the places.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> field = cf.simulate.draw_field(np.eye(3), states=["dry", "wet", "ice"], rng=np.random.default_rng(0))
+    >>> field.f.shape, field.states
+    ((3, 3), ('dry', 'wet', 'ice'))
     """
     X = _places(places)
     names = _names("states", states)
@@ -176,10 +291,35 @@ def draw_crowd(
     labels: Sequence[Any] | None = None,
     sources: Sequence[Any] | None = None,
 ) -> Crowd:
-    """Confusion matrices drawn as in the paper, reliable sources first, then noisy, then biased ones.
+    """Draw confusion matrices as in the paper: reliable sources first, then noisy, then biased ones.
 
-    reliable: pseudo-counts of 10 for the right label and 1 for others; noisy: 5 everywhere; biased: [[7, 1], [6, 2]],
-    which says the first label whatever is true.
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        All randomness comes from it.
+    reliable : int, default=10
+        Sources whose rows have pseudo-counts of 10 for the right label and 1 for others.
+    noisy : int, default=10
+        Sources with pseudo-counts of 5 everywhere.
+    biased : int, default=0
+        Sources with pseudo-counts [[7, 1], [6, 2]]: they say the first label whatever is true.
+    states, labels : int or sequence
+        What can be true and what can be said.
+    sources : sequence, optional
+        Names of the sources; by default numbers.
+
+    Returns
+    -------
+    Crowd
+        The sources and how they err.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> crowd = cf.simulate.draw_crowd(reliable=2, noisy=0, rng=np.random.default_rng(0))
+    >>> crowd.confusion.shape, bool((crowd.confusion[:, 0, 0] > 0.5).all())
+    ((2, 2, 2), True)
     """
     state_names = _names("states", states)
     label_names = state_names if labels is None else _names("labels", labels)
@@ -196,9 +336,33 @@ def draw_crowd(
 
 
 def draw_reports(field: Field, crowd: Crowd, site: int | ArrayLike, *, rng: np.random.Generator) -> Reports:
-    """Reports by sources picked at random on rows of the field: c ~ Categorical(π_t).
+    """Draw reports by random sources on rows of a field: c ~ Categorical(π_t).
 
-    site: how many reports to draw, on rows picked at random; or the rows to report on, one a report.
+    Parameters
+    ----------
+    field : Field
+        The truth.
+    crowd : Crowd
+        Who reports.
+    site : int or array_like [R]
+        How many reports to draw on rows picked at random; or the rows to report on, one per report.
+    rng : numpy.random.Generator
+        All randomness comes from it.
+
+    Returns
+    -------
+    Reports
+        What was said.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> rng = np.random.default_rng(0)
+    >>> field = cf.simulate.draw_field([[0.0, 0.0], [9.0, 0.0]], rng=rng)
+    >>> crowd = cf.simulate.draw_crowd(reliable=3, noisy=0, rng=rng)
+    >>> len(cf.simulate.draw_reports(field, crowd, 12, rng=rng))
+    12
     """
     if len(field.states) != crowd.confusion.shape[1]:
         raise InputError(f"The field has {len(field.states)} states, the crowd knows {crowd.confusion.shape[1]}.")
@@ -231,7 +395,8 @@ def _dense_draw(X: Array, k: Kernel, functions: int, rng: np.random.Generator) -
     K = k.covariance(X, X)
     # Neighbouring places make K singular to working precision; this much noise is far below any report's.
     K[np.diag_indices_from(K)] += 1e-8
-    return cholesky(K, lower=True, overwrite_a=True, check_finite=False) @ rng.standard_normal((len(X), functions))
+    root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(root @ rng.standard_normal((len(X), functions)))
 
 
 def _feature_draw(X: Array, k: Kernel, functions: int, rng: np.random.Generator) -> Array:
@@ -260,7 +425,7 @@ def _frequencies(k: Kernel, dimension: int, rng: np.random.Generator) -> Array:
     if nu is None:
         raise InputError(f"Random features of {type(k).__name__} are not known; use method='dense'.")
     # The spectral density of a Matérn kernel is a multivariate Student t with 2ν degrees of freedom.
-    return frequency / np.sqrt(rng.chisquare(2.0 * nu, (FEATURES, 1)) / (2.0 * nu))
+    return np.asarray(frequency / np.sqrt(rng.chisquare(2.0 * nu, (FEATURES, 1)) / (2.0 * nu)))
 
 
 def _mean_at(X: Array, prior_mean: Mean, functions: int) -> Array:

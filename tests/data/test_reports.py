@@ -125,17 +125,17 @@ def test_no_reports_are_a_table_too():
         ({"places": [["a", "b"]], "label": [0]}, "must be numbers"),
         ({"places": [[0, 1], [math.nan, 0]], "label": [0, 1]}, "report 1 has coordinate nan in column 0"),
         ({"places": [[0, math.inf]], "label": [0]}, "report 0 has coordinate inf in column 1"),
-        ({"places": [[0, 1]], "label": [0, 1]}, "give one a report"),
+        ({"places": [[0, 1]], "label": [0, 1]}, "give one per report"),
         ({"places": [[0, 1]], "label": "x"}, "single value"),
         ({"places": [[0, 1]], "label": [None]}, "report 0 has no label"),
         ({"places": [[0, 1]], "label": [math.nan]}, "report 0 has no label"),
         ({"places": [[0, 1]], "label": [["x"]]}, "hashable"),
         ({"places": [[0, 1]], "label": [0], "source": [None]}, "report 0 has no source"),
-        ({"places": [[0, 1]], "label": [0], "source": ["a", "b"]}, "give one a report"),
+        ({"places": [[0, 1]], "label": [0], "source": ["a", "b"]}, "give one per report"),
         ({"places": [[0, 1]], "label": ["a"], "labels": ["b", "c"]}, "not among the labels"),
         ({"places": [[0, 1]], "label": ["a"], "labels": ["a", "a"]}, "names one twice"),
         ({"places": [[0, 1]], "label": ["a"], "sources": ["a", "b"]}, "no report says which"),
-        ({"places": [[0, 1]], "label": ["a"], "time": [0, 1]}, "give one a report"),
+        ({"places": [[0, 1]], "label": ["a"], "time": [0, 1]}, "give one per report"),
         ({"places": [[0, 1]], "label": ["a"], "time": [math.inf]}, "infinite time"),
         ({"places": [[0, 1]], "label": ["a"], "time": ["today"]}, "seconds since 1970"),
         ({"places": [[0, 1]], "label": ["a"], "id": [1, 2]}, "2 ids"),
@@ -148,7 +148,12 @@ def test_wrong_reports_say_what_is_wrong(arguments, says):
 
 @pytest.mark.parametrize(
     ("codes", "says"),
-    [([0, 2], r"must lie in 0..1"), ([-1, 0], r"must lie in 0..1"), ([0.5, 1], "integer codes"), ([0], "one a report")],
+    [
+        ([0, 2], r"must lie in 0..1"),
+        ([-1, 0], r"must lie in 0..1"),
+        ([0.5, 1], "integer codes"),
+        ([0], "one per report"),
+    ],
 )
 def test_wrong_codes_say_what_is_wrong(codes, says):
     with pytest.raises(InputError, match=says):

@@ -33,7 +33,7 @@ def test_the_draws_of_a_shared_prior_are_those_of_its_density():
     beta = np.exp(np.stack([a, b], axis=-1))[..., None]  # [.., L, 1]
     log_density = a + b - STRENGTH_RATE * beta.sum(axis=(-2, -1))
     for row in [*counts[0, :, :, 0], BASE[0]]:
-        log_density += cs._log_marginal(np.asarray(row)[:, None], beta)[..., 0]
+        log_density += cs.log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
     mass = np.exp(log_density - log_density.max())
     mass /= mass.sum()
     expected = np.array([(mass * a).sum(), (mass * b).sum()])

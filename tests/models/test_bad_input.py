@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import crowdfield as cf
-from crowdfield.errors import CrowdfieldError, DataWarning, InputError
+from crowdfield.errors import DataWarning, InputError
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [5.0, 5.0], [6.0, 5.0]])
 SAID = np.array([0, 0, 0, 1, 1, 1])
@@ -57,7 +58,7 @@ SETTINGS = {
     "prior mean NaN": (dict(prior_mean=lambda X: np.full(len(X), np.nan)), "finite"),
     "states twice": (dict(states=[0, 0, 1]), "different|twice|once"),
     "one state": (dict(states=[1]), "one class"),
-    "labels without one seen": (dict(states=[0, 1], labels=[0, 2]), "1"),
+    "labels without one seen": (dict(states=[0, 1], labels=[0, 2]), r"label 1, which is not among the labels \[0, 2\]"),
 }
 
 
@@ -109,7 +110,7 @@ def test_bad_questions(case):
 
 @pytest.mark.parametrize("ask", ["predict", "predict_proba", "predict_rate", "predict_latent", "explain", "suggest"])
 def test_asking_before_fitting(ask):
-    with pytest.raises((CrowdfieldError, AttributeError, ValueError), match="not fitted"):
+    with pytest.raises(NotFittedError, match="not fitted"):
         getattr(cf.HeatmapBCC(), ask)(SQUARE)
 
 

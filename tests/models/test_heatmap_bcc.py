@@ -279,9 +279,9 @@ def test_a_learned_lengthscale_is_near_the_truth_and_knows_its_doubt():
     world = simulate(600, rng=np.random.default_rng(3), places=(18, 18), lengthscale=5.0, reliable=12, noisy=3)
     r = world.reports
     model = cf.HeatmapBCC(lengthscale="learn", random_state=0).fit(r.places, r.label, r.source)
-    off = np.log(model.lengthscale_[0] / 5.0)
-    assert abs(off) < 3.0 * model.lengthscale_log_sd_[0] + 0.3
-    assert 0.0 < model.lengthscale_log_sd_[0] < 1.0
+    # 600 reports leave a doubt of about a factor of e^0.5 either way; the truth lies within two and a half of it.
+    assert abs(np.log(model.lengthscale_[0] / 5.0)) < 2.5 * model.lengthscale_log_sd_[0]
+    assert 0.2 < model.lengthscale_log_sd_[0] < 0.7
 
 
 def test_whom_to_ask_is_mostly_the_good_and_now_and_then_the_unknown():
@@ -293,7 +293,7 @@ def test_whom_to_ask_is_mostly_the_good_and_now_and_then_the_unknown():
     model = cf.HeatmapBCC(lengthscale=4.0).fit(np.vstack([X, [[1.0, 1.0]]]), np.r_[y, 0], np.r_[source, 9])
     asked = model.suggest_sources(400, random_state=1)
     share = {s: np.mean([a == s for a in asked]) for s in (0, 1, 2, 3, 9)}
-    assert share[2] == share[3] == 0.0 and share[0] + share[1] > 0.5 and 0.005 < share[9] < 0.5
+    assert share[2] == share[3] == 0.0 and share[0] + share[1] > 0.9 and 0.005 < share[9] < 0.1
     assert set(model.suggest_sources(20, among=[2, 3], random_state=1)) <= {2, 3}
     with pytest.raises(cf.errors.InputError, match="among must name sources"):
         model.suggest_sources(3, among=[77])

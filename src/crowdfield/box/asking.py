@@ -207,7 +207,7 @@ def _error(told: Any, limits: Limits, shown: str) -> errors.CrowdfieldError:
     name, message = str(told.get("kind", "")), str(told.get("message", ""))[:2000]
     if name == "MemoryError":
         message = f"reading it needs more than the {limits.memory // MIB:,} MB of memory that it may take. Split it."
-    kind = _KNOWN.get(name, errors.ReadingFailedError)
+    kind: type[errors.CrowdfieldError] = _KNOWN.get(name, errors.ReadingFailedError)
     if issubclass(kind, errors.ReportFormatError):
         line, column = told.get("line"), told.get("column")
         return kind(

@@ -70,7 +70,7 @@ def _set_limits(limits: Limits) -> None:
 def _leave_network(libc: ctypes.CDLL) -> bool:
     """An empty network of its own: not even the loopback address answers there."""
     # Root needs no namespace of users for it, and would lose the right to read other people's files in one.
-    return libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    return bool(libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
 
 
 # Landlock: system calls have the same numbers on every architecture.
@@ -96,7 +96,7 @@ def _restrict_paths(libc: ctypes.CDLL, readable: Iterable[Path]) -> bool:
     try:
         for path in (*_code_paths(), *map(Path, _SYSTEM_PATHS), *readable):
             _allow_reading(libc, rules, path)
-        return libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0)) == 0
+        return bool(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0)) == 0)
     finally:
         os.close(rules)
 

@@ -286,7 +286,7 @@ class Voice(Said):
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command that takes groups of options as one argument each: typer sees every option, the command the groups."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     shown: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in groups:

@@ -17,10 +17,30 @@ MOST_CELLS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Grid:
-    """``rows`` × ``columns`` cells between four edges, in the units of ``crs``. Give the edges by name.
+    """A region cut into ``rows`` × ``columns`` equal cells.
 
     Row 0 is the northernmost and cells are numbered row by row, as in an image, so that a flat index, a raster's pixel
     and a picture's pixel are the same thing.
+
+    Parameters
+    ----------
+    west, east, south, north : float
+        The four edges in the units of ``crs``. Give them by name.
+    columns, rows : int
+        How many cells there are from west to east and from north to south.
+    crs : str, optional
+        The coordinate reference system, for example "EPSG:32618"; None for a plane without one.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> grid = cf.Grid(west=0, east=100, south=0, north=50, columns=10, rows=5)
+    >>> grid.shape, grid.cell_width
+    ((5, 10), 10.0)
+    >>> grid.centres()[0]  # the north-west corner
+    array([ 5., 45.])
+    >>> grid.index([[5.0, 45.0], [95.0, 5.0], [500.0, 5.0]])  # outside: -1
+    array([ 0, 49, -1])
     """
 
     west: float
@@ -104,10 +124,12 @@ class Grid:
 
     @property
     def cell_width(self) -> float:
+        """The width of a cell, from west to east."""
         return (self.east - self.west) / self.columns
 
     @property
     def cell_height(self) -> float:
+        """The height of a cell, from south to north."""
         return (self.north - self.south) / self.rows
 
     @property

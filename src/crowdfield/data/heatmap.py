@@ -21,10 +21,35 @@ UNKNOWN_SHARE = 0.85
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """Probability and uncertainty of each state in each cell; row 0 is the northernmost.
+    """The map: for every cell, how probable each state is and how sure that is; row 0 is the northernmost.
 
-    ``probability[row, column, j]`` is E[ρ_j] and ``sd`` its standard deviation; both are NaN in cells that a mask
-    leaves out. ``reports`` counts the reports in each cell. ``metadata`` says how the map was made.
+    `crowdfield.pipeline.fuse` and `crowdfield.pipeline.make_map` make one; `crowdfield.io.write` writes it.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where the cells are.
+    states : tuple
+        What the last axis of ``probability`` and ``sd`` stands for.
+    probability : array_like [rows, columns, J]
+        The probability of each state; NaN in cells that a mask leaves out.
+    sd : array_like [rows, columns, J]
+        Its standard deviation; NaN in the same cells.
+    reports : array_like [rows, columns]
+        How many reports lie in each cell.
+    metadata : mapping, optional
+        How the map was made.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> grid = cf.Grid(west=0, east=2, south=0, north=1, columns=2, rows=1)
+    >>> p = [[[0.9, 0.1], [0.3, 0.7]]]
+    >>> heatmap = cf.Heatmap(grid, ("dry", "flooded"), p, [[[0.1, 0.1], [0.2, 0.2]]], [[4, 2]])
+    >>> heatmap.of("flooded")
+    array([[0.1, 0.7]])
+    >>> heatmap.most_probable
+    array([[0., 1.]])
     """
 
     grid: Grid
@@ -125,7 +150,7 @@ class Heatmap:
         return dataset
 
     def to_geodataframe(self) -> Any:
-        """A ``geopandas.GeoDataFrame`` with one polygon a cell; cells outside the mask are left out."""
+        """A ``geopandas.GeoDataFrame`` with one polygon per cell; cells outside the mask are left out."""
         geopandas = _need("geopandas", "geo")
         import shapely
 

@@ -40,11 +40,25 @@ class Region(NamedTuple):
 
 
 def parse_region(region: str | Sequence[float] | Mapping[str, float]) -> Region:
-    """A region from four numbers or from text, in the order west, south, east, north; or from named edges.
+    """Read a region from four numbers or from text, in the order west, south, east, north; or from named edges.
 
-    >>> parse_region("-72.6,18.2,-72.0,18.8")
+    Parameters
+    ----------
+    region : str, sequence of float, or mapping
+        "west,south,east,north" in degrees, four numbers in this order, or named edges. West greater than east crosses
+        the antimeridian. Numbers that look like another order are an error, unless they are named.
+
+    Returns
+    -------
+    Region
+        The four edges.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.parse_region("-72.6,18.2,-72.0,18.8")
     Region(west=-72.6, south=18.2, east=-72.0, north=18.8)
-    >>> parse_region("north=18.8, south=18.2, east=-72, west=-72.6").east
+    >>> geography.parse_region("north=18.8, south=18.2, east=-72, west=-72.6").east
     -72.0
     """
     edges, named = _edges(region)

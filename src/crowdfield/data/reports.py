@@ -1,4 +1,4 @@
-"""Who said what, where: one row a report, checked once and never changed."""
+"""Who said what, where: one row per report, checked once and never changed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,36 @@ class Sites(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """A table of reports; build one with :meth:`from_arrays` or :meth:`from_frame`.
+    """A table of reports, one row per report: who said what, where. Checked once, and never changed.
 
-    ``labels[label[i]]`` is what report i says, ``sources[source[i]]`` who says it, ``places[i]`` where: (easting,
-    northing) in metres, or (longitude, latitude) when ``crs`` is geographic. ``time`` is in seconds since 1970, UTC;
-    NaN where it is not known. ``accuracy`` is how far from its place a report may be, in metres, as a GPS receiver or
-    whoever placed it says; NaN where it is not known. All arrays are read-only copies.
+    Build one with :meth:`from_arrays` or :meth:`from_frame`; `crowdfield.io.read` makes one from a file.
+
+    Parameters
+    ----------
+    places : array_like [R, D]
+        Where: (easting, northing) in metres, or (longitude, latitude) when ``crs`` is geographic.
+    label : array_like [R] of int
+        What is said, as codes into ``labels``.
+    source : array_like [R] of int
+        Who says it, as codes into ``sources``.
+    labels, sources : tuple
+        What the codes stand for.
+    time : array_like [R], optional
+        Seconds since 1970, UTC; NaN where it is not known.
+    id : tuple, optional
+        A name for every report.
+    crs : str, optional
+        The coordinate reference system of ``places``, for example "EPSG:4326".
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> reports = cf.Reports.from_arrays([[0, 0], [0, 0], [5, 1]], ["wet", "dry", "wet"], ["ann", "bob", "ann"])
+    >>> len(reports), reports.labels, reports.sources
+    (3, ('dry', 'wet'), ('ann', 'bob'))
+    >>> reports.sites().places  # the distinct places
+    array([[0., 0.],
+           [5., 1.]])
     """
 
     places: NDArray[np.float64]  # [R, D]
@@ -62,7 +86,7 @@ class Reports:
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
-                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one a report.")
+                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one per report.")
 
     @classmethod
     def from_arrays(
@@ -78,7 +102,9 @@ class Reports:
         crs: str | None = None,
         accuracy: ArrayLike | None = None,
     ) -> Reports:
-        """One row a report. ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
+        """Build a table with one row per report.
+
+        ``labels`` and ``sources`` fix the order of the codes, and may name some that nobody used.
 
         By default the order is sorted, or that of first appearance where the values cannot be sorted. Without a
         ``source`` all reports are taken to come from one, called ``"all"``.
@@ -119,8 +145,10 @@ class Reports:
         crs: str | None = None,
         accuracy: str | None = "accuracy",
     ) -> Reports:
-        """From a table with a column for each coordinate and for the label; source, time, id and accuracy where there
-        are any."""
+        """From a table with a column for each coordinate and for the label.
+
+        Source, time, id and accuracy are taken where there are any.
+        """
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
         missing = [name for name in [*columns, label] if name not in frame.columns]
         if missing:
@@ -269,9 +297,9 @@ def _places(places: ArrayLike) -> NDArray[np.float64]:
         # Adding zero copies, and makes −0.0 and 0.0, which are one place, the same bits.
         checked = np.asarray(places, dtype=np.float64) + 0.0
     except (TypeError, ValueError):
-        raise InputError("places must be numbers, one row a report and one column a coordinate.") from None
+        raise InputError("places must be numbers, one row per report and one column per coordinate.") from None
     if checked.ndim != 2 or checked.shape[1] < 1:
-        raise InputError(f"places must be [R, D], one row a report and one column a coordinate, got {checked.shape}.")
+        raise InputError(f"places must be [R, D]: one row per report, one column per coordinate; got {checked.shape}.")
     finite = np.isfinite(checked)
     if not finite.all():
         row, column = (int(i) for i in np.argwhere(~finite)[0])
@@ -292,7 +320,7 @@ def _times(time: ArrayLike, count: int) -> NDArray[np.float64]:
         except (TypeError, ValueError):
             raise InputError("time must be seconds since 1970 (UTC) or datetime64 values.") from None
     if seconds.shape != (count,):
-        raise InputError(f"{count} places but times of shape {seconds.shape}: give one a report.")
+        raise InputError(f"{count} places but times of shape {seconds.shape}: give one per report.")
     if np.isinf(seconds).any():
         raise InputError(
             f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
@@ -336,7 +364,7 @@ def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
 def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> NDArray[np.int64]:
     given = np.asarray(codes)
     if given.shape != (count,):
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
     if not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
     if count and not (given.min() >= 0 and given.max() < len(names)):
@@ -351,7 +379,7 @@ def _encode(
     import pandas as pd
 
     if isinstance(values, (str, bytes)):
-        raise InputError(f"{what} must hold one value a report, got the single value {values!r}.")
+        raise InputError(f"{what} must hold one value per report, got the single value {values!r}.")
     given: Any = values
     if not isinstance(values, (np.ndarray, pd.Series, pd.Categorical)):
         # An object array keeps what was given: numpy would make strings of ["a", 1], and a matrix of pairs.
@@ -359,7 +387,7 @@ def _encode(
         given = np.empty(len(rows), dtype=object)
         given[:] = rows
     if getattr(given, "ndim", 1) != 1 or len(given) != count:
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one a report.")
+        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
     if isinstance(given, np.ndarray) and given.dtype.kind in "US":
         given = given.astype(object)
     try:

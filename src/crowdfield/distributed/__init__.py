@@ -35,6 +35,8 @@ from crowdfield.models.heatmap_bcc import HeatmapBCC, warn_about_one_label
 if TYPE_CHECKING:
     from distributed import Client
 
+__all__ = ["DistributedHeatmapBCC", "fit", "fit_model"]
+
 Progress = Callable[[int, float, float], None]
 
 PARTITION = 500_000  # reports of a partition, about
@@ -46,7 +48,7 @@ class DistributedHeatmapBCC(HeatmapBCC):
     """What a fit to reports that are elsewhere leaves: the map and the sources, without the reports themselves.
 
     `predict_proba` is E[ρ*] everywhere, because the reports at a place are not at hand; `fit(..., sites_to=...)` writes
-    E[t] of every place that has reports.
+    E[t] of every place that has reports. The parameters and attributes are those of `crowdfield.HeatmapBCC`.
     """
 
     _counted: NDArray[np.int64]
@@ -64,7 +66,7 @@ class DistributedHeatmapBCC(HeatmapBCC):
         """Maps show the field alone: E[t] of places with reports stays with the workers."""
         return None
 
-    partial_fit = forget = explain = save = _without_reports  # type: ignore[assignment]
+    partial_fit = forget = explain = save = _without_reports
 
 
 def fit(
@@ -82,15 +84,36 @@ def fit(
 ) -> HeatmapBCC:
     """Fit over Dask. The answer is that of one process (`HeatmapBCC.fit`, same settings), up to the order of sums.
 
-    reports : Parquet files (a path, a pattern with *, a directory, a list of these), a Dask DataFrame, or Reports
-    client : a Client, a scheduler's address, or None or "local" for workers on this machine
-    model : a HeatmapBCC with the settings wanted; it is not changed
-    places, label, source : names of columns; `source=None` where all reports are from one source
-    partitions : how many; by default one for each half million reports, and at least one for each thread of a worker
-    sites_to : a directory that the workers can write to; receives E[t] of every reported place, as Parquet
-    progress : called after each sweep with its number, the bound, and how far something moved
+    Parameters
+    ----------
+    reports : path, list of paths, Dask DataFrame, or Reports
+        Parquet files (a path, a pattern such as ``"reports/*.parquet"``, a directory, a list of these), or a table.
+    client : Client, str or None
+        A Client, a scheduler's address, or None or "local" for workers on this machine.
+    model : HeatmapBCC, optional
+        The settings wanted; it is not changed.
+    places, label, source : str
+        Names of columns; ``source=None`` where all reports are from one source.
+    gold : (array_like, array_like), optional
+        Checked places and their states.
+    partitions : int, optional
+        By default one for each half million reports, and at least one for each thread of a worker.
+    sites_to : path, optional
+        A directory that the workers can write to; receives E[t] of every reported place, as Parquet.
+    progress : callable, optional
+        Called after each sweep with its number, the bound, and how far something moved.
 
-    Reports in memory give an ordinary fitted HeatmapBCC. Files and DataFrames give a `DistributedHeatmapBCC`.
+    Returns
+    -------
+    HeatmapBCC
+        An ordinary fitted model where the reports were in memory, a `DistributedHeatmapBCC` otherwise.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> model = cf.distributed.fit(
+    ...     "reports/*.parquet", "tcp://scheduler:8786", model=cf.HeatmapBCC(lengthscale=2000.0)
+    ... )  # doctest: +SKIP
     """
     settings = HeatmapBCC() if model is None else model
     problem.check_settings(settings)
@@ -109,7 +132,27 @@ def fit(
 
 
 def fit_model(model: HeatmapBCC, reports: Reports, client: Client | str | None = None) -> HeatmapBCC:
-    """Fit this very model to reports in memory, over Dask."""
+    """Fit this very model to reports in memory, over Dask.
+
+    Parameters
+    ----------
+    model : HeatmapBCC
+        Is fitted in place.
+    reports : Reports
+        In memory.
+    client : Client, str or None
+        As for `fit`.
+
+    Returns
+    -------
+    HeatmapBCC
+        The model.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.distributed.fit_model(cf.HeatmapBCC(), reports, "local")  # doctest: +SKIP
+    """
     fitted = fit(reports, client, model=model)
     model.__dict__.update(fitted.__dict__)
     return model

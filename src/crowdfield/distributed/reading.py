@@ -58,7 +58,7 @@ class Coding(NamedTuple):
 class Survey(NamedTuple):
     """What must be known of all reports before they can be put in order."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of it
     low: Array  # [D]
     high: Array  # [D]
     labels: list[Any]
@@ -84,13 +84,14 @@ class Survey(NamedTuple):
 
 def _frame(piece: Any, columns: Columns) -> pd.DataFrame:
     if not isinstance(piece, Piece):
-        return piece  # a partition of a Dask DataFrame, or Reports
+        return pd.DataFrame(piece)  # a partition of a Dask DataFrame, or Reports
     import fsspec
     from pyarrow.parquet import ParquetFile
 
     wanted = [*columns.places, columns.label, *([] if columns.source is None else [columns.source])]
     with fsspec.open(piece.path, "rb") as file:
-        return ParquetFile(file).read_row_groups(piece.groups, columns=wanted).to_pandas()
+        frame: pd.DataFrame = ParquetFile(file).read_row_groups(piece.groups, columns=wanted).to_pandas()
+        return frame
 
 
 def _where(piece: Any) -> str:

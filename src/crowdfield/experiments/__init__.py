@@ -34,12 +34,32 @@ def reproduce(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Run experiments (of EXPERIMENTS, or "all") and write figures, tables and a page; gives the path of the page.
+    """Run experiments and write figures, tables and a page.
 
-    REAL is run by itself and has a page of its own.
+    Parameters
+    ----------
+    names : sequence of str
+        Of EXPERIMENTS, or "all". REAL is run by itself and has a page of its own.
+    output : path
+        The folder; results in it are kept, and a run that was stopped continues.
+    quick : bool, default=False
+        A small honest version; its cells are cells of the full run too.
+    seed : int, default=0
+        Of all data sets.
+    jobs : int, optional
+        Processes; by default one per core.
+    progress : callable, optional
+        Called with cells done, cells in all, and a text.
 
-    quick: a small honest version; its cells are cells of the full run too. jobs: processes (default: one a core).
-    progress: called with cells done, cells in all, and a text.
+    Returns
+    -------
+    pathlib.Path
+        The page.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> page = cf.experiments.reproduce(["synthetic"], "results", quick=True)  # doctest: +SKIP
     """
     if REAL in names:
         if set(names) != {REAL}:
@@ -99,7 +119,7 @@ def _kept(path: Path, make: Callable[[], dict[str, NDArray[np.float64]]]) -> dic
     """Maps from an earlier run, or made now and written whole or not at all."""
     if not path.exists():
         part = path.with_suffix(".part.npz")
-        np.savez_compressed(part, allow_pickle=False, **make())  # type: ignore[arg-type]
+        np.savez_compressed(part, allow_pickle=False, **make())
         os.replace(part, path)
     with np.load(path, allow_pickle=False) as kept:
         return {name: kept[name] for name in kept.files}

@@ -114,7 +114,7 @@ def _everywhere(table: pd.DataFrame, text: str, metric: str = "auc") -> Claim:
     rows = rows[rows.metric == metric]
     if rows.empty:
         return Claim("synthetic", text, "no results", None)
-    worst = rows.loc[rows["median"].idxmin()]
+    worst = rows.iloc[int(rows["median"].argmin())]
     unit = "AUC" if metric == "auc" else "NLPD, bits"
     finding = f"least median difference {worst['median']:+.3f} ({unit}; to {worst.method}, {worst.setting})"
     return Claim("synthetic", text, finding, bool(worst["median"] > 0))
@@ -150,9 +150,9 @@ def _tacloban(table: pd.DataFrame) -> list[Claim]:
         ("auc", "max", "HeatmapBCC ranks best with the fewest labels."),
         ("cross_entropy", "min", "HeatmapBCC's cross entropy is substantially below that of every other method."),
     ):
-        rows = medians.loc[metric]
+        rows: pd.DataFrame = medians.loc[[metric]].droplevel(0)
         rows = rows.iloc[:1] if metric == "auc" else rows
-        best = rows[rivals].agg(better, axis=1)
+        best = rows[rivals].max(axis=1) if better == "max" else rows[rivals].min(axis=1)
         gap = (rows[ours] - best) * (1 if better == "max" else -1)
         finding = "; ".join(f"n = {n}: {ours} {rows.loc[n, ours]:.3f}, best other {best[n]:.3f}" for n in rows.index)
         out.append(Claim("tacloban", text, finding, bool((gap > 0).all())))
@@ -175,7 +175,7 @@ def _haiti(table: pd.DataFrame) -> list[Claim]:
         )
     ]
     if 439 in rows.index:
-        value = float(rows.loc[439, haiti.OURS])
+        value = float(rows[haiti.OURS].loc[439])
         out.append(
             Claim(
                 "haiti",

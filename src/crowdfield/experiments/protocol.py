@@ -118,7 +118,7 @@ class Store:
         self.rows.append(row)
 
     def table(self) -> pd.DataFrame:
-        """One row a cell, sorted: the same however often the run was interrupted. The last result of a cell counts."""
+        """One row per cell, sorted: the same however often a run was interrupted. The last result of a cell counts."""
         names = list(Cell.__dataclass_fields__)
         if not self.rows:
             return pd.DataFrame(columns=[*names, *METRICS])
@@ -160,8 +160,8 @@ def _results(plans: Mapping[str, Plan], todo: list[Cell], jobs: int) -> Iterator
         queue = iter(todo)
         while True:
             # A short queue keeps neighbouring cells on the data set that a process has at hand.
-            while len(waiting) < 2 * jobs and (cell := next(queue, None)) is not None:
-                waiting[pool.submit(plans[cell.experiment].evaluate, cell)] = cell
+            while len(waiting) < 2 * jobs and (new := next(queue, None)) is not None:
+                waiting[pool.submit(plans[new.experiment].evaluate, new)] = new
             if not waiting:
                 break
             ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -270,6 +270,6 @@ def _long(table: pd.DataFrame) -> pd.DataFrame:
 
 def _quartiles(long: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     grouped = long.groupby(keys, sort=True)["value"]
-    out = grouped.quantile([0.25, 0.5, 0.75]).unstack()
+    out = grouped.quantile(np.array([0.25, 0.5, 0.75])).unstack()
     out.columns = ["lower", "median", "upper"]
     return out.assign(repeats=grouped.size()).reset_index()

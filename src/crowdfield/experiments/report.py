@@ -1,5 +1,6 @@
 """Figures, tables and one page: the paper's claim, our result and the authors' figure, side by side."""
 
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.experiments import figures, opponents
+from crowdfield.experiments.blocks import Block, Bullets, Heading, Numbers, Picture, Texts, as_html, as_markdown
 from crowdfield.experiments.claims import NOTES, Claim, check
 from crowdfield.experiments.protocol import Cell, summary
 from crowdfield.experiments.reference import AUTHORS
@@ -56,9 +58,11 @@ def write(table: pd.DataFrame, maps: dict[str, dict[str, NDArray[np.float64]]], 
     rows = summary(good)
     rows.to_csv(output / "summary.csv", index=False)
     drawn = figures.draw_all(good, maps, output / "figures")
-    (output / "summary.md").write_text(markdown(table, good, drawn, command), encoding="utf-8")
+    blocks = list(_blocks(table, good, drawn))
+    (output / "summary.md").write_text(markdown(good, blocks, command), encoding="utf-8")
     page = output / "index.html"
-    page.write_text(_page(table, good, drawn, command), encoding="utf-8")
+    html = PAGE.format(command=escape(command), scope=escape(_scope(good)), sections=as_html(blocks))
+    page.write_text(html, encoding="utf-8")
     return page
 
 
@@ -74,57 +78,39 @@ def comparison(table: pd.DataFrame, experiment: str, setting: str, metric: str) 
     return ours.join(theirs.reindex(ours.index)).rename_axis("n")
 
 
-def markdown(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: str) -> str:
+def markdown(good: pd.DataFrame, blocks: Sequence[Block], command: str) -> str:
     """The page as Markdown, its figures beside it in `figures/`."""
-    claims = check(good)
     parts = [
         "# The experiments of “Bayesian Heatmaps”, run again",
         "",
         f"Made by `{command}`. {_scope(good)} Medians over repeats; cross entropy and NLPD in bits; `authors:` is "
         "their own code, on their own draws of the data.",
         "",
+        *as_markdown(blocks),
     ]
-    for experiment in [e for e in TITLES if e in set(table.experiment)]:
-        parts += [f"## {TITLES[experiment]}", ""]
-        mine = [c for c in claims if c.experiment == experiment]
-        if mine:
-            parts += ["| the paper says | we find | holds |", "|---|---|---|"]
-            parts += [f"| {c.claim} | {c.finding} | {_verdict(c)} |" for c in mine] + [""]
-        for name in (d for d in drawn if _belongs(d, experiment)):
-            parts += [f"![{CAPTIONS[name]}](figures/{name}.png)", "", f"*{CAPTIONS[name]}*", ""]
-        for setting, metric in _panels(good, experiment):
-            frame = comparison(good, experiment, setting, metric)
-            parts += [f"### {setting}: {figures.LABELS[metric]}", "", _markdown_table(frame), ""]
-        if NOTES.get(experiment):
-            parts += ["### Where paper and data disagree", "", *(f"- {note}" for note in NOTES[experiment]), ""]
-    notes = _notes_of_the_run(table)
-    if notes:
-        parts += ["## Notes of the run", "", *(f"- {note}" for note in notes), ""]
     return "\n".join(parts)
 
 
-def _page(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str], command: str) -> str:
+def _blocks(table: pd.DataFrame, good: pd.DataFrame, drawn: list[str]) -> Iterator[Block]:
+    """All that the page says, experiment by experiment."""
     claims = check(good)
-    sections = []
     for experiment in [e for e in TITLES if e in set(table.experiment)]:
-        parts = [f"<h2>{escape(TITLES[experiment])}</h2>"]
+        yield Heading(2, TITLES[experiment])
         mine = [c for c in claims if c.experiment == experiment]
         if mine:
-            parts.append(_claims_table(mine))
+            yield _claims_table(mine)
         for name in (d for d in drawn if _belongs(d, experiment)):
-            caption = escape(CAPTIONS[name])
-            image = f'<a href="figures/{name}.svg"><img src="figures/{name}.png" alt="{caption}"></a>'
-            parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
+            yield Picture(name, CAPTIONS[name])
         for setting, metric in _panels(good, experiment):
-            frame = comparison(good, experiment, setting, metric)
-            parts.append(f"<h3>{escape(setting)}: {escape(figures.LABELS[metric])}</h3>")
-            parts.append(frame.to_html(float_format="%.3f", na_rep="", border=0))
+            yield Heading(3, f"{setting}: {figures.LABELS[metric]}")
+            yield Numbers(comparison(good, experiment, setting, metric))
         if NOTES.get(experiment):
-            notes = "".join(f"<li>{escape(note)}</li>" for note in NOTES[experiment])
-            parts.append(f"<h3>Where paper and data disagree</h3><ul>{notes}</ul>")
-        sections.append("\n".join(parts))
-    sections.append(_footnotes(table))
-    return PAGE.format(command=escape(command), scope=escape(_scope(good)), sections="\n".join(sections))
+            yield Heading(3, "Where paper and data disagree")
+            yield Bullets(tuple(NOTES[experiment]))
+    notes = _notes_of_the_run(table)
+    if notes:
+        yield Heading(2, "Notes of the run")
+        yield Bullets(tuple(notes))
 
 
 def _scope(good: pd.DataFrame) -> str:
@@ -142,20 +128,12 @@ def _belongs(figure: str, experiment: str) -> bool:
     return figure.startswith(experiment) or (figure == "case-study" and experiment == "synthetic")
 
 
-def _claims_table(claims: list[Claim]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(c.claim)}</td><td>{escape(c.finding)}</td><td class="{"yes" if c.holds else "no"}">'
-        f"{_verdict(c)}</td></tr>"
-        for c in claims
+def _claims_table(claims: list[Claim]) -> Texts:
+    return Texts(
+        ("the paper says", "we find", "holds"),
+        tuple((c.claim, c.finding, _verdict(c)) for c in claims),
+        tuple("yes" if c.holds else "no" for c in claims),
     )
-    return f'<table class="text"><tr><th>the paper says</th><th>we find</th><th>holds</th></tr>{rows}</table>'
-
-
-def _footnotes(table: pd.DataFrame) -> str:
-    notes = _notes_of_the_run(table)
-    if not notes:
-        return ""
-    return "<h2>Notes of the run</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
 
 
 def _notes_of_the_run(table: pd.DataFrame) -> list[str]:
@@ -169,18 +147,9 @@ def _notes_of_the_run(table: pd.DataFrame) -> list[str]:
         # Of warnings that differ in a number only, one is shown.
         kind = told.warnings.str.replace(r"\d[\d.e+-]*", "…", regex=True).rename("kind")
         rows = told.groupby(["method", kind]).warnings.agg(["size", "first"]).sort_values("size", ascending=False)
-        notes += [f"{method}, {row['size']} cells: {row['first']}" for (method, _), row in rows.iterrows()]
+        notes += [f"{row['method']}, {row['size']} cells: {row['first']}" for _, row in rows.reset_index().iterrows()]
     return notes
 
 
 def _verdict(claim: Claim) -> str:
     return {True: "yes", False: "no", None: "cannot tell"}[claim.holds]
-
-
-def _markdown_table(frame: pd.DataFrame) -> str:
-    head = ["n", *map(str, frame.columns)]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for n, row in frame.iterrows():
-        cells = ["" if pd.isna(v) else f"{v:.3f}" for v in row]
-        lines.append("| " + " | ".join([str(n), *cells]) + " |")
-    return "\n".join(lines)

@@ -41,7 +41,7 @@ def problem(setting: str, rng: np.random.Generator) -> Problem:
 
 def methods(setting: str) -> Mapping[str, Callable[[], Any]]:
     """The paper's hyperparameters: α0 2/1, a0 = b0 = 1, l = 20, ν0 = 1."""
-    field = {"lengthscale": LENGTHSCALE, "scale_shape": 1.0, "scale_rate": 1.0, "states": (0, 1)}
+    field: dict[str, Any] = {"lengthscale": LENGTHSCALE, "scale_shape": 1.0, "scale_rate": 1.0, "states": (0, 1)}
     heatmap = partial(HeatmapBCC, confusion_prior=CONFUSION, random_state=0, **field)
     # The slow ones in the paper's middle setting only.
     slow: dict[str, Callable[[], Any]] = {}
@@ -66,7 +66,8 @@ def plan(quick: bool) -> Plan:
         VB: (400, 2400), GIBBS: (400, 2400), "IBCC → GPBoost": (400,), "Dawid–Skene (crowd-kit)": (400, 2400)
     }  # fmt: skip
     if quick:
-        only = {name: () for name in (VB, *opponents.NEEDS)} | {GIBBS: (400,), PAPER: (400,)}
+        only: dict[str, tuple[int, ...]] = {name: () for name in (VB, *opponents.NEEDS)}
+        only |= {GIBBS: (400,), PAPER: (400,)}
         return Plan("synthetic", tuple(CROWDS), 4, (100, 400, 1000), problem, methods, only)
     only = {name: sizes for name, sizes in slow.items() if name in names}
     return Plan("synthetic", tuple(CROWDS), 25, (100, 400, 1000, 1700, 2400), problem, methods, only)

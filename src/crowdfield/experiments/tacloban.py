@@ -30,7 +30,7 @@ def problem(setting: str, rng: np.random.Generator) -> Problem:
 
 def methods(setting: str) -> Mapping[str, Callable[[], Any]]:
     """The paper's hyperparameters: α0 2/1, a0 = .5, b0 = 5, ν0 = 100; l by ML-II on the bound, at every size."""
-    field = {"lengthscale": "learn", "scale_shape": 0.5, "scale_rate": 5.0, "states": (0, 1)}
+    field: dict[str, Any] = {"lengthscale": "learn", "scale_shape": 0.5, "scale_rate": 5.0, "states": (0, 1)}
     heatmap = partial(HeatmapBCC, confusion_prior=CONFUSION, random_state=0, **field)
     return {
         COMMUNITIES: partial(heatmap, communities="learn"),
@@ -51,7 +51,7 @@ def plan(quick: bool) -> Plan:
     """Quick: one repeat, two sizes."""
     slow = {"IBCC → GPBoost": (700,)}
     if quick:
-        only = {name: () for name in (PAPER, *opponents.NEEDS)}
+        only: dict[str, tuple[int, ...]] = {name: () for name in (PAPER, *opponents.NEEDS)}
         return Plan("tacloban", (SETTING,), 1, (178, 700), problem, methods, only)
     only = {name: sizes for name, sizes in slow.items() if name in methods(SETTING)}
     return Plan("tacloban", (SETTING,), 20, (178, 700, 1785), problem, methods, only)

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 
 
 class Draws(Protocol):
+    """Draws of a posterior, as the check of agreement needs them: reports with their sites and labels."""
+
     @property
     def size(self) -> int: ...
     @property

@@ -1,4 +1,7 @@
-"""L(q), the variational lower bound on the log evidence, as named terms. It rises."""
+"""L(q), the evidence lower bound (ELBO), as named terms.
+
+Mean-field VB with Pólya-Gamma sites raises it at every step; other methods use the same terms as an approximation.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ Array = NDArray[np.float64]
 
 
 class Bound(NamedTuple):
+    """The terms of the evidence lower bound, each in nats."""
+
     targets: float  # E[log p(c | t, π)] + E[log p(t | ρ)] − E[log q(t)]
     field: float  # E[log p(f | μ, K/ς)] − E[log q(f)]
     scale: float  # E[log p(ς)] − E[log q(ς)]
@@ -23,6 +28,7 @@ class Bound(NamedTuple):
 
     @property
     def total(self) -> float:
+        """The bound itself: the sum of its terms."""
         return float(sum(self))
 
 
@@ -40,6 +46,7 @@ def of(
     alpha: Array,
     alpha0: Array,
 ) -> Bound:
+    """The bound of mean-field VB from its parts: local terms, fields, q(ς) and pseudo-counts alpha [S, J, L]."""
     return Bound(
         targets=targets,
         field=sum(field_term(f, size, q_scale) for f in fields),

@@ -68,12 +68,16 @@ def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Commun
     return Communities(beta, np.full(k, 1.0 / k), free)
 
 
+def log_dirichlet_multinomial(counts: Array, beta: Array, labels: int = -1) -> Array:
+    """log of the Dirichlet-multinomial of counts, without its constant; `labels` is the axis that is summed out."""
+    total = beta.sum(labels)
+    inside = (gammaln(beta + counts) - gammaln(beta)).sum(labels)
+    return np.asarray(inside - gammaln(total + counts.sum(labels)) + gammaln(total))
+
+
 def log_marginal(counts: Array, beta: Array) -> Array:
-    """log of the Dirichlet-multinomial of each source's counts in each community (without the constant): [S, K]."""
-    n = counts[:, None]
-    inside = (gammaln(beta + n) - gammaln(beta)).sum((-2, -1))
-    total = beta.sum(-1)
-    return np.asarray(inside - (gammaln(total + n.sum(-1)) - gammaln(total)).sum(-1))
+    """The same for all rows of each source's counts [S, J, L] together, in each community [K, J, L]: [S, K]."""
+    return np.asarray(log_dirichlet_multinomial(counts[:, None], beta).sum(-1))
 
 
 def memberships(c: Communities, counts: Array) -> Array:

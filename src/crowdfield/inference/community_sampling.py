@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
-from crowdfield.inference.communities import CROWD_WEIGHT, MOST_COMMUNITIES, STRENGTH_RATE, Communities
+from crowdfield.inference.communities import (
+    CROWD_WEIGHT,
+    MOST_COMMUNITIES,
+    STRENGTH_RATE,
+    Communities,
+    log_dirichlet_multinomial,
+)
 
 Array = NDArray[np.float64]
+LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
 
 STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))  # deviations of log Σβ and of each log β, one Metropolis step each
 
@@ -62,7 +68,7 @@ class CommunityPrior:
     def _draw_members(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         if self.size == 1:
             return np.zeros_like(state.member)
-        fit = _log_marginal(counts[:, :, None], state.beta[:, None]).sum(-1)  # [C, S, k]
+        fit = log_dirichlet_multinomial(counts[:, :, None], state.beta[:, None], LABELS).sum(-1)  # [C, S, k]
         with np.errstate(divide="ignore"):  # a weight may underflow to nothing
             fit += np.log(state.weight)[:, None]
         # The largest of log p + Gumbel noise is a draw from p.
@@ -77,8 +83,9 @@ class CommunityPrior:
         """log p(β | z, n) of log β, row by row: [C, k, J]. `base` is one more source in every community."""
         chain = np.arange(len(member))[:, None]
         sources = np.flatnonzero(self.free)
-        rows = _log_marginal(counts[:, sources], beta[chain, member[:, sources]])  # [C, S, J]
-        total = _log_marginal(self.base, beta) - STRENGTH_RATE * beta.sum(axis=2) + np.log(beta).sum(axis=2)
+        rows = log_dirichlet_multinomial(counts[:, sources], beta[chain, member[:, sources]], LABELS)  # [C, S, J]
+        total = log_dirichlet_multinomial(self.base, beta, LABELS)
+        total += np.log(beta).sum(axis=2) - STRENGTH_RATE * beta.sum(axis=2)
         np.add.at(total, (chain, member[:, sources]), rows)
         return np.asarray(total)
 
@@ -96,13 +103,6 @@ class CommunityPrior:
         gain = self._log_target(proposed, member, counts) - self._log_target(beta, member, counts)
         accept = np.log(rng.random(gain.shape)) < gain
         return np.where(accept[:, :, None], proposed, beta)
-
-
-def _log_marginal(counts: Array, beta: Array) -> Array:
-    """log of the Dirichlet-multinomial of counts [..., L, J] (without the constant), row by row: [..., J]."""
-    total = beta.sum(axis=-2)
-    inside = (gammaln(beta + counts) - gammaln(beta)).sum(axis=-2)
-    return np.asarray(inside - gammaln(total + counts.sum(axis=-2)) + gammaln(total))
 
 
 def summarise(prior: CommunityPrior, states: list[CommunityState]) -> tuple[Communities, Array]:

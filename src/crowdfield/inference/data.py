@@ -35,6 +35,8 @@ class Data(NamedTuple):
 
 
 class Prior(NamedTuple):
+    """What is believed before any report, as arrays."""
+
     alpha0: Array  # [S, J, L] Dirichlet rows of every source's confusion matrix
     shape: float  # a0 of ς
     rate: float  # b0 of ς

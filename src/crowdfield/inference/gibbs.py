@@ -62,6 +62,8 @@ class FixedPrior(NamedTuple):
 
 
 class State(NamedTuple):
+    """One sweep's draw of everything that the next sweep needs, for K chains side by side."""
+
     weights: Array  # w [K, F, m]
     scale: Array  # ς [K]
     log_pi: Array  # [K, S, L, J]
@@ -70,6 +72,8 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
+    """What a sweep tells beside its state: responsibilities, drawn states, rates, accepted Metropolis steps."""
+
     r: Array  # p(t | w, π) [K, J, N]
     t: NDArray[np.int64]  # [K, N]
     rho: Array  # [K, J, N]
@@ -271,10 +275,12 @@ def draw_log_pi(alpha: Array, rng: np.random.Generator) -> Array:
 
 
 def softmax(logits: Array) -> Array:
+    """Over the states, which are axis 1 of [K, J, N]."""
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
 def logsumexp(logits: Array) -> Array:
+    """Over the states, which are axis 1 of [K, J, N]: [K, N]."""
     top = logits.max(axis=1)
     return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))

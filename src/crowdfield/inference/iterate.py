@@ -86,16 +86,20 @@ class Policy:
     patience: int = 2  # steps in a row that must move less than the tolerance
 
     def next_length(self, length: float, turned: bool) -> float:
+        """The length of the next step: shorter where the last two turned round, longer where they went on."""
         if turned:
             return max(self.turned * length, self.least_turned)
         return min(self.longer * length, 1.0)
 
     def accepts(self, objective: float, best: float) -> bool:
+        """Whether a step's objective is good enough: not below the best so far by more than the slack."""
         slack = max(self.slack, self.slack_share * abs(best))
         return bool(np.isfinite(objective)) and objective >= best - slack
 
 
 class Fit(NamedTuple):
+    """Where an iteration ended, and how it got there."""
+
     state: Any
     q: Any
     bound: Bound

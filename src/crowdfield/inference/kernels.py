@@ -42,20 +42,23 @@ class Kernel(ABC):
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: float | Array) -> Kernel:
-        """The same kernel with other length-scales: one number for all columns, or one a column."""
+        """The same kernel with other length-scales: one number for all columns, or one per column."""
 
     def variance(self, X: Array) -> Array:
+        """The prior variance k(x, x) at places: [n]."""
         return np.ones(len(X))
 
 
 @dataclass(frozen=True)
 class Radial(Kernel):
-    """A function of the distance r = |(x − x′) / l|, with one l or one a column."""
+    """A function of the distance r = |(x − x′) / l|, with one l or one per column."""
 
     lengthscale: float | tuple[float, ...] = 1.0
 
     @abstractmethod
-    def of_distance(self, r: Array) -> Array: ...
+    def of_distance(self, r: Array) -> Array:
+        """The covariance at scaled distances r ≥ 0; 1 at r = 0."""
+        ...
 
     @abstractmethod
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
@@ -83,6 +86,8 @@ class Radial(Kernel):
 
 
 class _Matern(Radial):
+    """Matérn kernels: ν is the smoothness; draws have ⌈ν⌉ − 1 derivatives."""
+
     nu: float
 
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
@@ -92,6 +97,8 @@ class _Matern(Radial):
 
 
 class Matern12(_Matern):
+    """ν = 1/2: continuous and rough; in time, it forgets exponentially."""
+
     nu = 0.5
 
     def of_distance(self, r: Array) -> Array:
@@ -99,6 +106,8 @@ class Matern12(_Matern):
 
 
 class Matern32(_Matern):
+    """ν = 3/2: smooth slopes; the default."""
+
     nu = 1.5
 
     def of_distance(self, r: Array) -> Array:
@@ -107,6 +116,8 @@ class Matern32(_Matern):
 
 
 class Matern52(_Matern):
+    """ν = 5/2: smoother still."""
+
     nu = 2.5
 
     def of_distance(self, r: Array) -> Array:
@@ -115,6 +126,8 @@ class Matern52(_Matern):
 
 
 class RBF(Radial):
+    """The squared exponential: infinitely smooth, the limit ν → ∞."""
+
     def of_distance(self, r: Array) -> Array:
         return np.asarray(np.exp(-0.5 * r**2))
 

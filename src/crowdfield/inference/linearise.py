@@ -22,6 +22,8 @@ SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
 
 
 class Local(NamedTuple):
+    """What reports make of q(f) at some sites: responsibilities r [n, J] and Gaussian sites eta, lam [n, F]."""
+
     r: Array
     eta: Array
     lam: Array

@@ -50,6 +50,8 @@ class LatentMean:
 
 @dataclass(frozen=True)
 class Posed:
+    """A problem as inference sees it: reports and priors as arrays, and every choice that was made about the method."""
+
     data: Data
     prior: Prior
     kernel: Kernel
@@ -66,6 +68,7 @@ class Posed:
     level: float = 0.0  # prior variance of the intercept
 
     def rng(self) -> np.random.Generator:
+        """A generator from the seed; the same at every call."""
         return np.random.default_rng(self.seed)
 
     @property
@@ -74,6 +77,7 @@ class Posed:
         return WithLevel(self.kernel, self.level) if self.level else self.kernel
 
     def engine(self) -> Engine:
+        """The engine that was asked for, or the one that suits the places, the kernel and the method."""
         joint = self.method == "joint"
         return choose(
             self.engine_name,
@@ -85,9 +89,11 @@ class Posed:
         )
 
     def with_kernel(self, new: Kernel) -> Posed:
+        """The same problem with another kernel."""
         return replace(self, kernel=new)
 
     def with_lengthscales(self, scales: Array) -> Posed:
+        """The same problem with other length-scales, one per column: [D]."""
         alike = bool((scales == scales[0]).all())
         return self.with_kernel(self.kernel.with_lengthscale(float(scales[0]) if alike else scales))
 

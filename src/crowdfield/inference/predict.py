@@ -37,6 +37,7 @@ class FieldPredictor(NamedTuple):
     C: Array
 
     def latent(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of the latent functions at places [M, D]: both [M, F]."""
         mean, variance = np.empty((len(X), len(self.fields))), np.empty((len(X), len(self.fields)))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
@@ -47,8 +48,10 @@ class FieldPredictor(NamedTuple):
         return mean, variance
 
     def rate(self, X: Array) -> tuple[Array, Array]:
+        """E[ρ] and its standard deviation at places [M, D], by quadrature: both [M, J]."""
         mean, variance = self.latent(X)
         return quadrature.rate_moments(mean, variance, self.C)
 
     def covariance(self, X: Array) -> list[Array]:
+        """Joint covariance of each latent function at places [M, D]: see `Field.covariance_at`."""
         return [f.covariance_at(X) for f in self.fields]

@@ -28,6 +28,7 @@ def softmax(logits: Array) -> Array:
 
 
 def logsumexp(logits: Array) -> Array:
+    """log Σ exp over the last axis."""
     if logits.shape[-1] == 2:
         return np.asarray(np.logaddexp(logits[..., 0], logits[..., 1]))
     top = logits.max(axis=-1)

@@ -9,15 +9,19 @@ from scipy.special import digamma, gammaln
 
 
 class Gamma(NamedTuple):
+    """A gamma distribution by shape and rate."""
+
     shape: float
     rate: float
 
     @property
     def mean(self) -> float:
+        """E[ς]."""
         return self.shape / self.rate
 
     @property
     def mean_log(self) -> float:
+        """E[log ς]."""
         return float(digamma(self.shape) - np.log(self.rate))
 
 

@@ -26,11 +26,15 @@ LayOut = Callable[[Posed], Solver]
 
 
 class Solved(NamedTuple):
+    """A solution: the method over its sites, and where its iteration ended."""
+
     solver: Solver
     fit: Fit
 
 
 class Learned(NamedTuple):
+    """A problem with the length-scale that was learned for it, and how sure that is."""
+
     posed: Posed
     start: Any | None  # a q to go on from
     log_sd: Array  # [groups of columns learned], of log l; infinite where the data do not say

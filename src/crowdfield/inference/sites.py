@@ -77,6 +77,7 @@ def over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> list[Sum]:
 
 
 def sum_over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> Sum:
+    """The sum of a function of blocks over the chosen ones, in their order, so that equal inputs give equal sums."""
     return reduce(add, over_blocks(one, chosen))
 
 

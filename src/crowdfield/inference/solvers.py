@@ -33,9 +33,13 @@ class Solver(Protocol):
     @property
     def sites(self) -> Sites: ...
 
-    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit: ...
+    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
+        ...
 
-    def with_communities(self, communities: Communities | None) -> Solver: ...
+    def with_communities(self, communities: Communities | None) -> Solver:
+        """The same method with another prior over the sources' confusion matrices."""
+        ...
 
     def in_state(self, state: Any) -> Any:
         """q of a state that was found before."""
@@ -72,6 +76,8 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class JointSolver:
+    """Sources and field in one Gaussian posterior ("collapsed")."""
+
     sites: Sites
     method: JointMethod
 
@@ -109,6 +115,8 @@ class JointSolver:
 
 @dataclass(frozen=True)
 class MeanFieldSolver:
+    """The paper's mean-field variational Bayes ("vb")."""
+
     sites: Sites
     iteration: vb.Iteration
 

@@ -16,6 +16,8 @@ JOINT_SITES = 1500  # whose field is drawn jointly; beyond, every place is drawn
 
 
 class StateDraws(NamedTuple):
+    """Draws of the one-state model's posterior at its sites, with the reports that they are about."""
+
     f: Array  # [D, N, F] the latent functions at the places
     pi: Array  # [D, S, J, L] confusion matrices
     site: NDArray[np.int64]  # [R]

@@ -13,10 +13,26 @@ from crowdfield.errors import InputError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it takes the place of `path` only when the block ends well.
+    """Give a temporary path to write to, which takes the place of `path` only when the block ends well.
 
     The temporary name keeps the suffix, because GDAL picks a driver by it, and lies in a folder of its own, so that
     side files (a journal, a .aux.xml) vanish with it.
+
+    Parameters
+    ----------
+    path : path
+        The file to be written or replaced.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary path, in the same folder.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> with cf.io.replacing("whole.txt") as temporary:
+    ...     _ = temporary.write_text("all or nothing")
     """
     target = Path(path)
     if target.is_dir():

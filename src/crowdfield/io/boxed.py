@@ -49,7 +49,7 @@ def reports(
     kinds.look(path)  # what is refused at first sight needs nothing that takes long to load
     from crowdfield.io.reading import read
 
-    result = read(path, positive=positive, most=most, **(columns or {}))
+    result = read(path, positive=positive, most=most, **(columns or {}))  # type: ignore[arg-type]
     table = result.reports
     ids = [None] * len(table) if table.id is None else _told_apart(table.id)
     codes, names = as_codes(ids)
@@ -64,7 +64,7 @@ def reports(
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:REJECTS_TOLD]],
     }
     time = np.full(len(table), np.nan) if table.time is None else table.time
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "places": table.places[:, :2],
         "label": table.label.astype(np.int32),
         "source": table.source.astype(np.int32),
@@ -113,7 +113,7 @@ def features(path: Path, layer: str | None = None) -> Told:
 
     read = common.read(path, kinds.look(path, layer))
     points = shapely.get_type_id(read.shapes) == _POINT
-    others = shapely.to_wkb(np.where(points, None, read.shapes), hex=True)
+    others = shapely.to_wkb(np.where(points, np.array(None, dtype=object), read.shapes), hex=True)
     arrays: dict[str, NDArray[Any]] = {"x": shapely.get_x(read.shapes), "y": shapely.get_y(read.shapes)}
     header: dict[str, Any] = {"crs": read.crs, "notes": list(read.notes), "columns": [], "is_table": read.is_table}
     if read.lines is not None:

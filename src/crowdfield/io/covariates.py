@@ -60,10 +60,31 @@ class Rasters:
 
 
 def read_covariates(paths: Sequence[str | Path], crs: str, grid: Grid | None = None) -> Rasters:
-    """GeoTIFF files as covariates for places in `crs`, one per band, named after the file.
+    """Read GeoTIFF files as covariates, one per band, named after the file.
 
-    grid: read only what lies under this map (in `crs`). A band with a finer resolution than MOST_PIXELS allows is
-    averaged down.
+    Parameters
+    ----------
+    paths : sequence of path
+        The files, each in any reference system.
+    crs : str
+        The reference system of the places that will be asked about.
+    grid : Grid, optional
+        Read only what lies under this map (in ``crs``). A band with more pixels there than MOST_PIXELS is averaged
+        down.
+
+    Returns
+    -------
+    Rasters
+        A function of places, for ``HeatmapBCC(covariates=...)``.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`, whose map stands in for a raster here:
+
+    >>> path = cf.io.write(fused.heatmap, "elevation.tif")
+    >>> rasters = cf.io.read_covariates([path], crs="EPSG:4326")
+    >>> rasters(np.array([[-72.35, 18.55]])).shape == (1, len(rasters.names))
+    True
     """
     rasters = [raster for path in paths for raster in _read(Path(path), crs, grid)]
     names = [raster.name for raster in rasters]

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,8 @@ class Table:
         if not any(line.strip() for line in lines):
             raise ReportFormatError("the file is empty. Export it again.", file=str(path))
         self.delimiter = _sniff(lines)
-        self._quoting = csv.QUOTE_NONE if self.delimiter == "\t" and _is_gbif(lines) else csv.QUOTE_MINIMAL
+        plain = self.delimiter == "\t" and _is_gbif(lines)
+        self._quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
         self.tags: dict[str, str] = {}  # column -> its HXL tag, where there is a row of them
         self.header, self.sample, self._preamble = self._top(text)
 

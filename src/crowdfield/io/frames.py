@@ -13,8 +13,10 @@ from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError, ReportFormatError
 from crowdfield.io import columns
 from crowdfield.io.collect import settle_labels
+from crowdfield.io.places import place
 
 WGS84 = "EPSG:4326"
+_SAMPLE = 1_000  # cells of a column that say what it holds
 _NAME = "the data frame"  # in messages, where a file's name would stand
 
 
@@ -41,10 +43,13 @@ def from_frame(
     given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}
     needed = ("label",) if places is not None else ("lat", "lon", "label")
     try:
-        chosen = columns.choose(list(table), _NAME, given, needed=needed)
+        chosen = columns.choose(list(table), _NAME, given, _samples(table), needed=needed)
     except ReportFormatError as problem:
         raise InputError(str(problem)) from None
-    if places is None:
+    if places is None and "place" in chosen:
+        cells = [place("" if _missing(cell) else str(cell)) for cell in table[chosen["place"]]]
+        places, system = np.array([(cell.lon, cell.lat) for cell in cells]).reshape(-1, 2), WGS84
+    elif places is None:
         places = np.column_stack([_numbers(table[chosen[role]], chosen[role]) for role in ("lon", "lat")])
         system = crs or WGS84
     elif system is None:
@@ -68,6 +73,11 @@ def from_frame(
         labels=names if positive is not None else None,
         crs=system,
     )
+
+
+def _samples(table: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """The first cells of every column that hold something."""
+    return {name: [str(value) for value in values[:_SAMPLE] if not _missing(value)] for name, values in table.items()}
 
 
 def _opened(frame: Any) -> tuple[dict[str, list[Any]], NDArray[np.float64] | None, str | None]:
@@ -162,4 +172,4 @@ def _times(
     except (ValueError, TypeError) as problem:
         raise InputError(f"the column {chosen['time']!r} holds something that is no time: {problem}.") from None
     seconds = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
-    return seconds.to_numpy(np.float64)
+    return np.asarray(seconds.to_numpy(), dtype=np.float64)

@@ -165,4 +165,4 @@ def _abgr(shade: np.ndarray, opacity: float) -> str:
 
 
 def _bytes(root: xml.Element) -> bytes:
-    return xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True))

@@ -187,7 +187,8 @@ def _full(table: Tabular, options: Options) -> Plan:
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         said = frame[result].astype(object).fillna("").astype(str).str.strip().str.removesuffix(".0")
         lon, lat = tile_middles(frame[task].astype(object).fillna("").astype(str))
-        return frame.assign(**{"<label>": said.map(RESULTS), "<lon>": lon, "<lat>": lat, "<said>": said})
+        made: dict[str, Any] = {"<label>": said.map(RESULTS), "<lon>": lon, "<lat>": lat, "<said>": said}
+        return frame.assign(**made)
 
     def refuse(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
         why: dict[int, tuple[str, str]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,8 @@ def place(cell: str, *, lon_first: bool = False, inner: bool = False) -> Place:
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
     if match := _DECIMAL_COMMAS.fullmatch(text):
-        return _pair(*(float(part.replace(",", ".")) for part in match.groups()), lon_first)
+        first, second = (float(part.replace(",", ".")) for part in match.groups())
+        return _pair(first, second, lon_first)
     if match := _NUMBERS.fullmatch(text):
         first, second, _, accuracy = (np.nan if part is None else float(part) for part in match.groups())
         return _pair(first, second, lon_first, accuracy)
@@ -79,7 +80,7 @@ def places(cells: pd.Series[Any], *, lon_first: bool, inner: bool) -> list[Place
     return [known[code] for code in codes]
 
 
-def find_column(header: Sequence[str], samples: dict[str, list[str]]) -> str | None:
+def find_column(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
     """The column that holds whole places: the fullest one, but one that also tells accuracies first."""
     best: tuple[tuple[int, int, int], str] | None = None
     for name in header:

@@ -61,15 +61,51 @@ def read(
 ) -> ReadResult:
     """Read a file of reports. Layout and columns are found out; every choice can be made by hand.
 
-    ``positive`` names the label to map (all others become "not …"); ``label_map`` renames labels, from a mapping or a
-    TOML file. ``duplicates`` are used "once", all of them ("keep"), or once together with copied messages ("events").
-    ``region`` (west, south, east, north in degrees) leaves out what lies elsewhere. ``crs`` is the system of the
-    coordinates, or "local" for numbers that are nowhere on Earth. ``cell`` is the size of the cells that a Zooniverse
-    image without marks covers. ``place`` is a column of whole places ("lat lon alt acc", "lat,lon", WKT). ``accuracy``
-    is a column of metres, or a length that holds for all; ``count`` a column that says for how many people a row
-    stands. ``layer`` names one of several layers, sheets or files; ``polygons="inner-point"`` reads each polygon as a
-    point inside it. ``missing`` are the words that stand for an empty cell. More than ``most`` reports are an error.
-    ``progress`` is called with (bytes done, bytes in all).
+    Parameters
+    ----------
+    path : path
+        A table, a geographic file, or an export of Ushahidi, Zooniverse, MapSwipe or Kobo.
+    format : str, optional
+        The layout, where it should not be guessed.
+    lat, lon, label, source, time, id, text : str, optional
+        Names of columns.
+    positive : str or sequence of str, optional
+        The label to map; all others become "not …".
+    label_map : mapping or path, optional
+        New names for labels, as a mapping or a TOML file.
+    duplicates : {"once", "keep", "events"}, default="once"
+        Use duplicates once, use all of them, or use them once together with copied messages.
+    region : str, sequence or mapping, optional
+        West, south, east, north in degrees; what lies elsewhere is left out.
+    crs : str, optional
+        The system of the coordinates, or "local" for numbers that are nowhere on Earth.
+    cell : str or float, optional
+        Size of the cells that a Zooniverse image without marks covers.
+    dates : {"dmy", "mdy"}, optional
+        The order of day and month, where the file leaves it open.
+    encoding : str, optional
+        Of the text.
+    most : int, optional
+        More reports than this are an error.
+    progress : callable, optional
+        Called with bytes done and bytes in all.
+
+    Returns
+    -------
+    ReadResult
+        The reports, and an account of every row.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import crowdfield as cf
+    >>> rows = ["lat,lon,label,source", "18.5,-72.3,flooded,ann", "18.6,-72.3,dry,bob", "18.6,,dry,bob"]
+    >>> _ = Path("calls.csv").write_text(chr(10).join(rows))
+    >>> result = cf.io.read("calls.csv")
+    >>> result.read, result.used, result.rejected
+    (3, 2, 1)
+    >>> result.reports.labels
+    ('dry', 'flooded')
     """
     file = Path(path)
     if not file.is_file():
@@ -161,7 +197,28 @@ def _too_many(most: int, file: Path) -> TooLargeError:
 
 
 def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
-    """What a file holds and how it would be read, in plain values; takes the options of :func:`read`."""
+    """Say what a file holds and how it would be read, in plain values.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    **options
+        Those of `read`.
+
+    Returns
+    -------
+    dict
+        As ``crowdfield inspect --json`` prints it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import crowdfield as cf
+    >>> _ = Path("two.csv").write_text(chr(10).join(["lat,lon,label", "18.5,-72.3,flooded", "18.6,-72.3,dry"]))
+    >>> cf.io.inspect("two.csv")["labels"]
+    {'dry': 1, 'flooded': 1}
+    """
     return read(path, **options).summary()
 
 

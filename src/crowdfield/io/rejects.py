@@ -25,7 +25,7 @@ def without_advice(reason: str) -> str:
 
 
 class Reject(NamedTuple):
-    """A row that was not used, and why."""
+    """A row that was not used, and why: its line, the column, and the reason."""
 
     line: int
     column: str

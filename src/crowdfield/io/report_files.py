@@ -27,6 +27,24 @@ REPORT_FORMATS = {
 
 
 def check_report_format(path: str | Path) -> str:
+    """Say in which format reports would be written; an error when the suffix is unknown.
+
+    Parameters
+    ----------
+    path : path
+        The file to be written.
+
+    Returns
+    -------
+    str
+        The name of the format.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.io.check_report_format("reports.geojson")
+    'GeoJSON points'
+    """
     try:
         return REPORT_FORMATS[Path(path).suffix.lower()]
     except KeyError:
@@ -35,7 +53,27 @@ def check_report_format(path: str | Path) -> str:
 
 
 def write_reports(reports: Reports, path: str | Path) -> Path:
-    """Source, latitude, longitude, label, and time, id and accuracy where there are any."""
+    """Write reports in degrees: source, latitude, longitude, label, and time and id where there are any.
+
+    Parameters
+    ----------
+    reports : Reports
+        With a reference system.
+    path : path
+        Its suffix says the format: .csv, .geojson, .json, .gpkg or .parquet.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> reports = cf.Reports.from_arrays([[-72.3, 18.5]], ["flooded"], crs="EPSG:4326")
+    >>> cf.io.write_reports(reports, "out.csv").read_text().splitlines()
+    ['source,lat,lon,label', 'all,18.5,-72.3,flooded']
+    """
     path = Path(path)
     kind = path.suffix.lower()
     check_report_format(path)

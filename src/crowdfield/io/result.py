@@ -21,7 +21,31 @@ from crowdfield.io.table import write_rows
 
 @dataclass(frozen=True, eq=False)
 class ReadResult:
-    """What was in a file. ``read == used + duplicate + rejected``, counted in rows; a row may hold many reports."""
+    """What was in a file. ``read == used + duplicate + rejected``, counted in rows; a row may hold many reports.
+
+    Attributes
+    ----------
+    file, layout, statement : str
+        The file, its layout, and one line that says what was found and how it was read.
+    columns : mapping
+        Which column each role was taken from.
+    reports : Reports
+        In degrees: places are (longitude, latitude).
+    read, used, duplicate, rejected : int
+        Counts of rows.
+    rejects : Rejects
+        A sequence of (line, column, reason).
+    region : Region
+        Around the reports; west > east across the antimeridian.
+    notes : tuple of str
+        What a careful reader should know.
+    events : ndarray [R] or None
+        Reports with the same number are one message, copied; −1 for the others.
+    states : tuple of str or None
+        What the labels are about, where the layout knows.
+    row : ndarray [R]
+        The row of the file that each report is from, counted from 0.
+    """
 
     file: str
     layout: str

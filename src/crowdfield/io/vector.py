@@ -46,10 +46,27 @@ def write_looks(
     properties: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Areas to look at next as polygons, in order: squares of side `size` around the places (in units of crs).
+    """Write areas to look at next as GeoJSON polygons, in order: the form a tasking tool imports.
 
-    GeoJSON, or KML where the path ends in .kml: what tasking tools import. One polygon per task, with its rank and
-    whatever else is known about it.
+    Parameters
+    ----------
+    places : array_like [n, 2]
+        Centres of the areas.
+    path : path
+        The file.
+    crs : str
+        The reference system of the places.
+    size : float
+        Side of the squares, in the units of ``crs``.
+    properties : sequence of mapping, optional
+        What else is known about each area.
+    metadata : mapping, optional
+        To be kept with the file.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.io.write_looks([[780806.0, 2052004.0]], "areas.geojson", crs="EPSG:32618", size=500.0)
     """
     centres = np.asarray(places, dtype=np.float64).reshape(-1, 2)
     if not (np.isfinite(size) and size > 0):
@@ -106,7 +123,8 @@ def geographic(rings: NDArray[np.float64], crs: str) -> Iterator[dict[str, Any]]
         raise InputError("some cells have no longitude and latitude; is the grid inside the area its crs is made for?")
     lonlat = np.round(lonlat, DIGITS)
     crosses = np.ptp(lonlat[..., 0], axis=1) > 180
-    for ring, split in zip(lonlat.tolist(), crosses, strict=True):
+    outlines: list[Any] = lonlat.tolist()  # type: ignore[assignment]
+    for ring, split in zip(outlines, crosses, strict=True):
         yield _split(ring) if split else {"type": "Polygon", "coordinates": [ring]}
 
 

@@ -32,7 +32,29 @@ FORMATS = {
 
 
 def write(heatmap: Heatmap, path: str | Path, **options: Any) -> Path:
-    """Write a map in the format that the suffix of `path` names; the file appears whole or not at all."""
+    """Write a map in the format that the suffix of the path names; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    path : path
+        Its suffix is one of `FORMATS`.
+    **options
+        Of the format's writer.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> cf.io.write(fused.heatmap, "flood.csv").name
+    'flood.csv'
+    """
     path = Path(path)
     module, function, _ = _format(path)
     getattr(import_module(f"crowdfield.io.{module}"), function)(heatmap, path, **options)
@@ -40,7 +62,26 @@ def write(heatmap: Heatmap, path: str | Path, **options: Any) -> Path:
 
 
 def read_map(path: str | Path) -> Heatmap:
-    """A map that `write` wrote as GeoTIFF or NetCDF, the two formats that keep all of it."""
+    """Read a map that `write` wrote as GeoTIFF or NetCDF, the two formats that keep all of it.
+
+    Parameters
+    ----------
+    path : path
+        A .tif, .tiff or .nc file.
+
+    Returns
+    -------
+    Heatmap
+        The map.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> path = cf.io.write(fused.heatmap, "flood.tif")
+    >>> cf.io.read_map(path).states
+    ('dry', 'flooded')
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
@@ -91,7 +132,24 @@ def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None
 
 
 def check_format(path: str | Path) -> str:
-    """What would be written, in words; an error when the suffix is unknown, before any work is done."""
+    """Say what would be written, in words; an error when the suffix is unknown, before any work is done.
+
+    Parameters
+    ----------
+    path : path
+        The file to be written.
+
+    Returns
+    -------
+    str
+        The name of the format.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.io.check_format("flood.tif")
+    'cloud-optimised GeoTIFF'
+    """
     return _format(Path(path))[2]
 
 

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class ReportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A map from reports: fit(X, y, sources) on one row a report, then state probabilities at any place."""
+    """A map from reports: fit(X, y, sources) on one row per report, then state probabilities at any place."""
 
     classes_: NDArray[Any]
     n_features_in_: int
@@ -127,7 +127,7 @@ def confusion_priors(
 def prior_means(prior_mean: Any, X: Array, *, C: Array) -> Array:
     """The prior mean of every latent function at places X: [N, F]. A constant is one row seen N times.
 
-    prior_mean: a number, one a state, or a function of places that gives [N] (two states) or [N, J].
+    prior_mean: a number, one per state, or a function of places that gives [N] (two states) or [N, J].
     C [J, F] is the contrast of states and functions: with two states the function is the difference of their means.
     """
     states = len(C)
@@ -190,7 +190,7 @@ def _pseudo_counts(value: Any, shape: tuple[int, int], name: str) -> Array:
     try:
         counts = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as problem:
-        raise InputError(f"{name} must be numbers, one row a state and one column a label.") from problem
+        raise InputError(f"{name} must be numbers, one row per state and one column per label.") from problem
     if counts.shape != shape:
         raise InputError(
             f"{name} has shape {counts.shape}; with {shape[0]} states and {shape[1]} labels it is {shape}."

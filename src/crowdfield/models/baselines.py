@@ -44,11 +44,25 @@ class _Baseline(ReportClassifier):
 
 
 class KernelDensity(_Baseline):
-    """Kernel density estimation: at each place, the share of each label among the Gaussian kernels that reach it.
+    """Kernel density estimation: the share of each label among the Gaussian kernels that reach a place.
 
-    bandwidth: the kernels' standard deviation, one number in the units of X, or "scott" (from the number and spread of
-    the reports). prior: weight of an even vote, in reports at the very place, so that far from all reports the map
-    says "unknown" rather than the label of whoever is nearest.
+    Parameters
+    ----------
+    bandwidth : float or "scott", default="scott"
+        Standard deviation of the kernels in the units of X, one number for all columns. "scott" derives it from the
+        number and spread of the reports.
+    prior : float, default=1.0
+        Weight of an even vote, in reports at the very place, so that far from all reports the map says "unknown"
+        rather than the label of whoever is nearest.
+    states : sequence or None, default=None
+        What can be true; by default the labels seen.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> model = cf.KernelDensity(bandwidth=1.0).fit([[0, 0], [1, 0], [9, 0]], ["dry", "dry", "wet"])
+    >>> print(model.predict([[0.5, 0], [9.5, 0]]))
+    ['dry' 'wet']
     """
 
     def __init__(
@@ -90,9 +104,23 @@ class KernelDensity(_Baseline):
 
 
 class SVM(_Baseline):
-    """A support vector machine with a radial basis function, its scores turned into probabilities by Platt's sigmoid.
+    """A support vector machine with a radial basis function, its scores made probabilities by Platt's sigmoid.
 
-    penalty is the usual C; gamma is "scale", "auto" or 1 / (2 · bandwidth²).
+    Parameters
+    ----------
+    penalty : float, default=1.0
+        The usual C: larger values fit the reports more closely.
+    gamma : float, "scale" or "auto", default="scale"
+        Width of the radial basis function, 1 / (2 · bandwidth²).
+    states : sequence or None, default=None
+        What can be true; by default the labels seen.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> X, y, sources = cf.testing.example_crowd()
+    >>> cf.SVM().fit(X, y, sources).predict([[1.0, 5.0], [8.0, 5.0]])
+    array([0, 1])
     """
 
     def __init__(self, *, penalty: float = 1.0, gamma: float | str = "scale", states: Sequence[Hashable] | None = None):
@@ -138,7 +166,23 @@ class SVM(_Baseline):
 
 
 class NearestNeighbours(_Baseline):
-    """The shares of labels among the nearest reports (five, as in the paper)."""
+    """The shares of labels among the nearest reports (five, as in the paper).
+
+    Parameters
+    ----------
+    neighbours : int, default=5
+        How many reports are asked.
+    states : sequence or None, default=None
+        What can be true; by default the labels seen.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> model = cf.NearestNeighbours(neighbours=2).fit([[0], [1], [8], [9]], [0, 0, 0, 1])
+    >>> model.predict_proba([[0.0], [9.0]])
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
 
     def __init__(self, *, neighbours: int = 5, states: Sequence[Hashable] | None = None):
         self.neighbours = neighbours
@@ -164,6 +208,21 @@ class MajorityVote(_Baseline):
     """The shares of labels among the reports at a place; where there are none, among all reports.
 
     So `predict` says what most reports at the place say, and elsewhere the most frequent label of all.
+
+    Parameters
+    ----------
+    states : sequence or None, default=None
+        What can be true; by default the labels seen.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> model = cf.MajorityVote().fit([[0], [0], [0], [5]], ["dry", "dry", "wet", "wet"])
+    >>> print(model.predict([[0]]))
+    ['dry']
+    >>> model.predict_proba([[0], [99]]).round(2)
+    array([[0.67, 0.33],
+           [0.5 , 0.5 ]])
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike, sources: ArrayLike | None = None) -> Self:

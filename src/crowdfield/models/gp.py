@@ -111,7 +111,44 @@ class FieldClassifier(ReportClassifier):
 class GPClassifier(FieldClassifier):
     """A Gaussian process classifier: each report is a draw from ρ at its place, whoever sent it.
 
-    Parameters as for HeatmapBCC, which adds what this one lacks: a confusion matrix for every source.
+    The parameters are those of `HeatmapBCC`, which adds what this one lacks: a confusion matrix for every source. Use
+    it when there is one source, or when all are known to be alike.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default="matern32"
+        How similar two places are by their distance.
+    lengthscale : float, sequence of float, or "learn", default=20.0
+        The distance over which places say something about each other, in the units of X.
+    scale_shape, scale_rate : float, default=1.0
+        Shape and rate of the gamma prior on the inverse scale of the latent functions.
+    prior_mean : float, sequence of float, or callable, default=0.0
+        Prior mean of the latent functions.
+    states : sequence or None, default=None
+        What can be true; by default the labels seen.
+    engine : {"auto", "exact", "inducing", "spectral"}, default="auto"
+        How the Gaussian process is represented.
+    max_iter : int, default=200
+        The largest number of sweeps.
+    tol : float, default=1e-4
+        Sweeps end when nothing moves by more than this.
+
+    Attributes
+    ----------
+    classes_, lengthscale_, scale_, engine_
+        As for `HeatmapBCC`.
+    bound_, bound_history_, n_iter_, converged_
+        The evidence lower bound and how the fit went.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> east = np.arange(20.0)
+    >>> X = np.column_stack([east, np.zeros(20)])
+    >>> model = cf.GPClassifier(lengthscale=5.0).fit(X, east > 9.5)
+    >>> model.predict([[2.0, 0.0], [17.0, 0.0]])
+    array([False,  True])
     """
 
     def __init__(

@@ -52,33 +52,121 @@ PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
 class HeatmapBCC(ReportClassifier):
     """Bayesian classifier combination with a Gaussian process prior on the state of every place.
 
+    It learns two things at the same time: how reliable each source is, and how the true state varies over the map.
+
     Parameters
     ----------
-    kernel : "matern12", "matern32", "matern52", "rbf", or a Kernel (which then brings its own length-scale)
-    lengthscale : a number, one a column, or "learn" (one for all columns, or one for space and one for time with such a
-        kernel; ["learn", "learn"]: one a column; numbers beside "learn" stay what they are)
-    lengthscale_bounds, lengthscale_prior : of a search: the range, and shape and rate of a gamma prior
-    confusion_prior : pseudo-counts of the confusion matrices: None (weakly diagonal), [J, L] for all sources, or
-        {source: [J, L], ...} for those named, the key None standing for all others
-    scale_shape, scale_rate : a0 and b0 of the gamma prior on the inverse scale ς that all latent functions share
-    prior_mean : of the latent functions: a number, one a state, or a function of places [M, D] that returns
-        [M] (two states) or [M, J]. With two states the latent function is the log odds of the second. With the
-        default, 0, the level is learned too (not by "vb"); any other says what it is.
-    states, labels : what can be true and what can be said; by default the labels seen
-    inference : "auto" (collapsed), "collapsed", "vb" (the paper), "gibbs" (exact, by sampling)
-    engine : "auto", "exact", "inducing", "spectral": how the Gaussian process is represented
-    communities : how many groups of like-minded sources share a learned prior: a number, "learn", or None
-    linearisation : of "vb": "polya_gamma", or "ekf" as in the paper
-    max_iter, tol : sweeps at the most; stop when log odds, scales and confusion matrices move less than tol
-    reports_model : "one_state" (the paper: reports are independent given a hidden state), "instrument" (sources read a
-        latent appearance, each with a sensitivity and a lean; docs/instrument.md), or "auto": whichever predicts
-        left-out reports better
-    covariates : what else is known of places, for the instrument model: a function of places [M, D] that returns
-        [M, C] (`io.read_covariates` makes one from rasters), or {name: function that returns [M]}; standardised inside
+    kernel : {"matern12", "matern32", "matern52", "rbf"} or Kernel, default="matern32"
+        How similar two places are by their distance. Change it when borders are known to be sharp ("matern12") or
+        the state to vary very smoothly ("rbf"). A Kernel brings its own length-scale: see
+        `crowdfield.inference.kernels.space_time` for maps that move.
+    lengthscale : float, sequence of float, or "learn", default=20.0
+        The distance, in the units of the columns of X, over which places say something about each other. Always
+        set it: to a number you know (the width of a flood plain), to one number per column, or to "learn". "learn"
+        fits one for all columns, or one for space and one for time with a space-time kernel; ["learn", "learn"]
+        fits one per column; numbers beside "learn" stay what they are.
+    confusion_prior : None, array_like [J, L], or mapping, default=None
+        Pseudo-counts of the confusion matrices: one row per state, one column per label. None is weakly diagonal (2
+        where label and state agree, 1 elsewhere). Give ``{source: [J, L], ...}`` for sources you know something
+        about beforehand; the key None stands for all others. 20 or more pseudo-counts in every row mark a source as
+        trusted.
+    scale_shape, scale_rate : float, default=1.0
+        Shape and rate of the gamma prior on the inverse scale ς of the latent functions. Hardly ever worth a change;
+        a larger rate allows more extreme probabilities before any report.
+    prior_mean : float, sequence of float, or callable, default=0.0
+        Prior mean of the latent functions: a number, one per state, or a function of places [M, D] that returns [M]
+        (two states) or [M, J]. With two states the latent function is the log odds of the second state. With the
+        default the level is learned too (not with ``inference="vb"``); any other value fixes it. Change it when the
+        overall rate is known, or varies over the map in a known way.
+    states : sequence or None, default=None
+        What can be true, in the order of the columns of `predict_proba`. By default the labels seen, sorted. Name them
+        when the reports may lack one.
+    labels : sequence or None, default=None
+        What can be said. By default the states and any other labels seen. Labels that are no state ("unsure") are
+        allowed.
+    inference : {"auto", "collapsed", "vb", "gibbs"}, default="auto"
+        How the posterior of the one-state model is found. "auto" is "collapsed". Choose "gibbs" to check the fast
+        answer by sampling, "vb" for the paper's own algorithm.
+    engine : {"auto", "exact", "inducing", "spectral"}, default="auto"
+        How the Gaussian process is represented. "auto" chooses by the number of places and columns; name one to
+        compare engines.
+    linearisation : {"polya_gamma", "ekf"}, default="polya_gamma"
+        Only for ``inference="vb"``: how the likelihood is made Gaussian. "ekf" is the paper's.
+    communities : int, "learn", or None, default=None
+        Number of groups of like-minded sources that share a learned prior. Use 1 or "learn" when most sources have
+        only a few reports.
+    lengthscale_bounds : (float, float) or None, default=None
+        The range in which a length-scale is learned. By default it follows from the distances between places.
+    lengthscale_prior : (float, float) or None, default=None
+        Shape and rate of a gamma prior on a length-scale that is learned.
+    max_iter : int, default=200
+        The largest number of sweeps. Raise it when a ConvergenceWarning says so.
+    tol : float, default=1e-4
+        Sweeps end when log odds, scales and confusion matrices move less than this.
+    random_state : int, numpy.random.Generator or None, default=None
+        Used by ``inference="gibbs"``, and to pick inducing points or places to learn a length-scale from where there
+        are very many. All else is deterministic.
+    reports_model : {"auto", "one_state", "instrument"}, default="auto"
+        "one_state" is the paper's model: reports about a place are independent given its hidden state. "instrument":
+        sources read a latent appearance, each with a sensitivity and a lean, which suits real crowds that are fooled
+        together. "auto" takes whichever predicts left-out reports better.
+    covariates : callable, mapping, or None, default=None
+        What else is known of places, for the instrument model: a function of places [M, D] that returns [M, C], or
+        ``{name: function that returns [M]}``. `crowdfield.io.read_covariates` makes one from rasters. Values are
+        standardised inside.
 
-    After `fit`: `classes_` the states; `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `places_` [N, D]
-    and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [1]; `lengthscale_`;
-    `engine_`; `bound_`, `bound_terms_`, `bound_history_`, `n_iter_`, `converged_`.
+    Attributes
+    ----------
+    classes_ : ndarray [J]
+        The states, in the order of the columns of all predictions.
+    sources_seen_ : ndarray [S]
+        The sources, in the order of `confusion_`.
+    confusion_ : ndarray [S, J, L]
+        Expected confusion matrices: row j is what a source says when the state is j.
+    places_ : ndarray [N, D]
+        The distinct places that were reported on or checked.
+    posterior_ : ndarray [N, J]
+        State probabilities of these places.
+    reports_model_, inference_, engine_ : str
+        What was used, where the parameters left it open.
+    model_comparison_ : Comparison or None
+        What ``reports_model="auto"`` compared, where it did.
+    lengthscale_ : ndarray [D]
+        The length-scale of each column, as given or learned.
+    scale_ : ndarray [1]
+        A typical value of the inverse scale ς of the latent functions. For "collapsed" it is the geometric mean of
+        q(ς), for "vb" and "gibbs" the mean, and for the instrument model one over the learned variance of the smooth
+        part.
+    bound_, bound_history_, bound_terms_ : float, ndarray, dict
+        The objective that the fit maximised, after every sweep, and its named parts. Only with ``inference="vb"``
+        and ``linearisation="polya_gamma"`` is it a lower bound of the log evidence that never falls. For "collapsed"
+        it is an approximation of one, and may end a little below its highest value (0.25 nats, or 2e-5 of it). For
+        the instrument model it is a lower bound of the log probability of reports and sources, and rises with every
+        accepted step. Gibbs has none.
+    n_iter_, converged_ : int, bool
+        How many sweeps were made, and whether the fit settled.
+
+    See Also
+    --------
+    IBCC : confusion matrices without a field between the places.
+    GPClassifier : a field without confusion matrices.
+
+    Examples
+    --------
+    Ten sources, of which half guess; the east is flooded:
+
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.uniform(0, 10, (300, 2))
+    >>> flooded = places[:, 0] > 5
+    >>> source = rng.integers(0, 10, 300)
+    >>> said = np.where(rng.random(300) < np.where(source < 5, 0.95, 0.5), flooded, ~flooded)
+    >>> model = cf.HeatmapBCC(lengthscale=3.0).fit(places, said, sources=source)
+    >>> model.predict([[1.0, 5.0], [9.0, 5.0]])
+    array([False,  True])
+    >>> bool((model.predict_proba([[9.0, 5.0]])[0, 1] > 0.8))
+    True
     """
 
     reports_model_: str = "one_state"
@@ -91,7 +179,7 @@ class HeatmapBCC(ReportClassifier):
         *,
         kernel: str | Kernel = "matern32",
         lengthscale: float | Sequence[float] | str = 20.0,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,
         prior_mean: PriorMean = 0.0,
@@ -139,8 +227,25 @@ class HeatmapBCC(ReportClassifier):
         gold: tuple[ArrayLike, ArrayLike] | None = None,
         tasks: ArrayLike | None = None,
     ) -> Self:
-        """X [R, D]: where; y [R]: what was said; sources [R]: by whom. gold: places and their known states, if any.
-        tasks [R]: what the report is about, where several things share a place (points of a photo, floors of a house).
+        """Learn from reports, one row per report.
+
+        Parameters
+        ----------
+        X : array_like [R, D]
+            Where each report is about: easting and northing in metres, or any columns in one unit.
+        y : array_like [R]
+            What each report says.
+        sources : array_like [R], optional
+            Who says it. By default all reports come from one source.
+        gold : (array_like [G, D], array_like [G]), optional
+            Checked places and their known states.
+        tasks : array_like [R], optional
+            What each report is about, where several things share a place: points of a photo, floors of a house.
+
+        Returns
+        -------
+        HeatmapBCC
+            The estimator itself.
         """
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
@@ -242,8 +347,9 @@ class HeatmapBCC(ReportClassifier):
         return True
 
     def _kept_model(self, reports: Reports, warm: bool) -> str | None:
-        """The model that "auto" takes without a comparison, or None where one is due: a stream compares again only when
-        it has grown, and a few reports, or reports that all say the same, cannot tell.
+        """The model that "auto" takes without a comparison, or None where one is due.
+
+        A stream compares again only when it has grown; a few reports, or reports that all say the same, cannot tell.
         """
         if _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
             return "one_state"
@@ -270,8 +376,9 @@ class HeatmapBCC(ReportClassifier):
         self.n_iter_, self.converged_ = settled.n_iter, settled.converged
 
     def at_reported_places(self) -> ReportedPlaces | None:
-        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells. None
-        where the reports are not at hand.
+        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells.
+
+        None where the reports are not at hand.
         """
         return reported_places(self)
 
@@ -280,7 +387,7 @@ class HeatmapBCC(ReportClassifier):
         return self._instrument.prior_rate_sd()
 
     def left_out(self) -> Array:
-        """log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
+        """Give log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
         check_is_fitted(self, "classes_")
         reports = self.reports_
         out = np.full(len(reports), np.nan)
@@ -394,9 +501,14 @@ class HeatmapBCC(ReportClassifier):
         *,
         classes: Sequence[Hashable] | None = None,
     ) -> Self:
-        """More reports: starts from what is known, and ends where a fit to all reports would.
+        """Add reports: starts from what is known, and ends where a fit to all reports would.
 
-        classes: the states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
+        Parameters
+        ----------
+        X, y, sources
+            As for `fit`: the new reports only.
+        classes : sequence, optional
+            The states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
         """
         problem.check_settings(self)
         if not hasattr(self, "classes_"):
@@ -422,7 +534,7 @@ class HeatmapBCC(ReportClassifier):
             if chosen.dtype == bool and chosen.shape == kept.shape:
                 chosen = np.flatnonzero(chosen)
             if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
-                raise InputError("rows must be positions among the reports, or a mask with one entry a report.")
+                raise InputError("rows must be positions among the reports, or a mask with one entry per report.")
             if chosen.size and not (chosen.min() >= 0 and chosen.max() < len(kept)):
                 raise InputError(f"rows must lie between 0 and {len(kept) - 1}: the model has {len(kept)} reports.")
             kept[chosen.astype(np.int64)] = False
@@ -460,9 +572,20 @@ class HeatmapBCC(ReportClassifier):
     # --- prediction ---------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """E[t*] [M, J]: at a place that has reports (or gold) what they and the field say; elsewhere E[ρ*].
+        """Give the probability of each state at places, E[t*].
 
-        Coordinates closer than a millionth of the length-scale are the same place.
+        At a place that has reports (or was checked) it is what these and the field say; elsewhere it is E[ρ*], the
+        field alone. Coordinates closer than a millionth of the length-scale are the same place.
+
+        Parameters
+        ----------
+        X : array_like [M, D]
+            Places.
+
+        Returns
+        -------
+        ndarray [M, J]
+            Probabilities in the order of `classes_`.
         """
         places = validated_places(self, X)
         where = same_places(self, places)
@@ -474,7 +597,18 @@ class HeatmapBCC(ReportClassifier):
         return out
 
     def predict_rate(self, X: ArrayLike) -> tuple[Array, Array]:
-        """E[ρ*] and its standard deviation, both [M, J]: the state probabilities of the place itself."""
+        """Give E[ρ*] and its standard deviation, the state probabilities by the field alone.
+
+        Parameters
+        ----------
+        X : array_like [M, D]
+            Places.
+
+        Returns
+        -------
+        mean, sd : ndarray [M, J]
+            In the order of `classes_`.
+        """
         places = validated_places(self, X)
         return self._predictor.rate(places)
 
@@ -510,7 +644,7 @@ class HeatmapBCC(ReportClassifier):
         return totals.totals(self, found, areas, weights, level, thresholds, rng, whole("draws", draws))
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
+        """Give mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
         places = validated_places(self, X)
         return self._predictor.latent(places)
 
@@ -543,7 +677,7 @@ class HeatmapBCC(ReportClassifier):
     def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
         """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
 
-        One row a report, the strongest first, then the prior and what not knowing f exactly takes away; the column
+        One row per report, the strongest first, then the prior and what not knowing f exactly takes away; the column
         `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives the
         sources' shares.
         """
@@ -582,12 +716,28 @@ class HeatmapBCC(ReportClassifier):
         score: str = "information",
         cost: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int64], Array]:
-        """Where to look next: the rows of the best `n` candidates in order, and their scores.
+        """Say where to look next: the rows of the best `n` candidates in order, and their scores.
 
-        score : "information" (bits a report would tell about the map), "map" (how much it would settle all candidates),
-            "state" (bits about the place's own state: what the crowd should look at again), "variance" or "entropy"
-        source : who would report: a source seen, a confusion matrix [J, L], or by default a typical source
-        cost : of going to each candidate; scores are per unit of cost
+        Parameters
+        ----------
+        candidates : array_like [M, D]
+            Places where somebody could look; at most 4,000.
+        n : int
+            How many to pick. Each is picked as if the ones before it had been reported on, so that a batch spreads.
+        source : source, array_like [J, L], or None
+            Who would report: a source seen, a confusion matrix, or by default a typical source of this crowd.
+        score : {"information", "map", "state", "variance", "entropy"}
+            "information": bits that a report would tell about the map. "map": how much it would settle all candidates.
+            "state": bits about the place's own state, which is what the crowd should look at again.
+        cost : array_like [M], optional
+            The cost of going to each candidate; scores are per unit of cost.
+
+        Returns
+        -------
+        rows : ndarray [n]
+            Rows of `candidates`.
+        scores : ndarray [n]
+            Their scores, the best first.
         """
         places = validated_places(self, candidates)
         count = whole("n", n)
@@ -708,6 +858,7 @@ def _log_gamma(shape: float, rate: float, length: float) -> float:
 
 
 def warn_about_one_label(reports: Reports) -> None:
+    """Warn where all reports say the same: neither the length-scale nor the other states can be learned then."""
     if len(reports) > 1 and reports.label.min() == reports.label.max():
         warnings.warn(
             f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other states "

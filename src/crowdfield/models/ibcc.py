@@ -26,20 +26,52 @@ class IBCC(ReportClassifier):
     """Independent Bayesian classifier combination by variational Bayes.
 
     Every distinct place is an item of its own; its state is drawn from class proportions that all places share. It
-    interpolates nothing: where nobody has reported it says the class proportions. Places need not be on a map: with
+    interpolates nothing: where nobody has reported it gives the class proportions. Places need not be on a map: with
     item numbers as the only column of X this is the Bayesian form of Dawid and Skene's aggregation of crowd labels.
 
-    confusion_prior: pseudo-counts α0, as for HeatmapBCC; proportion_prior: pseudo-counts ν0 of the states, one number
-    or one a state. tol: stop when no probability has more than this left to move.
+    Parameters
+    ----------
+    confusion_prior : None, array_like [J, L], or mapping, default=None
+        Pseudo-counts of the confusion matrices, as for `HeatmapBCC`.
+    proportion_prior : float or array_like [J], default=1.0
+        Pseudo-counts of the states: one number, or one per state. Raise it when the class proportions are known.
+    states, labels : sequence or None, default=None
+        What can be true and what can be said; by default the labels seen.
+    max_iter : int, default=1000
+        The largest number of iterations.
+    tol : float, default=1e-5
+        Stop when no probability has more than this left to move.
 
-    After `fit`: `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `proportions_` E[κ] [J]; `places_` [N, D]
-    and `posterior_` [N, J], the distinct places and their state probabilities; `bound_history_`, `bound_`, `n_iter_`.
+    Attributes
+    ----------
+    classes_ : ndarray [J]
+        The states.
+    confusion_ : ndarray [S, J, L]
+        Expected confusion matrices, in the order of `sources_seen_`.
+    proportions_ : ndarray [J]
+        Expected class proportions.
+    places_, posterior_ : ndarray [N, D], ndarray [N, J]
+        The distinct places and their state probabilities.
+    bound_, bound_history_, n_iter_ : float, ndarray, int
+        The evidence lower bound, its value after every iteration (it never falls), and how many there were.
+
+    Examples
+    --------
+    Three items; the third source says the opposite of the others:
+
+    >>> import crowdfield as cf
+    >>> items = [[0], [0], [0], [1], [1], [1], [2], [2], [2]]
+    >>> labels = ["cat", "cat", "dog", "dog", "dog", "cat", "cat", "cat", "dog"]
+    >>> people = ["ann", "bob", "cy"] * 3
+    >>> model = cf.IBCC().fit(items, labels, people)
+    >>> print(model.predict([[0], [1], [2]]))
+    ['cat' 'dog' 'cat']
     """
 
     def __init__(
         self,
         *,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         proportion_prior: ArrayLike = 1.0,
         states: Sequence[Hashable] | None = None,
         labels: Sequence[Hashable] | None = None,

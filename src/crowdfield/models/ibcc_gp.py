@@ -1,7 +1,7 @@
 """IBCC, then a Gaussian process over its verdicts: the paper's "IBCC+GP"."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,11 +13,32 @@ from crowdfield.models.ibcc import IBCC
 
 
 class IBCCGP(FieldClassifier):
-    """Two steps where HeatmapBCC has one: IBCC judges sources and places, then a field is laid over its verdicts.
+    """Two steps where `HeatmapBCC` has one: IBCC judges sources and places, then a field is laid over its verdicts.
 
     The first step cannot learn from neighbouring places, nor does the second tell the first who was wrong; the method
-    shows what that costs. Each place is one vote, shared out as IBCC's posterior is (not rounded). Parameters as for
-    IBCC and GPClassifier. After `fit`: `ibcc_`, the fitted first step; `confusion_`, `sources_seen_` are its.
+    shows what that costs. Each place is one vote, shared out as IBCC's posterior is (not rounded).
+
+    Parameters
+    ----------
+    confusion_prior, proportion_prior, states, labels
+        As for `IBCC`.
+    kernel, lengthscale, scale_shape, scale_rate, prior_mean, engine, max_iter, tol
+        As for `GPClassifier`.
+
+    Attributes
+    ----------
+    ibcc_ : IBCC
+        The fitted first step; `confusion_` and `sources_seen_` are its.
+    classes_, lengthscale_, scale_, engine_, bound_, n_iter_, converged_
+        As for `GPClassifier`.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> crowd = cf.testing.example_crowd()
+    >>> model = cf.IBCCGP(lengthscale=4.0).fit(*crowd)
+    >>> model.predict([[1.0, 5.0], [8.0, 5.0]])
+    array([0, 1])
     """
 
     def __init__(
@@ -25,7 +46,7 @@ class IBCCGP(FieldClassifier):
         *,
         kernel: str | Kernel = "matern32",
         lengthscale: float | Sequence[float] | str = 20.0,
-        confusion_prior: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
+        confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         proportion_prior: ArrayLike = 1.0,
         scale_shape: float = 1.0,
         scale_rate: float = 1.0,

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) -> pd.DataFrame:
-    """One row a source, in the order of `reports.sources`.   alpha [S, J, L]"""
+    """One row per source, in the order of `reports.sources`.   alpha [S, J, L]"""
     pi = alpha / alpha.sum(-1, keepdims=True)
     accuracy, low, high = _accuracy(reports.labels, list(states), alpha, level)
     lean = pi.mean(1) - 1.0 / alpha.shape[2]  # how often each label, were all states equally common

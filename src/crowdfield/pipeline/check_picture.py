@@ -79,7 +79,7 @@ def _sources(axes: Any, check: ModelCheck) -> None:
         axes.errorbar(some["reports"], some["gain"], 2.0 * some["gain_error"], fmt="o", lw=0.7, color=colour,
                       markersize=3.5, alpha=0.75, label=f"{name} ({len(some)})")  # fmt: skip
     axes.set_xscale("log")
-    axes.set(xlabel="reports of a source", ylabel="bits a report better than habits")
+    axes.set(xlabel="reports of a source", ylabel="bits per report better than habits")
     axes.legend(frameon=False, fontsize=8.5)
     _title(axes, "Whose reports does the map foresee?")
 

@@ -48,6 +48,8 @@ VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
 
 
 class Finding(NamedTuple):
+    """The answer to one question: its name, whether the model holds, and a sentence for people."""
+
     name: str
     holds: bool
     sentence: str
@@ -55,13 +57,32 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ModelCheck:
-    """What was found; `str()` says it in plain words, `plain()` as JSON values, `figure()` as pictures."""
+    """What `check_model` found; `str()` says it in plain words, `plain()` as JSON values, `figure()` as pictures.
+
+    Attributes
+    ----------
+    holds : bool
+        True where no check failed.
+    findings : list of Finding
+        One per question: its name, whether it holds, and a sentence.
+    warnings : list of str
+        The sentences of those that fail.
+    gain, gain_error : float
+        Bits per report by which the map predicts left-out reports better than their sources' habits, and its standard
+        error.
+    agreement : Agreement
+        Whether reports about one place agree more than the model expects.
+    reliability : Reliability
+        Whether probabilities given to left-out reports hold.
+    by_source, by_place, by_votes : DataFrame
+        Where the model fails.
+    """
 
     reports: int
     reports_model: str
     surprise: float  # bits a left-out report
     habit_surprise: float
-    gain: float  # bits a report by which the map is better than habits
+    gain: float  # bits per report by which the map is better than habits
     gain_error: float  # its standard error; places are independent, reports at one place are not
     agreement: Agreement
     reliability: Reliability
@@ -75,14 +96,17 @@ class ModelCheck:
 
     @property
     def findings(self) -> list[Finding]:
+        """The answers to the three questions, in their order."""
         return [self._about_habits(), self._about_agreement(), self._about_probabilities()]
 
     @property
     def holds(self) -> bool:
+        """Whether no check failed."""
         return all(finding.holds for finding in self.findings)
 
     @property
     def warnings(self) -> list[str]:
+        """The sentences of the checks that failed."""
         return [finding.sentence for finding in self.findings if not finding.holds]
 
     def _about_habits(self) -> Finding:
@@ -149,6 +173,7 @@ class ModelCheck:
         return "\n".join(self.lines())
 
     def plain(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
         out: dict[str, Any] = plain(
             {
                 "holds": self.holds,
@@ -172,6 +197,7 @@ class ModelCheck:
         return out
 
     def figure(self) -> Figure:
+        """All of it as pictures."""
         from crowdfield.pipeline.check_picture import draw
 
         return draw(self)
@@ -180,9 +206,33 @@ class ModelCheck:
 def check_model(
     model: HeatmapBCC, *, draws: int = DRAWS, random_state: int | np.random.Generator | None = 0, psis: bool = True
 ) -> ModelCheck:
-    """Ask the reports whether the model holds.
+    """Ask the reports whether the model holds. No truth is needed, and none is claimed.
 
-    draws: of the posterior, for the check of agreement. psis: also ask ArviZ how far draws of Gibbs can be relied on.
+    Parameters
+    ----------
+    model : HeatmapBCC
+        A fitted model.
+    draws : int
+        Draws of the posterior, for the check of agreement.
+    random_state : int, Generator or None, default=0
+        Of the draws.
+    psis : bool, default=True
+        Also ask ArviZ, where it is installed, how far draws of Gibbs can be relied on.
+
+    Returns
+    -------
+    ModelCheck
+        What was found.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> model = cf.HeatmapBCC(lengthscale=4.0).fit(*cf.testing.example_crowd())
+    >>> check = cf.check_model(model, psis=False)
+    >>> [finding.name for finding in check.findings]
+    ['habits', 'agreement', 'probabilities']
+    >>> check.gain > 2 * check.gain_error  # the map predicts left-out reports better than habits do
+    True
     """
     rng = np.random.default_rng(random_state)
     scores = model.score_reports()

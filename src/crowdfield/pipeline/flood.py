@@ -92,7 +92,7 @@ def _settlement(places: NDArray[np.float64]) -> NDArray[np.float64]:
         weight += share / spread**2 * np.exp(-((at - (east, north)) ** 2).sum(axis=1) / (2 * spread**2))
     # Nobody lives, or went, in the swamps of the south-west.
     weight[(at[:, 0] < 8.0) & (at[:, 1] < 9.0)] = 0.0
-    return weight / weight.sum()
+    return np.asarray(weight / weight.sum())
 
 
 def _kilometres(places: NDArray[Any]) -> NDArray[np.float64]:

@@ -24,6 +24,8 @@ from crowdfield.pipeline.sizes import check_size
 if TYPE_CHECKING:
     import pandas as pd
 
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
 Progress = Callable[[str], None]
 # So many cells are predicted at once: enough to be fast, few enough to stay small in memory.
 BLOCK = 65_536
@@ -31,13 +33,32 @@ BLOCK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Fused:
-    """A fitted model and its map.
+    """A fitted model and its map, as `fuse` and `extend` return it.
 
-    reports: all that were fused, in the map's reference system; seen: their keys, so that none counts twice; about:
-    what the reader and the run say of themselves.
+    Attributes
+    ----------
+    model : HeatmapBCC
+        The fitted model.
+    heatmap : Heatmap
+        Its map.
+    reports : Reports
+        All that were fused, in the map's reference system.
+    settings : Settings
+        How it was made.
+    seen : ndarray of uint64
+        The keys of all reports fused, so that none counts twice.
+    about : mapping
+        What the reader and the run say of themselves: counts, notes and warnings.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> list(fused.table().columns[:3])
+    ['source', 'reports', 'accuracy']
     """
 
-    model: Any
+    model: HeatmapBCC
     heatmap: Heatmap
     reports: Reports
     settings: Settings
@@ -66,10 +87,39 @@ def fuse(
     fit: Callable[..., Any] | None = None,
     **keywords: Any,
 ) -> Fused:
-    """A map from reports, or from a data frame of them (pandas, GeoPandas, polars, Arrow; see `io.from_frame`).
+    """Make a map from reports.
 
-    Keywords are those of `Settings`; `read={"label": "status"}` names columns of a frame. `fit(model, reports)`, which
-    gives a fitted model, replaces the fit in this process (see `on_cluster`).
+    Parameters
+    ----------
+    reports : Reports
+        With a reference system, for example as `crowdfield.io.read` gives them.
+    settings : Settings, optional
+        How to make the map.
+    about : mapping, optional
+        What the reader says of the reports, to be kept with the map.
+    progress : callable, optional
+        Called with a line of text before each step.
+    fit : callable, optional
+        ``fit(model, reports)`` gives a fitted model and replaces the fit in this process; see `on_cluster`.
+    **keywords
+        Fields of `Settings`, which win over ``settings``.
+
+    Returns
+    -------
+    Fused
+        The fitted model and its map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.uniform([-72.4, 18.5], [-72.3, 18.6], (60, 2))  # longitude, latitude
+    >>> said = np.where(places[:, 0] > -72.35, "flooded", "dry")
+    >>> reports = cf.Reports.from_arrays(places, said, rng.integers(0, 5, 60), crs="EPSG:4326")
+    >>> fused = cf.pipeline.fuse(reports, cell="1km", lengthscale="3km")
+    >>> fused.heatmap.states, fused.heatmap.grid.crs
+    (('dry', 'flooded'), 'EPSG:32618')
     """
     from crowdfield import geography
 
@@ -115,14 +165,41 @@ def fuse_on(
     progress: Progress = lambda _: None,
     fit: Callable[..., Any] | None = None,
 ) -> Fused:
-    """A map on a grid that is already there; the reports are in its reference system."""
+    """Make a map on a grid that is already there; the reports are in its reference system.
+
+    Parameters
+    ----------
+    reports : Reports
+        In the reference system of the grid.
+    grid : Grid
+        Where the map is.
+    settings : Settings
+        How to make it; region, cell and projection are not used.
+    mask : ndarray [rows, columns] of bool, optional
+        The cells that the map speaks about.
+    about, progress, fit
+        As for `fuse`.
+
+    Returns
+    -------
+    Fused
+        The fitted model and its map.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> again = cf.pipeline.fuse_on(fused.reports, fused.heatmap.grid, fused.settings)
+    >>> again.heatmap.grid == fused.heatmap.grid
+    True
+    """
     inside, outside = within(reports, grid)
     if settings.snap:
         inside = inside.snap(grid)
     told, believed = with_silence(inside, grid, mask, settings)
     model = build_model(believed, told, grid)
     # Before the fit: a misspelt state must not cost the minutes before it is noticed.
-    chosen = in_question(model.states, inside, settings)
+    chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
@@ -144,7 +221,29 @@ def extend(
     about: Mapping[str, Any] | None = None,
     progress: Progress = lambda _: None,
 ) -> Fused:
-    """The same run with more reports: only those that it has not seen are folded in."""
+    """Continue a run with more reports: only those that it has not seen are folded in.
+
+    Parameters
+    ----------
+    fused : Fused
+        The run so far. Its model is continued, and then holds the new reports too.
+    reports : Reports
+        More reports, in any reference system.
+    about, progress
+        As for `fuse`.
+
+    Returns
+    -------
+    Fused
+        The run with all reports; ``about["already_fused"]`` says how many it had before.
+
+    Examples
+    --------
+    With `fused` and `reports` of the example of `fuse`:
+
+    >>> cf.pipeline.extend(fused, reports).about["already_fused"]
+    60
+    """
     from crowdfield import geography
 
     grid, mask = fused.heatmap.grid, fused.heatmap.mask
@@ -181,7 +280,7 @@ def extend(
 
 
 def make_map(
-    model: Any,
+    model: HeatmapBCC | AtTime,
     grid: Grid,
     counts: NDArray[np.int64],
     *,
@@ -189,10 +288,39 @@ def make_map(
     metadata: Mapping[str, Any] | None = None,
     field_only: bool = False,
 ) -> Heatmap:
-    """The state of every cell of a grid and its standard deviation; NaN where the mask is False.
+    """Ask a model about every cell of a grid.
 
     A cell with reports shows the state of the things reported in it, one without what the field says at its centre.
-    field_only: the field everywhere, so that no report stands out by itself.
+
+    Parameters
+    ----------
+    model : HeatmapBCC or AtTime
+        A fitted model.
+    grid : Grid
+        Where the map is, in the coordinates that the model was fitted in.
+    counts : ndarray [rows, columns] of int
+        How many reports lie in each cell: ``grid.counts(places)``.
+    mask : ndarray [rows, columns] of bool, optional
+        The cells that the map speaks about; all others are NaN.
+    metadata : mapping, optional
+        To be kept with the map.
+    field_only : bool, default=False
+        Show the field everywhere, so that no report stands out by itself.
+
+    Returns
+    -------
+    Heatmap
+        The probability of each state in each cell, and its standard deviation.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> X, y, sources = cf.testing.example_crowd()
+    >>> model = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources)
+    >>> grid = cf.Grid(west=-0.5, east=9.5, south=-0.5, north=9.5, columns=10, rows=10)
+    >>> heatmap = cf.pipeline.make_map(model, grid, grid.counts(X))
+    >>> heatmap.of(1).shape, int(heatmap.reports.sum())
+    ((10, 10), 500)
     """
     wanted = np.ones(grid.size, dtype=bool) if mask is None else np.asarray(mask, dtype=bool).ravel()
     centres = grid.centres()[wanted]
@@ -237,7 +365,7 @@ def prior_sd(model: Any) -> list[float]:
     return [round(float(value), 4) for value in unknown.prior_rate_sd(model)]
 
 
-def build_model(settings: Settings, reports: Reports, grid: Grid) -> Any:
+def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     """The estimator that the settings describe."""
     from crowdfield import geography
     from crowdfield.models.heatmap_bcc import HeatmapBCC
@@ -282,7 +410,25 @@ def within(reports: Reports, grid: Grid, *, allow_none: bool = False) -> tuple[R
 
 
 def joined(parts: Sequence[Reports]) -> Reports:
-    """Several tables as one. A piece of knowledge that one of them lacks (time, id) is lacking in the whole."""
+    """Join several tables of reports. What one of them lacks (times, ids) the whole lacks.
+
+    Parameters
+    ----------
+    parts : sequence of Reports
+        In one reference system.
+
+    Returns
+    -------
+    Reports
+        All rows, in order.
+
+    Examples
+    --------
+    With `reports` of the example of `fuse`:
+
+    >>> len(cf.pipeline.joined([reports, reports]))
+    120
+    """
     if len({part.crs for part in parts}) > 1:
         raise InputError(
             "the files are in different reference systems; read them all in degrees, or project them first."
@@ -304,18 +450,21 @@ def keys(reports: Reports) -> NDArray[np.uint64]:
             **{f"place{d}": np.round(reports.places[:, d] * 1000).astype(np.int64) for d in range(2)},
             "time": np.zeros(len(reports)) if reports.time is None else np.nan_to_num(reports.time),
         }
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy(dtype=np.uint64)
+    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy().astype(np.uint64)
 
 
 def said_labels(reports: Reports) -> NDArray[Any]:
+    """What each report says, as it was given.   [R]"""
     return names_of(reports.labels)[reports.label]
 
 
 def said_sources(reports: Reports) -> NDArray[Any]:
+    """Who sent each report, as it was given.   [R]"""
     return names_of(reports.sources)[reports.source]
 
 
 def names_of(names: tuple[Any, ...]) -> NDArray[Any]:
+    """Names as an array that keeps them what they are: strings, numbers, or anything else as objects."""
     if len({type(name) for name in names}) == 1 and isinstance(names[0], str | int | float):
         return np.asarray(names)
     out = np.empty(len(names), dtype=object)
@@ -328,7 +477,23 @@ def _fit(model: Any, reports: Reports) -> Any:
 
 
 def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
-    """A `fit` for `fuse` that runs over Dask: at a scheduler's address, or on a cluster of this machine ("local")."""
+    """Give a `fit` for `fuse` that runs over Dask.
+
+    Parameters
+    ----------
+    address : str
+        A scheduler's address, or "local" for a cluster on this machine.
+
+    Returns
+    -------
+    callable
+        ``fit(model, reports)``.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> fused = cf.pipeline.fuse(reports, fit=cf.pipeline.on_cluster("local"))  # doctest: +SKIP
+    """
     from crowdfield import distributed
 
     def fit(model: Any, reports: Reports) -> Any:
@@ -379,13 +544,34 @@ def _finish(
 
 @dataclass(frozen=True)
 class AtTime:
-    """A model of (easting, northing, time), asked about one moment: it can be mapped like any other."""
+    """A model of (easting, northing, time), asked about one moment: it can be mapped like any other.
 
-    model: Any
+    Parameters
+    ----------
+    model : HeatmapBCC
+        Fitted to places whose last column is time.
+    time : float
+        The moment, in the units of that column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> from crowdfield.inference.kernels import space_time
+    >>> X, y, sources = cf.testing.example_crowd()
+    >>> hours = np.linspace(0, 10, len(X))
+    >>> model = cf.HeatmapBCC(kernel=space_time("matern32", 4.0, "matern12", 8.0), reports_model="one_state", tol=0.01)
+    >>> model = model.fit(np.column_stack([X, hours]), y, sources)
+    >>> cf.pipeline.AtTime(model, 5.0).predict_rate(np.array([[8.0, 5.0]]))[0].shape
+    (1, 2)
+    """
+
+    model: HeatmapBCC
     time: float
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
     def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))  # type: ignore[no-any-return]
+        """E[ρ*] and its standard deviation at places [M, 2] at this moment: both [M, J]."""
+        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))

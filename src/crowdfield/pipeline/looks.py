@@ -29,9 +29,20 @@ APART = 0.5
 
 @dataclass(frozen=True)
 class Look:
-    """A place worth a visit: `score` is the information a report from there is expected to bring.
+    """A place worth a visit.
 
-    state, probability, sd: of the state that the map is about; most_probable: the state that is thought to hold there.
+    Attributes
+    ----------
+    rank : int
+        1 is the best.
+    easting, northing, longitude, latitude : float
+        Where.
+    score : float
+        The information that a report from there is expected to bring.
+    state, probability, sd
+        The most probable state there now, its probability and standard deviation.
+    reports : int
+        Reports in this cell so far.
     """
 
     rank: int
@@ -47,19 +58,57 @@ class Look:
     most_probable: Any = None
 
     def plain(self) -> dict[str, Any]:
+        """The same as values that JSON can hold."""
         return asdict(self)
 
 
 def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
-    """The n places where one more report would teach the map most, best first.
+    """Give the n places where one more report would teach the map most, best first.
 
-    by: who would go, one of the sources; by default somebody careful, sent to look.
+    Parameters
+    ----------
+    fused : Fused
+        A run.
+    n : int, default=10
+        How many places.
+    by : source or array_like [J, L], optional
+        Who would go: a source, or a confusion matrix; by default somebody careful, sent to look.
+
+    Returns
+    -------
+    list of Look
+        The places.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> [look.rank for look in cf.pipeline.next_looks(fused, 3)]
+    [1, 2, 3]
     """
     return looks_of(fused.model, fused.heatmap, n, by=by)
 
 
 def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: float | None = None) -> None:
-    """The places as square areas in GeoJSON or KML, half a length-scale wide unless a size in metres is given."""
+    """Write places to look at as square areas in GeoJSON, for a tasking tool.
+
+    Parameters
+    ----------
+    fused : Fused
+        The run that they are for.
+    looks : sequence of Look
+        As `next_looks` gives them.
+    path : path
+        The file.
+    size : float, optional
+        Side of the squares in metres; by default half a length-scale.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> cf.pipeline.write_looks(fused, cf.pipeline.next_looks(fused, 3), "tasks.geojson", size=500)
+    """
     grid = fused.heatmap.grid
     if grid.crs is None:
         raise InputError("areas to look at need a map with a reference system.")
@@ -75,6 +124,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
+    """The n places where one more report would teach a model and its map most; `next_looks` is the same for a run."""
     grid = heatmap.grid
     cells = np.flatnonzero(_reachable(model, heatmap))
     if len(cells) > MOST_CANDIDATES:

@@ -190,4 +190,5 @@ def _kml(rows: list[dict[str, Any]]) -> bytes:
             xml.SubElement(xml.SubElement(data, "Data", name=name), "value").text = str(row[name])
         point = xml.SubElement(mark, "Point")
         xml.SubElement(point, "coordinates").text = f"{row['longitude']},{row['latitude']}"
-    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="utf-8")
+    body: bytes = xml.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + body

@@ -13,10 +13,27 @@ from crowdfield.pipeline.fusing import Fused, within
 
 
 def score(fused: Fused, gold: Reports) -> dict[str, Any]:
-    """Measures of the map against known states: `gold` holds places and, as labels, what is true there. What is judged
-    is what the map shows in the cell of each place.
+    """Measure a map against known states: what it shows in the cell of each known place is judged.
 
-    A measure that has no meaning for these data (a ranking with one state only) is None, and `notes` says why.
+    Parameters
+    ----------
+    fused : Fused
+        A run.
+    gold : Reports
+        Known places; their labels are what is true there.
+
+    Returns
+    -------
+    dict
+        ``auc``, ``cross_entropy_bits``, ``calibration_error``, ``accuracy``, ``places``, ``states`` and ``notes``. A
+        measure that has no meaning for these data (a ranking with one state only) is None, and ``notes`` says why.
+
+    Examples
+    --------
+    With `fused` and `reports` of the example of `fuse`:
+
+    >>> cf.pipeline.score(fused, reports)["places"]
+    60
     """
     from crowdfield import geography
 
@@ -63,5 +80,5 @@ def _calibration_error(truth: np.ndarray, probability: np.ndarray) -> float:
 
 
 def _column(probability: np.ndarray) -> np.ndarray:
-    """Two states need one number a place, more need all."""
+    """Two states need one number per place, more need all."""
     return probability[:, 1] if probability.shape[1] == 2 else probability

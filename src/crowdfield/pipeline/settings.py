@@ -60,7 +60,43 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to read, where to map, what to believe beforehand. Lengths may be numbers in metres or text like "2km"."""
+    """How to read, where to map, and what to believe beforehand. Lengths are metres, or text such as "2km".
+
+    Parameters
+    ----------
+    read : mapping
+        Options of `crowdfield.io.read`.
+    region : str, sequence or mapping, optional
+        West, south, east, north in degrees; by default around the bulk of the reports.
+    cell : str or float, optional
+        Side of a cell; by default such that the longer side has about a hundred.
+    mask : str, optional
+        A file of polygons; the map speaks about the cells inside.
+    projection : str, optional
+        A coordinate reference system in metres; by default the one that suits the region.
+    snap : bool, default=False
+        Move every report to the centre of its cell.
+    lengthscale : str or float, default="learn"
+        The distance over which places say something about each other.
+    kernel, states, labels, inference, engine, communities, prior_mean, scale_shape, scale_rate, max_iter, tol
+        As for `crowdfield.HeatmapBCC`.
+    seed : int, optional
+        Of everything random.
+    covariates : sequence of str
+        GeoTIFF files.
+    silence : float, optional
+        Reports to expect of a cell where something is the matter, if silence is to count as evidence.
+    sources : mapping
+        What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
+        column per label.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> settings = cf.pipeline.Settings(cell="250m", sources={"fire-brigade": "high"})
+    >>> settings.changed()
+    {'cell': '250m', 'sources': {'fire-brigade': 'high'}}
+    """
 
     read: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,7 +123,7 @@ class Settings:
     covariates: Sequence[str] = ()  # GeoTIFF files
     silence: float | None = None  # reports to expect of a cell where something is the matter (docs/silence.md)
 
-    # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row a state and one column a label
+    # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row per state and one column per label
     sources: Mapping[str, Any] = field(default_factory=dict)
     # Pseudo-counts that every other source starts from, one row per state and one column per label; the model's own
     # weakly diagonal ones by default
@@ -154,7 +190,26 @@ def trusted(trust: Any, states: Sequence[Any], labels: Sequence[Any]) -> list[li
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
-    """The keywords of `Settings` that a TOML file gives. A name it does not know is an error, not a shrug."""
+    """Read the keywords of `Settings` from a TOML file. A name it does not know is an error.
+
+    Parameters
+    ----------
+    path : path
+        The file, with the tables [read], [map], [model] and [sources.NAME].
+
+    Returns
+    -------
+    dict
+        Keywords of `Settings`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import crowdfield as cf
+    >>> _ = Path("flood.toml").write_text('[map]' + chr(10) + 'cell = "250m"')
+    >>> cf.pipeline.read_settings("flood.toml")
+    {'cell': '250m'}
+    """
     path = Path(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -196,7 +251,7 @@ def _trust(path: Path, source: str, entry: Any) -> Any:
     if not isinstance(entry, Mapping) or set(entry) not in ({"trust"}, {"confusion"}):
         raise InputError(
             f'{path}: [sources.{source}] needs either trust = "high" (or {", ".join(TRUST)}) '
-            "or confusion = [[..], [..]], one row a state and one column a label."
+            "or confusion = [[..], [..]], one row per state and one column per label."
         )
     return entry["trust"] if "trust" in entry else entry["confusion"]
 

@@ -39,6 +39,23 @@ FORMAT = 1
 
 
 def save_run(fused: Fused, path: str | Path) -> None:
+    """Write a run to one file: the model, the grid and which reports have been fused. No pickle.
+
+    Parameters
+    ----------
+    fused : Fused
+        The run.
+    path : path
+        The file, by convention ``run.cf``.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> cf.pipeline.save_run(fused, "run.cf")
+    >>> cf.pipeline.load_run("run.cf").heatmap.states
+    ('dry', 'flooded')
+    """
     grid = fused.heatmap.grid
     about = {
         "format": FORMAT,
@@ -48,7 +65,7 @@ def save_run(fused: Fused, path: str | Path) -> None:
         "settings": plain(fused.settings.plain()),
         "metadata": plain(dict(fused.heatmap.metadata)),
     }  # fmt: skip
-    arrays = {"mask": fused.heatmap.mask, "reports": fused.heatmap.reports, "seen": fused.seen}
+    arrays: dict[str, NDArray[Any]] = {"mask": fused.heatmap.mask, "reports": fused.heatmap.reports, "seen": fused.seen}
     if fused.model.covariates is not None:
         arrays["covariates"] = raw_values(fused.model.covariates, grid.centres())
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
@@ -64,9 +81,27 @@ def save_run(fused: Fused, path: str | Path) -> None:
 
 
 def load_run(path: str | Path, covariates: Sequence[str] = ()) -> Fused:
-    """The run that `save_run` wrote; its map is drawn again from the model.
+    """Read a run that `save_run` wrote; its map is drawn again from the model.
 
-    covariates: the rasters that it was made with, for places where it does not hold their values.
+    Parameters
+    ----------
+    path : path
+        The file.
+    covariates : sequence of str
+        The rasters that it was made with, for places where it does not hold their values.
+
+    Returns
+    -------
+    Fused
+        The run, which `extend` can continue.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> cf.pipeline.save_run(fused, "kept.cf")
+    >>> len(cf.pipeline.load_run("kept.cf").reports)
+    60
     """
     path = Path(path)
     if not path.is_file():

@@ -9,6 +9,7 @@ light grey as the standard deviation approaches that of a place without any repo
 are plain `matplotlib.figure.Figure` objects: no window, no global state, safe in threads and on servers.
 """
 
+from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.plot.coast import draw_coast
 from crowdfield.plot.figures import heatmap, reports, sources, states, summary, uncertainty
 from crowdfield.plot.furniture import draw_legend, draw_states_legend
@@ -22,7 +23,6 @@ from crowdfield.plot.palette import (
     PROBABILITY,
     UNCERTAINTY,
     UNKNOWN,
-    UNKNOWN_SHARE,
     colours,
     ignorance,
     knowledge,

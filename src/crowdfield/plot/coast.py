@@ -30,7 +30,7 @@ def draw_coast(axes: Axes, grid: Grid) -> bool:
         return False
     axes.add_collection(
         LineCollection(
-            lines,  # type: ignore[arg-type]
+            lines,
             colors=COAST,
             linewidths=0.9,
             zorder=4,

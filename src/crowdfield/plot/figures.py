@@ -25,8 +25,31 @@ def heatmap(
     reports: Reports | None = None,
     title: str | None = None,
 ) -> Figure:
-    """The probability of a state (by default the one in question), faded where it is uncertain, with its two-way
-    legend.
+    """Draw the probability of a state, faded where it is uncertain, with its two-way legend.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    state : state, optional
+        Which one; by default the last.
+    looks : optional
+        Places to look at next, to be marked.
+    reports : Reports, optional
+        To be marked too.
+    title : str, optional
+        Above the map.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window: ``.savefig("map.png")``.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> cf.plot.heatmap(fused.heatmap, "flooded").savefig("map.png")
     """
     figure = Figure(figsize=(7.8, 5.6), layout="constrained", dpi=120)
     axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.27))
@@ -41,7 +64,27 @@ def heatmap(
 
 
 def states(heatmap: Heatmap, *, title: str | None = None) -> Figure:
-    """The most probable state of every cell, in a colour of its own, greyer the less certain it is."""
+    """Draw the most probable state of every cell, in a colour of its own, greyer the less certain it is.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    title : str, optional
+        Above it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> type(cf.plot.states(fused.heatmap)).__name__
+    'Figure'
+    """
     figure = Figure(figsize=(7.8, 5.6), layout="constrained", dpi=120)
     axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.3))
     draw_states(axes, heatmap, title=title)
@@ -50,14 +93,58 @@ def states(heatmap: Heatmap, *, title: str | None = None) -> Figure:
 
 
 def uncertainty(heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> Figure:
-    """The standard deviation of the probability of a state, from 0 to that of a place nobody reported on."""
+    """Draw the standard deviation of the probability of a state, from 0 to that of a place nobody reported on.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    state : state, optional
+        Which one; by default the last.
+    title : str, optional
+        Above it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> type(cf.plot.uncertainty(fused.heatmap)).__name__
+    'Figure'
+    """
     figure = Figure(figsize=(6.8, 5.4), layout="constrained", dpi=150)
     draw_uncertainty(figure.subplots(), heatmap, state, title=title)
     return figure
 
 
 def reports(reports: Reports, heatmap: Heatmap, *, title: str | None = None) -> Figure:
-    """Every report at its place: the shape and colour say which label it gave."""
+    """Draw every report at its place: the shape and colour say which label it gave.
+
+    Parameters
+    ----------
+    reports : Reports
+        In the reference system of the map.
+    heatmap : Heatmap
+        The map, for its extent.
+    title : str, optional
+        Above it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> type(cf.plot.reports(fused.reports, fused.heatmap)).__name__
+    'Figure'
+    """
     figure = Figure(figsize=(6.4, 5.4), layout="constrained", dpi=150)
     axes = figure.subplots()
     handles, note = draw_reports(axes, reports, heatmap)
@@ -67,7 +154,29 @@ def reports(reports: Reports, heatmap: Heatmap, *, title: str | None = None) -> 
 
 
 def sources(table: pd.DataFrame, *, most: int = 30, title: str | None = None) -> Figure:
-    """Each source's accuracy with its credible interval; the best on top."""
+    """Draw each source's accuracy with its credible interval; the best on top.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `HeatmapBCC.source_table` gives it.
+    most : int, default=30
+        At most so many sources.
+    title : str, optional
+        Above it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> type(cf.plot.sources(fused.table())).__name__
+    'Figure'
+    """
     figure = Figure(figsize=(6.4, 1.4 + 0.26 * min(len(table), most)), layout="constrained", dpi=150)
     draw_sources(figure.subplots(), table, most=most, title=title)
     return figure
@@ -82,11 +191,39 @@ def summary(
     state: Any = None,
     title: str | None = None,
 ) -> Figure:
-    """One page for a briefing: the map and its legend, how sure it is, what was reported, and by whom."""
+    """Draw one page for a briefing: the map and its legend, how sure it is, what was reported, and by whom.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    reports : Reports
+        What was reported, in the reference system of the map.
+    table : DataFrame
+        As `HeatmapBCC.source_table` gives it.
+    looks : optional
+        Places to look at next.
+    state : state, optional
+        Which one; by default the last.
+    title : str, optional
+        Above the page.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> type(cf.plot.summary(fused.heatmap, fused.reports, fused.table())).__name__
+    'Figure'
+    """
     west, south, east, north = heatmap.grid.bounds
     tall = np.clip((north - south) / (east - west) * aspect(heatmap), 0.4, 1.8)
     figure = Figure(figsize=(13.0, 1.7 + 2 * 4.75 * tall), layout="constrained", dpi=94)
-    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.08, hspace=0.03)  # type: ignore[union-attr, call-arg]
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=15, fontweight="bold", color=INK)
     cells = figure.add_gridspec(2, 4, width_ratios=(1, 0.27, 1, 0.035))

@@ -11,12 +11,12 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.plot.palette import (
     FAINT,
     INK,
     OUTSIDE,
     UNKNOWN,
-    UNKNOWN_SHARE,
     scale_of,
     state_colours,
     state_index,
@@ -91,8 +91,8 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
     if edges is None:
         axes.set_xlabel("easting")
         axes.set_ylabel("northing")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(5))
+        for side in (axes.xaxis, axes.yaxis):
+            side.set_major_locator(MaxNLocator(5))
         return
     for axis, (places, degrees), sides in zip((axes.xaxis, axes.yaxis), edges, (("W", "E"), ("S", "N")), strict=True):
         ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])

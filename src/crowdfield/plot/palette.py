@@ -116,14 +116,14 @@ def ignorance(heatmap: Heatmap, state: Any = None) -> float:
     """The standard deviation where nobody reported: the map's own word for it, else that of an even spread."""
     prior = heatmap.metadata.get("prior_sd")
     if prior is None:
-        return NO_IDEA
+        return float(NO_IDEA)
     return max(float(np.ravel(prior)[state_index(heatmap, state)]), 1e-9)
 
 
 def unknown(heatmap: Heatmap, state: Any = None) -> NDArray[np.bool_]:
     """True in the cells of which nobody knows: they are hatched grey on every picture.   [rows, columns]"""
     with np.errstate(invalid="ignore"):
-        return heatmap.mask & (knowledge(heatmap, state) < 1.0 - UNKNOWN_SHARE)
+        return np.asarray(heatmap.mask & (knowledge(heatmap, state) < 1.0 - UNKNOWN_SHARE))
 
 
 def colours(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
@@ -140,7 +140,7 @@ def suppressed(
 ) -> NDArray[np.float64]:
     """Value-suppressing palette: the colour of the probability, mixed into grey as less is known.   [.., 3]"""
     share = known_share(known)[..., None]
-    return share * shades(np.nan_to_num(probability))[..., :3] + (1.0 - share) * np.asarray(UNKNOWN)
+    return np.asarray(share * shades(np.nan_to_num(probability))[..., :3] + (1.0 - share) * np.asarray(UNKNOWN))
 
 
 def known_share(known: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,10 +176,10 @@ _TO_LAB = np.array(
 
 def _to_oklab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return np.cbrt(linear @ _TO_LMS.T) @ _TO_LAB.T
+    return np.asarray(np.cbrt(linear @ _TO_LMS.T) @ _TO_LAB.T)
 
 
 def _from_oklab(lab: NDArray[np.float64]) -> NDArray[np.float64]:
     linear = (np.linalg.solve(_TO_LAB, lab.T) ** 3).T @ np.linalg.inv(_TO_LMS).T
     linear = np.clip(linear, 0.0, None)
-    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return np.asarray(np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055))

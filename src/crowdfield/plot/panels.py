@@ -138,7 +138,7 @@ def draw_sources(axes: Axes, table: pd.DataFrame, *, most: int = 30, title: str 
     left_out = max(len(rows) - most, 0)
     # The middle is the least interesting part: of too many sources the best and the worst are shown.
     if left_out:
-        rows = rows.iloc[np.r_[: most - most // 2, len(rows) - most // 2 : len(rows)]]
+        rows = rows.take(np.r_[: most - most // 2, len(rows) - most // 2 : len(rows)])
     height = np.arange(len(rows))[::-1]
     chance = table.attrs.get("chance")
     if chance is not None:

@@ -44,7 +44,7 @@ def sheet(
     "a4-portrait", "a3", "a3-portrait").
     """
     figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
     figure.suptitle(
         title or _title(heatmap, show), x=0.012, ha="left", fontsize=14, fontweight="bold", color=INK, wrap=True
     )

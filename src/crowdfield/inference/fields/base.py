@@ -120,7 +120,9 @@ class Engine(Protocol):
     n_sites: int
     blocks: list[slice]  # runs of sites that are passed over one at a time, to keep memory flat
 
-    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics: ...
+    def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        """Additive statistics of one block of sites: natural parameters eta, lam [n] as sums over features."""
+        ...
 
     def empty(self) -> Statistics:
         """The statistics of no sites."""
@@ -164,6 +166,7 @@ def cut(n_sites: int, block: int | None = None) -> list[slice]:
 
 
 def cholesky(matrix: Array, what: str) -> Array:
+    """The lower Cholesky factor of a matrix; `what` names it in the error where it is not positive definite."""
     try:
         return np.asarray(sla.cholesky(matrix, lower=True, check_finite=False))
     except sla.LinAlgError as error:

@@ -168,8 +168,8 @@ def _geometries(
         if not allowance.take(2 * _CELL * len(x)):
             raise too_much(path)
         given = np.asarray(column.is_valid()) & np.isfinite(x) & np.isfinite(y)
-        shapes = np.where(given, shapely.points(x, y), None)
-        return shapes, np.where(given, "Point", None).astype(object)
+        nothing = np.array(None, dtype=object)
+        return np.where(given, shapely.points(x, y), nothing), np.where(given, np.array("Point", dtype=object), nothing)
     values, codes = _distinct(column, allowance, path)
     shapes, kinds = from_wkb(values)
     return shapes[codes], kinds[codes]

@@ -112,7 +112,7 @@ def from_json(geometries: Sequence[Any]) -> Shapes:
             continue
         kind, coordinates = geometry.get("type"), geometry.get("coordinates")
         kinds[at] = kind if kind in NAMES.values() else "broken"
-        if kind == "Point" and _is_place(coordinates):
+        if kind == "Point" and coordinates is not None and _is_place(coordinates):
             places[at] = coordinates[:2]
             points.append(at)
         elif kind == "Point":

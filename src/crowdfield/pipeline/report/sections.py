@@ -128,9 +128,10 @@ def looks_section(content: Content, texts: Texts) -> str:
 def checks_section(content: Content, texts: Texts) -> str:
     if content.checks is None or not len(content.checks):
         return ""
-    shown = (
-        _frame(content.checks) if hasattr(content.checks, "columns") else _list([str(line) for line in content.checks])
-    )
+    import pandas as pd
+
+    checks = content.checks
+    shown = _frame(checks) if isinstance(checks, pd.DataFrame) else _list([str(line) for line in checks])
     return _section(texts["checks"], shown)
 
 

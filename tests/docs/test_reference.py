@@ -1,0 +1,69 @@
+"""The API reference is complete, and what it shows is true: every public name has a page, every example runs."""
+
+import doctest
+import inspect
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+from tests.docs.public import described, public_names
+
+import crowdfield as cf
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "api.rst"
+LISTED = re.findall(r"^   ([A-Za-z][\w.]*)$", PAGE.read_text(), re.MULTILINE)
+
+# Containers, errors and results that are made by a function whose page has the example.
+WITHOUT_EXAMPLE = {
+    "datasets.Haiti", "datasets.Tacloban", "datasets.Unosat", "distributed.DistributedHeatmapBCC", "io.Rasters",
+    "io.ReadResult", "io.Reject", "io.Rejects", "pipeline.Look", "pipeline.ModelCheck", "testing.Crowd",
+    "geography.Region",
+}  # fmt: skip
+
+
+def test_every_public_name_has_a_page():
+    public = {name for name, _ in public_names()}
+    assert not public - set(LISTED), f"not in {PAGE.relative_to(ROOT)}: {sorted(public - set(LISTED))}"
+    assert not set(LISTED) - public, f"in {PAGE.relative_to(ROOT)}, but not public: {sorted(set(LISTED) - public)}"
+    assert len(LISTED) == len(set(LISTED))
+
+
+EVERY = dict(described())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_docstring_describes_its_parameters_and_has_an_example(name):
+    found = EVERY[name]
+    text = inspect.getdoc(found) or ""
+    assert text, f"{name} has no docstring"
+    is_error = inspect.isclass(found) and issubclass(found, Exception | Warning)
+    if name not in WITHOUT_EXAMPLE and not is_error:
+        assert ">>> " in text, f"{name} has no example"
+    if inspect.isroutine(found) or ("__init__" in vars(found) and not is_error and name not in WITHOUT_EXAMPLE):
+        missing = [word for word in inspect.signature(found).parameters if not re.search(rf"\b{word}\b", text)]
+        assert not missing, f"{name} does not describe {missing}"
+
+
+@pytest.fixture(scope="module")
+def example_run():
+    """What the example of `pipeline.fuse` leaves; other examples say that they go on from it."""
+    names: dict[str, object] = {}
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(cf.pipeline.fuse), names, "fuse", None, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doctest.DocTestRunner().run(test, clear_globs=False)
+    return test.globs
+
+
+@pytest.mark.parametrize("name", [name for name, found in EVERY.items() if ">>> " in (found.__doc__ or "")])
+def test_every_example_runs_and_gives_what_it_says(name, example_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = inspect.getdoc(EVERY[name])
+    shared = dict(example_run) if "of the example of" in text else {}
+    test = doctest.DocTestParser().get_doctest(text, shared, name, None, 0)
+    assert test.examples
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
+    assert not said, "".join(said)

@@ -1,0 +1,53 @@
+"""What surrounds the code agrees with it: one version everywhere, and links that lead somewhere."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import crowdfield
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RECIPE = yaml.safe_load((ROOT / "deploy" / "conda" / "meta.yaml").read_text())
+# Other names on conda-forge.
+ON_CONDA = {"finufft": "python-finufft", "matplotlib": "matplotlib-base"}
+
+
+def test_the_version_is_written_once_and_repeated_rightly():
+    assert "version" in PROJECT["project"]["dynamic"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/crowdfield/__init__.py"
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == crowdfield.__version__
+    assert RECIPE["package"]["version"] == crowdfield.__version__
+
+
+def test_the_conda_recipe_asks_for_what_the_package_needs():
+    wanted = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+    expected = {f"{ON_CONDA.get(need.name, need.name)} {need.specifier}".strip() for need in wanted}
+    python = f"python {PROJECT['project']['requires-python']}"
+    assert set(RECIPE["requirements"]["run"]) == {*expected, python}
+    assert RECIPE["build"]["entry_points"] == [
+        f"{name} = {where}" for name, where in PROJECT["project"]["scripts"].items()
+    ]
+
+
+PAGES = [*ROOT.glob("*.md"), *(p for p in (ROOT / "docs").rglob("*.md") if "generated" not in p.parts)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:|#", link)]
+    missing = [link for link in links if not (page.parent / link.split("#")[0]).exists()]
+    assert not missing
+
+
+def test_the_workflows_call_what_the_makefile_has():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        yaml.safe_load(path.read_text())
+        called = set(re.findall(r"\bmake ([a-z]+)", path.read_text()))
+        assert called and called <= targets, path.name
