@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC as HeatmapBCC
     from crowdfield.models.ibcc import IBCC as IBCC
     from crowdfield.models.ibcc_gp import IBCCGP as IBCCGP
+    from crowdfield.pipeline.assessing import assess as assess
     from crowdfield.pipeline.checking import check_model as check_model
 
 __version__ = "0.1.0"  # the only place where the version is written; pyproject.toml reads it from here
