@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from crowdfield import io, pipeline
-from crowdfield.data import Grid, Heatmap, Reports
+from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 from crowdfield.io import land
+from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.pipeline import looks, sizes
 
 needs_outlines = pytest.mark.skipif(not land.OUTLINES.is_file(), reason="the outlines of countries are not installed")
@@ -37,12 +38,12 @@ def test_nobody_is_sent_into_the_sea_nor_twice_to_one_place(fused):
 
 @needs_outlines
 def test_where_reports_are_from_the_sea_places_at_sea_are_meant(fused):
-    heatmap = fused.heatmap
-    wet = ~land.on_land(heatmap.grid)
-    at_sea = Heatmap(
-        heatmap.grid, heatmap.states, heatmap.probability, heatmap.sd, wet.astype(np.int64), heatmap.metadata
+    grid = fused.heatmap.grid
+    places = grid.centres()[~land.on_land(grid).ravel()][::20]
+    at_sea = HeatmapBCC(lengthscale=3000.0).fit(
+        places, np.where(places[:, 0] > places[:, 0].mean(), "damaged", "intact")
     )
-    assert looks._reachable(at_sea).all()
+    assert looks._reachable(at_sea, fused.heatmap).all()
 
 
 def test_places_to_look_at_are_written_as_kml(fused, tmp_path):

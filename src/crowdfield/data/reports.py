@@ -50,6 +50,9 @@ class Reports:
         A name for every report.
     crs : str, optional
         The coordinate reference system of ``places``, for example "EPSG:4326".
+    accuracy : array_like [R], optional
+        How far the true place may be from the given one, in metres; NaN where it is not known. It is kept with the
+        reports, but the models do not use it.
 
     Examples
     --------

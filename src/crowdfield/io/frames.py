@@ -33,11 +33,38 @@ def from_frame(
     positive: str | Sequence[str] | None = None,
     label_map: Mapping[str, Any] | None = None,
 ) -> Reports:
-    """Reports from a table with one row per report; columns are known by their names, as in files, or named here.
+    """Make reports from a data frame with one row per report.
 
-    frame: a pandas or GeoPandas frame (whose points, or whose polygons' inner points, are the places), or any eager
-    frame that Narwhals knows: polars, Arrow. crs: of the coordinate columns, degrees if not given. Rows without a
-    place or a label are left out, with a warning that counts them.
+    Columns are found by their names, as in files, or named here. Rows without a place or a label are left out, with a
+    warning that counts them.
+
+    Parameters
+    ----------
+    frame : data frame
+        Of pandas or GeoPandas (its points, or a point inside each polygon, are the places), or any frame in memory that
+        Narwhals knows, for example of polars or Arrow.
+    lat, lon, label, source, time, id : str, optional
+        Names of columns.
+    crs : str, optional
+        The reference system of the coordinate columns; degrees by default. GeoPandas frames have their own.
+    positive : str or sequence of str, optional
+        The label to map; all others become "not …".
+    label_map : mapping, optional
+        New names for labels.
+
+    Returns
+    -------
+    Reports
+        The reports, in the reference system of the frame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import crowdfield as cf
+    >>> frame = pd.DataFrame({"lat": [18.5, 18.6], "lon": [-72.3, -72.3], "said": ["wet", "dry"], "by": ["ann", "bob"]})
+    >>> reports = cf.io.from_frame(frame, label="said", source="by")
+    >>> reports.labels, reports.sources, reports.crs
+    (('dry', 'wet'), ('ann', 'bob'), 'EPSG:4326')
     """
     table, places, system = _opened(frame)
     given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}

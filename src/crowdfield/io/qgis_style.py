@@ -29,7 +29,28 @@ Rule = tuple[str, str, str, str]  # filter, label, colour, fill
 
 
 def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
-    """The style of the map at `path`, written beside it; None for formats that QGIS does not style."""
+    """Write a QGIS style beside a map that was written, so that QGIS shows it in the colours of the printed map.
+
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    path : path
+        The file that it was written to, for example "flood.tif"; the style is then "flood.qml".
+
+    Returns
+    -------
+    pathlib.Path or None
+        The style; None, and no file, for formats that QGIS does not style.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> path = cf.io.write(fused.heatmap, "flood.geojson")
+    >>> cf.io.write_style(fused.heatmap, path).name
+    'flood.qml'
+    """
     from crowdfield.plot import scale_of
 
     values = np.linspace(0.0, 1.0, STOPS)

@@ -67,8 +67,9 @@ def read(
         A table, a geographic file, or an export of Ushahidi, Zooniverse, MapSwipe or Kobo.
     format : str, optional
         The layout, where it should not be guessed.
-    lat, lon, label, source, time, id, text : str, optional
-        Names of columns.
+    lat, lon, label, source, time, id, text, place, count : str, optional
+        Names of columns. ``place`` is one column with both coordinates; ``count`` says how many equal reports a row
+        stands for.
     positive : str or sequence of str, optional
         The label to map; all others become "not …".
     label_map : mapping or path, optional
@@ -84,7 +85,15 @@ def read(
     dates : {"dmy", "mdy"}, optional
         The order of day and month, where the file leaves it open.
     encoding : str, optional
-        Of the text.
+        Of the text; by default UTF-8, or what the bytes look like where they are not UTF-8.
+    accuracy : str or float, optional
+        A column with the accuracy of each place in metres, or one length for all, such as "50m"; "none" leaves it out.
+    layer : str, optional
+        Which of several layers, sheets, or files in a zip file; a part of its name is enough.
+    polygons : {"inner-point"}, optional
+        Read each polygon as a report at a point inside it; by default a file of polygons is refused.
+    missing : str or sequence of str, optional
+        The words that mean that a cell of the table is empty; by default "NA", "n/a" and the like.
     most : int, optional
         More reports than this are an error.
     progress : callable, optional

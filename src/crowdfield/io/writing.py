@@ -105,9 +105,31 @@ _NEEDS = {
 
 
 def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None:
-    """Whether a file can be written, before the work that it is to hold: its format, its folder, what it needs.
+    """Raise an error if a file cannot be written, before the work whose result it is to hold.
 
-    formats: the suffixes that are possible; by default those of maps.
+    Checked are its format, its folder, and the packages that the format needs. Nothing is written.
+
+    Parameters
+    ----------
+    path : path
+        The file to be written.
+    formats : iterable of str, optional
+        The suffixes that are possible; by default those of maps, `FORMATS`.
+
+    Raises
+    ------
+    InputError
+        If the suffix is unknown, or the folder does not exist or cannot be written to.
+    MissingDependencyError
+        If the format needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import crowdfield as cf
+    >>> cf.io.check_output("flood.csv")
+    >>> cf.io.check_output("flood.doc", [".html", ".pdf"])
+    Traceback (most recent call last):
+    crowdfield.errors.InputError: flood.doc: the suffix '.doc' is not known here. Use one of: .html .pdf
     """
     path = Path(path)
     if formats is None:

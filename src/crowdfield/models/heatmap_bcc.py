@@ -631,13 +631,25 @@ class HeatmapBCC(ReportClassifier):
         draws: int = totals.DRAWS,
         random_state: int | np.random.Generator | None = 0,
     ) -> pd.DataFrame:
-        """How much of each area is in which state, and between what and what (docs/totals.md). One row per area.
+        """How much of each area is in which state, with intervals (docs/totals.md). One row per area.
 
-        areas : the area of each place [M] (numbers or names; None or NaN for outside); or, where areas overlap, a
-            matrix [A, M] (boolean, or the share of the place in the area) or a list or dict of masks or row numbers
-        weights : what each place counts for, such as its households; 1 by default
-        level : of the intervals, from joint draws of the states of all places
-        thresholds : shares; the table has the probability that a state covers at least as much of the area
+        Parameters
+        ----------
+        places : array_like [M, D]
+            For example the cells of a map, or houses.
+        areas : array_like [M], matrix [A, M], list or dict
+            The area of each place (numbers or names; None or NaN for outside). Where areas overlap, a matrix (boolean,
+            or the share of the place in the area), or a list or dict of masks or row numbers.
+        weights : array_like [M], optional
+            What each place counts for, such as its households; 1 by default.
+        level : float, default=0.9
+            Of the intervals, from joint draws of the states of all places.
+        thresholds : array_like
+            Shares; the table has the probability that a state covers at least as much of the area.
+        draws : int
+            How many joint draws.
+        random_state : int, Generator or None, default=0
+            Of the draws.
         """
         found = validated_places(self, places)
         rng = np.random.default_rng(random_state)

@@ -2,13 +2,20 @@
 
 fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-brigade": "high"}))
 fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
+
+The names in `__all__` are the public ones. The others are the steps that the live map takes one by one.
 """
 
 from crowdfield.pipeline.checking import ModelCheck, check_model
 from crowdfield.pipeline.comparing import Change, compare, write_change
-from crowdfield.pipeline.fusing import AtTime, Fused, build_model, extend, fuse, fuse_on, joined, make_map, on_cluster
-from crowdfield.pipeline.learning import hold, learn, settle, update
-from crowdfield.pipeline.looks import Look, looks_of, next_looks, write_looks
+from crowdfield.pipeline.fusing import AtTime, Fused, extend, fuse, fuse_on, joined, make_map, on_cluster
+from crowdfield.pipeline.fusing import build_model as build_model
+from crowdfield.pipeline.learning import hold as hold
+from crowdfield.pipeline.learning import learn as learn
+from crowdfield.pipeline.learning import settle as settle
+from crowdfield.pipeline.learning import update as update
+from crowdfield.pipeline.looks import Look, next_looks, write_looks
+from crowdfield.pipeline.looks import looks_of as looks_of
 from crowdfield.pipeline.report import write_report
 from crowdfield.pipeline.scoring import score
 from crowdfield.pipeline.settings import TRUST, Settings, read_settings
@@ -22,25 +29,19 @@ __all__ = [
     "Look",
     "ModelCheck",
     "Settings",
-    "build_model",
     "check_model",
     "compare",
     "extend",
     "fuse",
     "fuse_on",
-    "hold",
     "joined",
-    "learn",
     "load_run",
-    "looks_of",
     "make_map",
     "next_looks",
     "on_cluster",
     "read_settings",
     "save_run",
     "score",
-    "settle",
-    "update",
     "write_change",
     "write_looks",
     "write_report",

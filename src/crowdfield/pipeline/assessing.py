@@ -82,12 +82,42 @@ class Assessment:
 
 
 def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
-    """Spot checks of a map: accuracy and area of each state with confidence intervals (docs/spot-checks.md).
+    """Estimate from spot checks how right a map is, and the real area of each state, with confidence intervals.
 
-    subject: a Heatmap, a run that holds one (`pipeline.Fused`), or a fitted model. checked: a table with `state`, the
-    place (`easting` and `northing` in the map's system, or `longitude` and `latitude`), and `stratum` and
-    `stratum_cells` as `assess plan` wrote them; or a pair (places, states). Without strata the places must be a simple
-    random sample of the map, as they must be for a model, which has no cells to divide into strata.
+    The intervals hold whatever the model gets wrong: only the random choice of the places is relied on
+    (docs/spot-checks.md).
+
+    Parameters
+    ----------
+    subject : Heatmap, Fused or fitted model
+        What was checked.
+    checked : DataFrame or (places, states)
+        One row per checked place, with the columns ``state`` (what is true there), ``easting`` and ``northing`` in the
+        map's reference system or ``longitude`` and ``latitude``, and, where `crowdfield assess plan` chose the places,
+        its columns ``stratum`` and ``stratum_cells``. Without strata, and always for a model, the places must be a
+        simple random sample. A pair of places [n, 2] and their states is enough then.
+    level : float, default=0.95
+        Of the confidence intervals.
+
+    Returns
+    -------
+    Assessment
+        ``accuracy``; ``states``, a table with one row per state (area, user's and producer's accuracy); ``strata``;
+        ``reliability``; ``notes``; and the methods ``lines()`` (text), ``plain()`` (for JSON) and ``figure()``.
+
+    Examples
+    --------
+    A model of two halves, of which 40 places are checked:
+
+    >>> import numpy as np
+    >>> import crowdfield as cf
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.uniform(0, 10, (60, 2))
+    >>> model = cf.HeatmapBCC(lengthscale=3.0).fit(places, np.where(places[:, 0] > 5, "wet", "dry"))
+    >>> visited = rng.uniform(0, 10, (40, 2))
+    >>> found = cf.assess(model, (visited, np.where(visited[:, 0] > 5, "wet", "dry")))
+    >>> found.checks, found.accuracy.value > 0.8
+    (40, True)
     """
     heatmap = subject.heatmap if isinstance(subject, Fused) else subject
     if not 0.0 < level < 1.0:

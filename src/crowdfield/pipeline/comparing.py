@@ -37,24 +37,52 @@ BLOCK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From one map to another, on the grid of the later.
+    """What changed from one map to another, on the grid of the later. `compare` makes one.
 
     All arrays are [rows, columns], NaN where either map has no value.
+
+    Attributes
+    ----------
+    grid : Grid
+        That of the later map.
+    state
+        The state whose share is compared.
+    before, after : ndarray
+        The probability of the state in either map.
+    sd : ndarray
+        The standard deviation of the difference.
+    rose, fell : ndarray
+        The probability that the share of the state is larger, or smaller, in the later map by more than ``least``.
+    unknown : ndarray of bool
+        Where one of the maps says that nobody knows.
+    least : float
+        The smallest change that counts as one.
+    about : dict
+        When both maps were made, and from how many reports and sources.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`; nothing changes from a map to itself:
+
+    >>> change = cf.pipeline.compare(fused.heatmap, fused.heatmap)
+    >>> change.summary()["rose"], change.summary()["fell"]
+    (0, 0)
     """
 
     grid: Grid
     state: Any
     before: Array
     after: Array
-    sd: Array  # of the difference
-    rose: Array  # probability that the share of the state is larger in the later map by more than `least`
+    sd: Array
+    rose: Array
     fell: Array
-    unknown: NDArray[np.bool_]  # nobody knows, in either map
+    unknown: NDArray[np.bool_]
     least: float
     about: dict[str, Any]
 
     @property
     def difference(self) -> Array:
+        """The later probability minus the earlier."""
         return self.after - self.before
 
     @property
@@ -103,13 +131,41 @@ class Change:
 
     @property
     def metres(self) -> bool:
+        """Whether the grid is in metres, so that areas can be told."""
         from pyproj import CRS
 
         return self.grid.crs is not None and not CRS.from_user_input(self.grid.crs).is_geographic
 
 
 def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float = 0.0) -> Change:
-    """What changed from one map to another. least: the smallest change of the share that counts as one."""
+    """Compare two maps: what changed, and how probable it is that it really did.
+
+    The maps may be on different grids: each cell of the later takes the cell of the earlier that holds its centre.
+
+    Parameters
+    ----------
+    before, after : Heatmap
+        The earlier and the later map.
+    state : state, optional
+        The state to compare; by default the one in question of the later map.
+    least : float, default=0.0
+        The smallest change of the share of the state that counts as one.
+
+    Returns
+    -------
+    Change
+        The change in every cell of the later map.
+
+    Examples
+    --------
+    With `fused` and `places` of the example of `fuse`, and a second map for which the water has gone further west:
+
+    >>> said = np.where(places[:, 0] > -72.38, "flooded", "dry")
+    >>> later = cf.pipeline.fuse(cf.Reports.from_arrays(places, said, crs="EPSG:4326"), cell="1km", lengthscale="3km")
+    >>> change = cf.pipeline.compare(fused.heatmap, later.heatmap, state="flooded", least=0.1)
+    >>> change.summary()["rose"] > 0, change.summary()["fell"]
+    (True, 0)
+    """
     if not 0.0 <= least < 1.0:
         raise InputError(f"the least change is a share of at least 0 and below 1, not {least!r}.")
     shown = after.positive if state is None else matching(after.states, state)
@@ -147,7 +203,28 @@ def probability_above(high: Array, high_sd: Array, low: Array, low_sd: Array, le
 
 
 def write_change(change: Change, path: str | Path) -> Path:
-    """The change as .tif, .geojson, .gpkg or .csv, with a style for QGIS; or drawn as .png, .svg or .pdf."""
+    """Write a change as .tif, .geojson, .gpkg or .csv, with a style for QGIS; or draw it as .png, .svg or .pdf.
+
+    Parameters
+    ----------
+    change : Change
+        As `compare` gives it.
+    path : path
+        The file; its suffix says the format.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    With `fused` of the example of `fuse`:
+
+    >>> change = cf.pipeline.compare(fused.heatmap, fused.heatmap)
+    >>> cf.pipeline.write_change(change, "change.csv").name
+    'change.csv'
+    """
     from crowdfield import io
 
     path = Path(path)

@@ -40,9 +40,11 @@ class Look:
     score : float
         The information that a report from there is expected to bring.
     state, probability, sd
-        The most probable state there now, its probability and standard deviation.
+        The state in question, and its probability and standard deviation there now.
     reports : int
         Reports in this cell so far.
+    most_probable
+        The most probable state there now.
     """
 
     rank: int

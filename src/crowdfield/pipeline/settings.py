@@ -76,6 +76,9 @@ class Settings:
         A coordinate reference system in metres; by default the one that suits the region.
     snap : bool, default=False
         Move every report to the centre of its cell.
+    positive : state, optional
+        The state in question, which every output shows first; by default it is chosen by the names of the states and
+        by how rare they are.
     lengthscale : str or float, default="learn"
         The distance over which places say something about each other.
     kernel, states, labels, inference, engine, communities, prior_mean, scale_shape, scale_rate, max_iter, tol
@@ -89,6 +92,9 @@ class Settings:
     sources : mapping
         What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
         column per label.
+    others : sequence [J, L], optional
+        Pseudo-counts that every other source starts from, one row per state and one column per label; by default those
+        of the model, which take a source for a little better than guessing.
 
     Examples
     --------

@@ -7,76 +7,40 @@
 The map's colour says the probability of one state, always on the same scale from 0 to 1, and fades towards a hatched
 light grey as the standard deviation approaches that of a place without any report: unknown never looks safe. Figures
 are plain `matplotlib.figure.Figure` objects: no window, no global state, safe in threads and on servers.
+
+The names in `__all__` are the public ones. The others are what the rest of this package draws with.
 """
 
-from crowdfield.data.heatmap import UNKNOWN_SHARE
-from crowdfield.plot.coast import draw_coast
+from crowdfield.data.heatmap import UNKNOWN_SHARE as UNKNOWN_SHARE
+from crowdfield.plot.coast import draw_coast as draw_coast
 from crowdfield.plot.figures import heatmap, reports, sources, states, summary, uncertainty
-from crowdfield.plot.furniture import draw_legend, draw_states_legend
-from crowdfield.plot.palette import (
-    ACCENT,
-    FAINT,
-    FULL_COLOUR,
-    INK,
-    NO_IDEA,
-    OUTSIDE,
-    PROBABILITY,
-    UNCERTAINTY,
-    UNKNOWN,
-    colours,
-    ignorance,
-    knowledge,
-    scale,
-    scale_of,
-    state_colours,
-    suppressed,
-    unknown,
-)
-from crowdfield.plot.panels import (
-    draw_looks,
-    draw_map,
-    draw_reports,
-    draw_sources,
-    draw_states,
-    draw_uncertainty,
-)
-from crowdfield.plot.sheet import MOST_PROBABLE, parse_size, sheet
+from crowdfield.plot.furniture import draw_legend as draw_legend
+from crowdfield.plot.furniture import draw_states_legend as draw_states_legend
+from crowdfield.plot.palette import ACCENT as ACCENT
+from crowdfield.plot.palette import FAINT as FAINT
+from crowdfield.plot.palette import FULL_COLOUR as FULL_COLOUR
+from crowdfield.plot.palette import INK as INK
+from crowdfield.plot.palette import NO_IDEA as NO_IDEA
+from crowdfield.plot.palette import OUTSIDE as OUTSIDE
+from crowdfield.plot.palette import PROBABILITY as PROBABILITY
+from crowdfield.plot.palette import UNCERTAINTY as UNCERTAINTY
+from crowdfield.plot.palette import UNKNOWN as UNKNOWN
+from crowdfield.plot.palette import colours as colours
+from crowdfield.plot.palette import ignorance as ignorance
+from crowdfield.plot.palette import knowledge as knowledge
+from crowdfield.plot.palette import scale as scale
+from crowdfield.plot.palette import scale_of as scale_of
+from crowdfield.plot.palette import state_colours as state_colours
+from crowdfield.plot.palette import suppressed as suppressed
+from crowdfield.plot.palette import unknown as unknown
+from crowdfield.plot.panels import draw_looks as draw_looks
+from crowdfield.plot.panels import draw_map as draw_map
+from crowdfield.plot.panels import draw_reports as draw_reports
+from crowdfield.plot.panels import draw_sources as draw_sources
+from crowdfield.plot.panels import draw_states as draw_states
+from crowdfield.plot.panels import draw_uncertainty as draw_uncertainty
+from crowdfield.plot.sheet import MOST_PROBABLE as MOST_PROBABLE
+from crowdfield.plot.sheet import parse_size as parse_size
+from crowdfield.plot.sheet import sheet
 
-__all__ = [
-    "ACCENT",
-    "FAINT",
-    "FULL_COLOUR",
-    "INK",
-    "MOST_PROBABLE",
-    "NO_IDEA",
-    "OUTSIDE",
-    "PROBABILITY",
-    "UNCERTAINTY",
-    "UNKNOWN",
-    "UNKNOWN_SHARE",
-    "colours",
-    "draw_coast",
-    "draw_legend",
-    "draw_looks",
-    "draw_map",
-    "draw_reports",
-    "draw_sources",
-    "draw_states",
-    "draw_states_legend",
-    "draw_uncertainty",
-    "heatmap",
-    "ignorance",
-    "knowledge",
-    "parse_size",
-    "reports",
-    "scale",
-    "scale_of",
-    "sheet",
-    "sources",
-    "state_colours",
-    "states",
-    "summary",
-    "suppressed",
-    "uncertainty",
-    "unknown",
-]
+__all__ = ["heatmap", "reports", "sheet", "sources", "states", "summary", "uncertainty"]

@@ -32,7 +32,7 @@ def heatmap(
     heatmap : Heatmap
         The map.
     state : state, optional
-        Which one; by default the last.
+        Which one; by default the state in question.
     looks : optional
         Places to look at next, to be marked.
     reports : Reports, optional
@@ -100,7 +100,7 @@ def uncertainty(heatmap: Heatmap, state: Any = None, *, title: str | None = None
     heatmap : Heatmap
         The map.
     state : state, optional
-        Which one; by default the last.
+        Which one; by default the state in question.
     title : str, optional
         Above it.
 
@@ -204,7 +204,7 @@ def summary(
     looks : optional
         Places to look at next.
     state : state, optional
-        Which one; by default the last.
+        Which one; by default the state in question.
     title : str, optional
         Above the page.
 

@@ -38,10 +38,35 @@ def sheet(
     looks: Any = None,
     reports: Reports | None = None,
 ) -> Figure:
-    """The map as one would put it into a report.
+    """Draw a map to hand in: title, legend, scale bar, north, coast, and where it comes from.
 
-    show: a state, or "most-probable"; by default the state in question. size: "1600x1200" in pixels, or a paper ("a4",
-    "a4-portrait", "a3", "a3-portrait").
+    Parameters
+    ----------
+    heatmap : Heatmap
+        The map.
+    show : state, optional
+        The state whose probability is shown, or "most-probable" for the most probable state of every cell; by default
+        the state in question.
+    title : str, optional
+        Above the map; by default the title that the map carries, or what it shows.
+    size : str, optional
+        "1600x1200" in pixels, or a paper: "a4", "a4-portrait", "a3", "a3-portrait"; by default as the map needs it.
+    looks : optional
+        Places to look at next, to be marked.
+    reports : Reports, optional
+        To be marked too.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Without a window: ``.savefig("map.png")``.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> figure = cf.plot.sheet(fused.heatmap, title="Flooded, Léogâne", size="a4")
+    >>> figure.savefig("map.pdf")
     """
     figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]

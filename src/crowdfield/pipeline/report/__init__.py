@@ -1,6 +1,6 @@
 """A situation report from a run: one page to hand in, for the screen, for A4, and as PDF where a browser is there.
 
-    pipeline.write_report(fused, "report.html", title="Beira, 6 o'clock", since=pipeline.load_run("yesterday.cf"))
+    pipeline.write_report(fused, "report.html", title="Beira, 6 o'clock", since=yesterday.heatmap)
 
 `content` gathers what is known, `sections` turns it into HTML, `text.en.toml` holds all words, `pdf` prints.
 """

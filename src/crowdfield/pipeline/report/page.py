@@ -22,7 +22,32 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | None = None, **what: Any) -> Path:
-    """Write the report of a run as .html or .pdf; keywords are those of `gather`."""
+    """Write a report of a run as one page to hand in: map, changes, sources, places to look at, what is not known.
+
+    Parameters
+    ----------
+    fused : Fused
+        The run.
+    path : path
+        The file, .html or .pdf. For .pdf Chromium or Chrome must be installed.
+    texts : mapping, optional
+        The words of the report in another language; English by default (docs/report.md).
+    **what
+        ``title`` of the page; ``since``, an earlier map to compare with; ``districts`` and ``checks``, tables to show
+        as they are; ``looks``, if they are known already; ``written``, the time of writing, now by default.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    With `fused` of the example of `crowdfield.pipeline.fuse`:
+
+    >>> cf.pipeline.write_report(fused, "report.html", title="Flood, 06:00").name
+    'report.html'
+    """
     path = Path(path)
     check_report_path(path)
     text = page(gather(fused, **what), texts)
