@@ -42,3 +42,51 @@ def bound(K, reports, theta, mean, covariance, nugget, prior_covariance):
         + np.linalg.slogdet(prior_covariance)[1]
     )
     return expected - kl
+
+
+def softmax(logits):
+    weights = [np.exp(x) for x in logits]
+    return [w / sum(weights) for w in weights]
+
+
+def grade_probabilities(theta, count, g):
+    """P(grade | g): log odds of neighbouring grades rise by α √(J − 1) per unit of g."""
+    own = [0.0, *theta[1:-1], 0.0]
+    score = [j - (count - 1) / 2 for j in range(count)]
+    lean = theta[-1] / (count - 1)
+    return softmax([score[j] * (np.sqrt(count - 1) * theta[0] * g + lean) + own[j] for j in range(count)])
+
+
+def graded_place(reports, ell, theta, truth, f, nugget):
+    """log L(f) of one place with grades.   ell [J]: what is known of its state, or None"""
+    count = len(truth)
+    prior = np.array([np.exp(-0.5 * (g - f) ** 2 / nugget) for g in APPEARANCES])
+    prior /= prior.sum()
+    total = 0.0
+    for w, g in zip(prior, APPEARANCES, strict=True):
+        value = np.prod([grade_probabilities(theta[s], count, g)[label] for s, label in reports])
+        if ell is not None:
+            value *= sum(
+                p * np.exp(x - max(ell)) for p, x in zip(grade_probabilities(truth, count, g), ell, strict=True)
+            )
+        total += w * value
+    return float(np.log(total))
+
+
+def graded_bound(reports, known, theta, truth, mean, covariance, nugget, prior_covariance):
+    """Σ_i E[log L_i(f)] − KL(q(f) ‖ p(f)) for grades."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(5)
+    weights = weights / weights.sum()
+    expected = 0.0
+    for i, said in enumerate(reports):
+        for x, w in zip(nodes, weights, strict=True):
+            f = mean[i] + np.sqrt(covariance[i, i]) * x
+            expected += w * graded_place(said, known.get(i), theta, truth, f, nugget)
+    return expected - gaussian_kl(mean, covariance, prior_covariance)
+
+
+def gaussian_kl(mean, covariance, prior_covariance):
+    """KL(N(mean, covariance) ‖ N(0, prior_covariance))."""
+    inverse = np.linalg.inv(prior_covariance)
+    logs = np.linalg.slogdet(prior_covariance)[1] - np.linalg.slogdet(covariance)[1]
+    return 0.5 * (np.trace(inverse @ covariance) + mean @ inverse @ mean - len(mean) + logs)

@@ -91,7 +91,9 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
 def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
     seen = Reported(*(column[~hidden] for column in part.reported))
     observed = part.observed
-    training = Observed.of(*seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks)
+    training = Observed.of(
+        *seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks, observed.state_scores
+    )
     problem = part._replace(reported=seen, observed=training)
     fitted = instrument.fit(problem, None, QUICK, size=FEATURES)
     return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))

@@ -114,7 +114,12 @@ def _of_instrument(
         "field": draws.f,
     }
     dims = {"sensitivity": ["source"], "lean": ["source", "lean_to"], "link": ["link_part"], "field": ["thing"]}
-    coords: dict[str, Any] = {"lean_to": labels, "link_part": ["slope", "shift"], "thing": np.arange(draws.f.shape[1])}
+    shifts = [f"shift to {state}" for state in model.classes_[1:]]
+    coords: dict[str, Any] = {
+        "lean_to": labels,
+        "link_part": ["slope", *shifts],
+        "thing": np.arange(draws.f.shape[1]),
+    }
     if covariates is not None:
         variables["weight"], dims["weight"] = draws.linear[:, 1:], ["covariate"]
         coords["covariate"] = list(covariates.names)

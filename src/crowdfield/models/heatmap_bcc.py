@@ -26,7 +26,7 @@ from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import comparison, instrument, left_out, problem, storage
+from crowdfield.models import comparison, grades, instrument, left_out, problem, storage
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
 from crowdfield.models import sources as sources_
@@ -75,6 +75,8 @@ class HeatmapBCC(ReportClassifier):
         left-out reports better
     covariates : what else is known of places, for the instrument model: a function of places [M, D] that returns
         [M, C] (`io.read_covariates` makes one from rasters), or {name: function that returns [M]}; standardised inside
+    ordered : whether the states are grades, in the order given, which the instrument model reads on one scale
+        (docs/instrument.md, "Grades"); `predict_grade` and `predict_at_least` then say more
 
     After `fit`: `classes_` the states; `confusion_` E[π] [S, J, L] in the order of `sources_seen_`; `places_` [N, D]
     and `posterior_` [N, J] the distinct places and their state probabilities; `scale_` E[ς] [1]; `lengthscale_`;
@@ -108,6 +110,7 @@ class HeatmapBCC(ReportClassifier):
         random_state: int | np.random.Generator | None = None,
         reports_model: str = "auto",
         covariates: Given | None = None,
+        ordered: bool = False,
     ):
         self.kernel = kernel
         self.lengthscale = lengthscale
@@ -128,6 +131,7 @@ class HeatmapBCC(ReportClassifier):
         self.random_state = random_state
         self.reports_model = reports_model
         self.covariates = covariates
+        self.ordered = ordered
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -144,6 +148,7 @@ class HeatmapBCC(ReportClassifier):
         """
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
+        grades.check_order(self.ordered, self.states, states)
         about = _task_codes(tasks, len(reports))
         return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
 
@@ -187,6 +192,7 @@ class HeatmapBCC(ReportClassifier):
         if posed.free not in ((), (tuple(range(posed.data.X.shape[1])),)):
             reason = reason or "it learns one length-scale for all columns, not one for each"
         needs = "covariates" if self.covariates is not None else "tasks" if tasks is not None else None
+        needs = needs or ("ordered states" if self.ordered and len(states) > 2 else None)
         must = self.reports_model == "instrument" or needs is not None
         if needs is not None and self.reports_model == "one_state":
             raise InputError(
@@ -275,8 +281,12 @@ class HeatmapBCC(ReportClassifier):
         """
         return reported_places(self)
 
+    def prior_rate_sds(self) -> Array:
+        """The standard deviation of every ρ_j where nobody reported, under the instrument model: [J]."""
+        return self._instrument.prior_rate_sds()
+
     def prior_rate_sd(self) -> float:
-        """The standard deviation of ρ where nobody reported, under the instrument model."""
+        """The same, of the second of two states."""
         return self._instrument.prior_rate_sd()
 
     def left_out(self) -> Array:
@@ -402,6 +412,7 @@ class HeatmapBCC(ReportClassifier):
         if not hasattr(self, "classes_"):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
+            grades.check_order(self.ordered, named, states)
             return self._learn(reports, states, problem.gold(None, states, self.n_features_in_))
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
@@ -477,6 +488,20 @@ class HeatmapBCC(ReportClassifier):
         """E[ρ*] and its standard deviation, both [M, J]: the state probabilities of the place itself."""
         places = validated_places(self, X)
         return self._predictor.rate(places)
+
+    def predict_grade(self, X: ArrayLike) -> tuple[Array, Array]:
+        """The expected grade and its standard deviation [M], of ordered states: 0 is the first, J − 1 the last."""
+        return grades.moments(self.predict_proba(X), self._ordered_states())
+
+    def predict_at_least(self, X: ArrayLike, state: Hashable) -> Array:
+        """P(t ≥ state) [M], of ordered states."""
+        return grades.at_least(self.predict_proba(X), self._ordered_states(), state)
+
+    def _ordered_states(self) -> list[Any]:
+        check_is_fitted(self, "classes_")
+        if not self.ordered:
+            raise InputError("the states have no order. Give states in their order, and ordered=True.")
+        return list(self.classes_.tolist())
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
@@ -568,6 +593,8 @@ class HeatmapBCC(ReportClassifier):
         if len(places) > MOST_CANDIDATES:
             raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
         mean, _ = self._predictor.latent(places)
+        if mean.shape[1] == 1 and len(self.classes_) > 2:
+            raise InputError("suggest does not know ordered states yet. Fit with ordered=False to ask where to look.")
         covariance = self._predictor.covariance(places)
         said = self._said_at(places)
         chosen, scores = information.greedy(

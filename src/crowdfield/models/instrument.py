@@ -17,7 +17,7 @@ from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, places, responses
+from crowdfield.inference.instrument import bases, fitting, link, places, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.iterate import Settled
@@ -51,8 +51,8 @@ class Asked(NamedTuple):
 
 def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> str | None:
     """Why reports like these cannot be read by instruments; None where they can."""
-    if len(states) != 2:
-        return f"it reads one appearance, for two states, not {len(states)}"
+    if len(states) > 2 and not model.ordered:
+        return f"it reads one appearance, for two states or ordered ones, not {len(states)}"
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
@@ -94,7 +94,7 @@ def ask(
     crowd = ~trusted[reports.source]
     scores = responses.label_scores(states, tuple(reports.labels[code] for code in order))
     rows = Reported(site[crowd], reports.source[crowd], label[crowd])
-    observed = Observed.of(*rows, len(thing), len(reports.sources), scores, checks)
+    observed = Observed.of(*rows, len(thing), len(reports.sources), scores, checks, responses.state_scores(len(states)))
     X = np.asarray(places[thing])
     covariates = None if model.covariates is None else Covariates.learn(model.covariates, X)
     offset = None if not callable(model.prior_mean) and not np.any(model.prior_mean) else _Offset(mean_at)
@@ -137,17 +137,14 @@ def _checks(
 ) -> tuple[NDArray[np.bool_], Checks]:
     """Which sources are trusted, and what is known of places by them and by gold."""
     trusted = np.zeros(len(reports.sources), dtype=bool)
-    ratio = np.zeros(len(thing))
+    said = np.zeros((len(thing), len(states)))
     if isinstance(model.confusion_prior, Mapping):
         alpha = confusion_priors(model.confusion_prior, states, reports.labels, reports.sources)
         named = np.array([source in model.confusion_prior for source in reports.sources])
         trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
         pi = alpha / alpha.sum(-1, keepdims=True)
         rows = np.flatnonzero(trusted[reports.source])
-        each = np.log(
-            pi[reports.source[rows], 1, reports.label[rows]] / pi[reports.source[rows], 0, reports.label[rows]]
-        )
-        np.add.at(ratio, site[rows], each)
+        np.add.at(said, site[rows], np.log(pi[reports.source[rows], :, reports.label[rows]]))
     known = np.zeros(len(thing), dtype=bool)
     known[site[trusted[reports.source]]] = True
     if len(gold):
@@ -156,10 +153,10 @@ def _checks(
         several = np.searchsorted(thing[by_place], gold, side="right") - first > 1
         if several.any():
             raise InputError("gold names a place that holds several tasks: it does not say which of them is meant.")
-        ratio[by_place[first]] = np.where(state == 1, np.inf, -np.inf)
+        said[by_place[first]] = np.where(np.arange(len(states)) == state[:, None], 0.0, -np.inf)
         known[by_place[first]] = True
     chosen = np.flatnonzero(known)
-    return trusted, Checks(chosen, ratio[chosen])
+    return trusted, Checks(chosen, said[chosen])
 
 
 def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
@@ -174,14 +171,13 @@ def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
 
 
 def posterior(asked: Asked, fitted: Fitted) -> Array:
-    """P(t) at every distinct place, the mean over its things: [P, 2]."""
-    n = np.bincount(asked.place, minlength=len(asked.places))
-    mean = np.bincount(asked.place, fitted.site_truth, minlength=len(asked.places)) / n
-    return np.stack([1.0 - mean, mean], axis=1)
+    """P(t) at every distinct place, the mean over its things: [P, J]."""
+    n, P = np.bincount(asked.place, minlength=len(asked.places)), len(asked.places)
+    return np.stack([np.bincount(asked.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
 
 
 def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
-    """E[P(label | state)] of every source: [S, 2, L]. Trusted sources have the matrix that the user gave."""
+    """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
     trusted, alpha = trusted_sources(model, reports, states)
     out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
@@ -189,7 +185,7 @@ def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC,
 
 
 def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
-    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, 2, L]."""
+    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, J, L]."""
     alpha = confusion_priors(model.confusion_prior, tuple(states), reports.labels, reports.sources)
     if not isinstance(model.confusion_prior, Mapping):
         return np.zeros(len(reports.sources), dtype=bool), alpha
@@ -205,7 +201,8 @@ def source_table(
     z = norm.ppf(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", covariance))
     said = [reports.labels.index(state) for state in states]
-    accuracy = 0.5 * (confusion[:, 0, said[0]] + confusion[:, 1, said[1]])
+    last = len(said) - 1  # the lean to the last state against the first
+    accuracy = confusion[:, np.arange(len(said)), said].mean(1)
     lean = confusion.mean(1) - 1.0 / confusion.shape[2]
     favourite = lean.argmax(1)
     low, high = _accuracy_interval(fitted, accuracy, sd, z)
@@ -226,9 +223,9 @@ def source_table(
             "sensitivity": theta[:, 0],
             "sensitivity_low": theta[:, 0] - z * sd[:, 0],
             "sensitivity_high": theta[:, 0] + z * sd[:, 0],
-            "lean": theta[:, 1],
-            "lean_low": theta[:, 1] - z * sd[:, 1],
-            "lean_high": theta[:, 1] + z * sd[:, 1],
+            "lean": theta[:, last],
+            "lean_low": theta[:, last] - z * sd[:, last],
+            "lean_high": theta[:, last] + z * sd[:, last],
         }
     )
 
@@ -242,7 +239,7 @@ def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> 
         theta = fitted.state.theta.copy()
         theta[:, 0] += sign * z * sd[:, 0]
         pi = responses.implied_confusion(theta, observed.scores, density, fitted.link.truth)
-        ends.append(0.5 * (pi[:, 0, 0] + pi[:, 1, 1]))
+        ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))
     return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
 
 
@@ -250,10 +247,10 @@ def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probab
     """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1.
 
     E[f(x)] is linear in the sites' η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m: each report has its own term of the sum, and
-    an even part of the rest.
+    an even part of the rest. The log odds are linear in f with two states; with grades their tangent at x.
     """
     problem, at = asked.problem, fitted.settled.at
-    sign, a = (1.0 if state == 1 else -1.0), float(fitted.link.theta[0])
+    slope, level = _tangent(fitted, x, state)
     features = np.hstack([fitted.design.basis.features(x), problem.columns.at(x)])[0]
     reach = np.empty(problem.observed.n_sites)
     direction = at.q.covariance @ features
@@ -267,9 +264,9 @@ def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probab
     field = np.zeros(len(asked.thing))
     field[asked.crowd] = reach[things] * pull
     field += (reach * rest / count)[asked.thing]
-    field *= sign * a
+    field *= slope
     own = np.zeros(len(asked.thing))
-    prior = sign * (a * float(problem.columns.offset_at(x)[0]) + float(fitted.link.theta[1]))
+    prior = slope * float(problem.columns.offset_at(x)[0]) + level
     total = float(np.log(probability) - np.log1p(-probability))
     if site >= 0:
         here = np.flatnonzero(asked.place[asked.thing] == site)
@@ -282,12 +279,22 @@ def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probab
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
 
 
+def _tangent(fitted: Fitted, x: Array, state: int) -> tuple[float, float]:
+    """Slope and intercept of the log odds of a state as a function of f, at E[f(x)]."""
+    f, link = fitted.surface.at(x)[0], fitted.link
+    logits = link.logits(f)[0][0]
+    others = np.arange(len(logits)) != state
+    weight = np.exp(logits[others] - logits[others].max())
+    log_odds = logits[state] - logits[others].max() - np.log(weight.sum())
+    slope = link.theta[0] * (link.scores[state] - weight @ link.scores[others] / weight.sum())
+    return float(slope), float(log_odds - slope * f[0])
+
+
 def _pulls(fitted: Fitted, problem: Problem) -> Array:
     """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
     site, source, label = problem.reported
     theta, scores = fitted.state.theta[source], problem.observed.scores
-    logits = theta[:, :1] * scores * fitted.appearances[site, :1]
-    logits[:, 1:] += theta[:, 1:]
+    logits = theta[:, :1] * scores * fitted.appearances[site, :1] + theta[:, 1:] @ responses.lean_design(scores).T
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     return np.asarray(theta[:, 0] * (scores[label] - p @ scores))
@@ -327,6 +334,7 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
         "theta": state.theta,
         "link": state.link.theta,
         "link_covariance": state.link.covariance,
+        "link_scores": state.link.scores,
         "variances": np.array([variances.smooth, variances.nugget]),
         "population_mean": variances.population.mean,
         "population_variance": variances.population.variance,
@@ -339,6 +347,6 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
 def read_state(arrays: Mapping[str, Any]) -> State:
     population = responses.Population(arrays["population_mean"], arrays["population_variance"])
     smooth, nugget = arrays["variances"].tolist()
-    truth_link = Link(arrays["link"], arrays["link_covariance"])
+    truth_link = Link(arrays["link"], arrays["link_covariance"], arrays.get("link_scores", link.SCORES))
     variances = fitting.Variances(smooth, nugget, population)
     return State(arrays["eta"], arrays["lam"], arrays["theta"], truth_link, variances)

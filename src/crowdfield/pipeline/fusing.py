@@ -200,7 +200,7 @@ def _show_reported_places(
 def prior_sd(model: Any, states: int, draws: int = 20_000) -> list[float]:
     """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
     if getattr(model, "reports_model_", None) == "instrument":
-        return [round(float(model.prior_rate_sd()), 4)] * 2
+        return [round(float(sd), 4) for sd in model.prior_rate_sds()]
     functions = 1 if states == 2 else states
     # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
     noise = np.random.default_rng(0).standard_normal((draws, functions))

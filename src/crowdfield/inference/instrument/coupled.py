@@ -42,15 +42,15 @@ class Coupled(NamedTuple):
 class Information(NamedTuple):
     """Minus the Hessian in the parameters of sources and link, and of these with the field; appearances eliminated."""
 
-    parameters: Array  # C [p, p], p = S·d + 2
+    parameters: Array  # C [p, p], p = S·d + J
     by_place: sp.csr_matrix  # c / (1 + τ² Λ) [N, p]: B = Φᵀ of it
     informed: Array  # λ̃ [N]
 
 
 def information(observed: Observed, at: Evaluated, g: Array) -> Information | None:
     """At the mean appearance of every place [N]; None for more parameters than are worth a dense matrix."""
-    S, d = at.state.theta.shape
-    if S * d + 2 > MOST_PARAMETERS:
+    (S, d), J = at.state.theta.shape, len(at.state.link.theta)
+    if S * d + J > MOST_PARAMETERS:
         return None
     nugget, crowd = at.state.variances.nugget, at.state.variances.population
     site, column = observed.votes.nonzero()
@@ -60,14 +60,14 @@ def information(observed: Observed, at: Evaluated, g: Array) -> Information | No
     checks, check_info = _check_information(observed, at.state.link, g)
     said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites).astype(np.float64, copy=False)
     np.add.at(said, checks, check_info[:, 0, 0])
-    cross = _cross(site, source, info, checks, check_info, observed.n_sites, S, d)  # sparse c [N, p]
+    cross = _cross(site, source, info, checks, check_info, observed.n_sites, (S, d, J))  # sparse c [N, p]
     C = -(cross.T @ sp.diags(1.0 / (1.0 / nugget + said)) @ cross).toarray()
     complete = np.zeros((S, d, d))
     np.add.at(complete, source, info[:, 1:, 1:])
     for s in range(S):
         rows = slice(s * d, (s + 1) * d)
         C[rows, rows] += complete[s] + np.diag(crowd.precision)
-    C[S * d :, S * d :] += np.diag(link.prior(crowd).precision) + check_info[:, 1:, 1:].sum(0)
+    C[S * d :, S * d :] += np.diag(link.prior(crowd, J).precision) + check_info[:, 1:, 1:].sum(0)
     held = 1.0 + nugget * said
     return Information(C, (sp.diags(1.0 / held) @ cross).tocsr(), said / held)
 
@@ -88,7 +88,7 @@ def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) 
     sources = inverse_from_cholesky(root) + C_inverse_Bt @ covariance @ C_inverse_Bt.T
     blocks = np.stack([sources[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])
     q = Weights(at.q.mean, covariance, -2.0 * float(np.log(np.diag(joint)).sum()))
-    return Coupled(q, blocks, Link(at.state.link.theta, sources[S * d :, S * d :]))
+    return Coupled(q, blocks, at.state.link._replace(covariance=sources[S * d :, S * d :]))
 
 
 def image(observed: Observed, design: Design, at: Evaluated) -> State:
@@ -116,8 +116,9 @@ def image(observed: Observed, design: Design, at: Evaluated) -> State:
     step = sla.cho_solve(root, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
     longest = np.abs(step).max(initial=0.0)
     step *= min(1.0, responses.LONGEST_STEP / max(longest, 1e-300))
-    theta = state.theta + step[:-2].reshape(state.theta.shape)
-    moved_link = plain.link._replace(theta=state.link.theta + step[-2:])
+    of_sources, of_link = np.split(step, [state.theta.size])
+    theta = state.theta + of_sources.reshape(state.theta.shape)
+    moved_link = plain.link._replace(theta=state.link.theta + of_link)
     return plain._replace(eta=plain.eta - known.by_place @ step, theta=theta, link=moved_link)
 
 
@@ -133,27 +134,36 @@ def _projected(design: Design, by_place: sp.csr_matrix) -> Array:
 def _report_information(theta: Array, scores: Array, g: Array) -> Array:
     """Jᵀ (diag p − p pᵀ) J with J = ∂ logits / ∂(g, θ) at the place's mean appearance: [R, 1 + d, 1 + d]."""
     R, d = theta.shape
-    logits = theta[:, :1] * scores * g[:, None]
-    logits[:, 1:] += theta[:, 1:]
+    design = responses.lean_design(scores)
+    logits = theta[:, :1] * scores * g[:, None] + theta[:, 1:] @ design.T
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     J = np.zeros((R, len(scores), 1 + d))
     J[:, :, 0] = theta[:, :1] * scores
     J[:, :, 1] = scores * g[:, None]
-    for label in range(1, d):
-        J[:, label, 1 + label] = 1.0
+    J[:, :, 2:] = design
     mean = np.einsum("rl,rla->ra", p, J)
     return np.asarray(np.einsum("rl,rla,rlb->rab", p, J, J) - mean[:, :, None] * mean[:, None, :])
 
 
 def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:
-    """The same for checked places, less what not knowing their state takes away: [G, 3, 3] in (g, a, c)."""
-    checks = observed.checks
-    h = truth_link.theta[0] * g[checks.site] + truth_link.theta[1]
-    rho, r = 0.5 * (1.0 + np.tanh(0.5 * h)), 0.5 * (1.0 + np.tanh(0.5 * (h + checks.log_ratio)))
-    information = np.maximum(rho * (1.0 - rho) - r * (1.0 - r), 0.0)
-    J = np.stack([np.full_like(h, truth_link.theta[0]), g[checks.site], np.ones_like(h)], axis=1)
-    return checks.site, information[:, None, None] * J[:, :, None] * J[:, None, :]
+    """The same for checked places, less what not knowing their state takes away: [G, 1 + J, 1 + J] in (g, a, γ)."""
+    checks, scores = observed.checks, truth_link.scores
+    mean, _ = truth_link.logits(g[checks.site])
+    value, vector = np.linalg.eigh(_covariance(mean) - _covariance(mean + checks.said))
+    root = (vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]).transpose(0, 2, 1)
+    J = np.zeros((len(mean), len(scores), 1 + len(scores)))
+    J[:, :, 0], J[:, :, 1] = truth_link.theta[0] * scores, g[checks.site, None] * scores
+    J[:, :, 2:] = responses.lean_design(scores)
+    half = root @ J
+    return checks.site, half.transpose(0, 2, 1) @ half
+
+
+def _covariance(logits: Array) -> Array:
+    """diag p − p pᵀ of p = softmax.   [n, J] -> [n, J, J]"""
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    return np.asarray(p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
 
 
 def _cross(
@@ -163,12 +173,12 @@ def _cross(
     checks: NDArray[np.int64],
     check_info: Array,
     N: int,
-    S: int,
-    d: int,
+    sizes: tuple[int, int, int],
 ) -> sp.csr_matrix:
+    S, d, J = sizes
     columns = source[:, None] * d + np.arange(d)
     rows = np.broadcast_to(site[:, None], columns.shape)
-    more = S * d + np.broadcast_to(np.arange(2), (len(checks), 2))
+    more = S * d + np.broadcast_to(np.arange(J), (len(checks), J))
     return sp.csr_matrix(
         (
             np.concatenate([info[:, 0, 1:].ravel(), check_info[:, 0, 1:].ravel()]),
@@ -177,7 +187,7 @@ def _cross(
                 np.concatenate([columns.ravel(), more.ravel()]),
             ),
         ),
-        shape=(N, S * d + 2),
+        shape=(N, S * d + J),
     )
 
 

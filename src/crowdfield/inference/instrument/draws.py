@@ -24,7 +24,7 @@ class InstrumentDraws(NamedTuple):
     problem: Problem
     f: Array  # [D, N] the field at everything reported on
     theta: Array  # [D, S, d] sensitivity and leans of every source
-    link: Array  # [D, 2] slope and shift
+    link: Array  # [D, J] slope and shifts
     linear: Array  # [D, 1 + C] intercept and weights of the covariates
     nugget: float
     scale: Array  # [D] of the smooth part: held at its estimate
@@ -90,7 +90,8 @@ class InstrumentDraws(NamedTuple):
     def _likelihood(self, draw: int) -> tuple[Array, Array]:
         observed = self.problem.observed
         table = responses.log_responses(self.theta[draw], observed.scores).reshape(-1, len(APPEARANCES))
-        truth = Link(self.link[draw], np.zeros((2, 2)))
+        J = len(observed.state_scores)
+        truth = Link(self.link[draw], np.zeros((J, J)), observed.state_scores)
         return table, observed.likelihood(slice(0, observed.n_sites), table, truth)
 
     def _log_prior(self, draw: int) -> Array:
@@ -112,7 +113,7 @@ def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws
         np.stack([_root(block) for block in fitted.joint.sources]),
         rng.standard_normal((size, *fitted.state.theta.shape)),
     )
-    link = fitted.link.theta + rng.standard_normal((size, 2)) @ _root(fitted.link.covariance).T
+    link = fitted.link.theta + rng.standard_normal((size, len(fitted.link.theta))) @ _root(fitted.link.covariance).T
     variances = fitted.state.variances
     scale = np.full(size, 1.0 / variances.smooth)
     return InstrumentDraws(

@@ -28,6 +28,7 @@ class Observed(NamedTuple):
     scores: Array  # [L]
     n_sources: int
     checks: Checks
+    state_scores: Array = link.SCORES  # [J]
 
     @classmethod
     def of(
@@ -39,10 +40,11 @@ class Observed(NamedTuple):
         n_sources: int,
         scores: Array,
         checks: Checks,
+        state_scores: Array = link.SCORES,
     ) -> Observed:
         columns = source * len(scores) + label
         votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
-        return cls(votes, scores, n_sources, checks)
+        return cls(votes, scores, n_sources, checks, state_scores)
 
     @property
     def n_sites(self) -> int:
@@ -101,17 +103,20 @@ class Evaluated(NamedTuple):
     evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
     covariance: Array  # [S, d, d] of θ if all appearances were known
-    gradient: Array  # [S·d + 2] of the objective in θ and in the link
+    gradient: Array  # [S·d + J] of the objective in θ and in the link
 
 
 def start(observed: Observed, prior: Prior, labels: int) -> State:
     n = observed.n_sites
     mean, variance = np.zeros(labels), np.full(labels, LEAN_VARIANCE)
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
+    J = len(observed.state_scores)
+    # Grades in between start with even thresholds, each a logit above the one before; the crowd moves them.
+    mean[1 : J - 1] = 0.5 * (observed.state_scores[0] ** 2 - observed.state_scores[1 : J - 1] ** 2) / (J - 1)
     population = Population(mean, variance)
     theta = np.tile(mean, (observed.n_sources, 1))
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
-    return State(np.zeros(n), np.zeros(n), theta, link.start(population), first)
+    return State(np.zeros(n), np.zeros(n), theta, link.start(population, observed.state_scores), first)
 
 
 SENSITIVITY_VARIANCE = 0.25  # of sources around 1: most lie between guessing and twice as sharp as the average
@@ -159,14 +164,15 @@ class Sums(NamedTuple):
     nugget_energy: float
     nugget_informed: float
     answers: Array  # [S, L, K] how often every source said what at which appearance
-    checked: Array  # [2, K] how often checked places were in which state at which appearance
+    checked: Array  # [J, K] how often checked places were in which state at which appearance
 
 
 def pass_over(observed: Observed, state: State, mean: Array, variance: Array) -> Sums:
     """Appearances of all places under q(f), block by block, so that memory stays flat."""
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
     eta, lam = np.empty(observed.n_sites), np.empty(observed.n_sites)
-    answers, checked, totals = np.zeros_like(table), np.zeros((2, len(APPEARANCES))), np.zeros(3)
+    answers, totals = np.zeros_like(table), np.zeros(3)
+    checked = np.zeros((len(observed.state_scores), len(APPEARANCES)))
     for rows in observed.blocks():
         likelihood = observed.likelihood(rows, table, state.link)
         local = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget)
@@ -194,7 +200,7 @@ def _usual(population: Population) -> Array:
     return usual
 
 
-def learned_variances(at: Evaluated, design: Design, prior: Prior) -> Variances:
+def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array) -> Variances:
     """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed)."""
     v, _, population = at.state.variances
     m = design.basis.size
@@ -202,16 +208,16 @@ def learned_variances(at: Evaluated, design: Design, prior: Prior) -> Variances:
     informed = max(m - trace / v, 0.0)
     smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
     rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
-    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population))
+    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population, scores))
 
 
-def _learned_population(at: Evaluated, population: Population) -> Population:
+def _learned_population(at: Evaluated, population: Population, scores: Array) -> Population:
     theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
     mean = population.mean.copy()
-    # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean 0. Labels
-    # that name no state have leans of their own.
-    for d in range(2, theta.shape[1]):
-        mean[d] = theta[:, d].mean()
+    # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean from the
+    # first state to the last is 0. Grades in between and labels that name no state have leans of their own.
+    free = [d for d in range(1, theta.shape[1]) if d != int(np.argmax(scores))]
+    mean[free] = theta[:, free].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
     return Population(mean, (spread + PSEUDO_SOURCES * _usual(population)) / (len(theta) + PSEUDO_SOURCES))
 
@@ -232,7 +238,9 @@ def between(a: State, b: State, share: float) -> State:
     variances = Variances(
         float(mix_logs(one.smooth, other.smooth)), float(mix_logs(one.nugget, other.nugget)), population
     )
-    moved_link = Link(mix(a.link.theta, b.link.theta), mix(a.link.covariance, b.link.covariance))
+    moved_link = a.link._replace(
+        theta=mix(a.link.theta, b.link.theta), covariance=mix(a.link.covariance, b.link.covariance)
+    )
     return State(mix(a.eta, b.eta), mix(a.lam, b.lam), mix(a.theta, b.theta), moved_link, variances)
 
 
@@ -254,14 +262,16 @@ def pack(state: State) -> Array:
 
 def globals_of(state: State) -> int:
     """How many entries of the vector are not of one place or source."""
-    return 4 + 2 * len(state.variances.population.mean)
+    return len(state.link.theta) + 2 + 2 * len(state.variances.population.mean)
 
 
 def unpack(like: State, z: Array) -> State:
     """The state that a vector of this layout describes. Precisions and variances stay in range."""
-    n, (S, d) = len(like.eta), like.theta.shape
-    eta, lam, theta, rest = np.split(z, [n, 2 * n, 2 * n + S * d])
-    population = Population(rest[4 : 4 + d].copy(), np.exp(rest[4 + d :]))
-    variances = Variances(float(np.exp(rest[2])), max(float(np.exp(rest[3])), LEAST_NUGGET), population)
-    moved_link = Link(rest[:2].copy(), like.link.covariance)
+    n, (S, d), J = len(like.eta), like.theta.shape, len(like.link.theta)
+    ends = np.cumsum([n, n, S * d, J, 2, d])
+    eta, lam, theta, truth, logs, means, log_variances = np.split(z, ends)
+    population = Population(means.copy(), np.exp(log_variances))
+    smooth, nugget = np.exp(logs).tolist()
+    variances = Variances(smooth, max(nugget, LEAST_NUGGET), population)
+    moved_link = like.link._replace(theta=truth.copy())
     return State(eta.copy(), np.maximum(lam, places.LEAST_PRECISION), theta.reshape(S, d).copy(), moved_link, variances)

@@ -78,7 +78,7 @@ def learn_variances(
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
     while n_iter < policy.variance_sweeps:
         together = coupled.image(observed, design, current)
-        target = together._replace(variances=fitting.learned_variances(current, design, prior))
+        target = together._replace(variances=fitting.learned_variances(current, design, prior, observed.scores))
         change = log_change(current.state, target)
         if change < policy.variance_tol:
             break

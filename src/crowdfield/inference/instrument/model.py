@@ -29,6 +29,8 @@ from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.quadrature import softmax
+from crowdfield.inference.softmax_moments import softmax_moments
 
 G_GRID: Array = np.linspace(-20.0, 20.0, 401)  # on which the link is tabulated
 F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
@@ -61,7 +63,7 @@ class Fitted:
     design: Design
     settled: Settled
     joint: Coupled
-    site_truth: Array  # [N] P(t = 1) of everything reported on
+    site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
 
     @property
@@ -72,6 +74,11 @@ class Fitted:
     def link(self) -> Link:
         return self.joint.link
 
+    @property
+    def site_truth(self) -> Array:
+        """P of the second state of everything reported on: [N]."""
+        return self.site_states[:, 1]
+
     @cached_property
     def surface(self) -> Surface:
         return Surface(self.design.basis, self.problem.columns, self.joint.q, self.state.variances.smooth)
@@ -79,60 +86,70 @@ class Fitted:
     # --- the predictor of a map ---------------------------------------------------------------------------------
 
     def latent(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the log odds a f + c at places: both [M, 1]."""
+        """Mean and variance of the log odds a f + c at places: both [M, 1]. With grades, of the last against the first,
+        per unit of score.
+        """
         mean, variance = self.surface.at(X)
-        (a, c), V = self.link.theta, self.link.covariance
+        reach = self.link.scores[-1] - self.link.scores[0]
+        a, c = self.link.theta[0], self.link.theta[-1] / reach
+        V = self.link.covariance[np.ix_([0, -1], [0, -1])] / np.array([[1.0, reach], [reach, reach**2]])
         total = variance * (a**2 + V[0, 0]) + V[0, 0] * mean**2 + 2.0 * V[0, 1] * mean + V[1, 1]
         return (a * mean + c)[:, None], total[:, None]
 
     def rate(self, X: Array) -> tuple[Array, Array]:
-        """E[ρ] and its standard deviation, both [M, 2]. ρ is the state probability of the very place: what is not known
+        """E[ρ] and its standard deviation, both [M, J]. ρ is the state probability of the very place: what is not known
         of its appearance (the field there, and its own nugget) and of the link is in the deviation.
         """
         mean, variance = self.surface.at(X)
-        one, sd = self.truth_moments(mean, variance + self.state.variances.nugget)
-        return np.stack([1.0 - one, one], axis=1), np.stack([sd, sd], axis=1)
+        return self.state_moments(mean, variance + self.state.variances.nugget)
 
-    def truth_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of σ(a g + c) where g has this mean and variance: [M], [M]."""
-        first, second = self._truth_of_g
+    def state_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of P(t | g) where g has this mean and variance [M]: [M, J], [M, J]."""
         g = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES
-        one = np.interp(g, G_GRID, first) @ F_WEIGHTS
-        two = np.interp(g, G_GRID, second) @ F_WEIGHTS
+        one, two = (
+            np.stack([np.interp(g, G_GRID, column) @ F_WEIGHTS for column in table], axis=1)
+            for table in self._states_of_g
+        )
+        one /= one.sum(1, keepdims=True)  # interpolation and rounding
         return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
+    def prior_rate_sds(self) -> Array:
+        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it. [J]"""
+        variances, level = self.state.variances, self.joint.q.mean[self.design.basis.size]
+        return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
+
     def prior_rate_sd(self) -> float:
-        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it."""
-        variances, level = self.state.variances, float(self.joint.q.mean[self.design.basis.size])
-        g = level + np.sqrt(variances.smooth + variances.nugget) * F_NODES
-        first, second = (float(np.interp(g, G_GRID, table) @ F_WEIGHTS) for table in self._truth_of_g)
-        return float(np.sqrt(max(second - first**2, 0.0)))
+        """The same, of the second of two states."""
+        return float(self.prior_rate_sds()[1])
 
     def covariance(self, X: Array) -> list[Array]:
         return [self.link.theta[0] ** 2 * self.surface.covariance_at(X)]
 
     @cached_property
-    def _truth_of_g(self) -> tuple[Array, Array]:
-        """E[σ(a g + c)] and E[σ²] over what is not known of the link, as functions of g."""
-        mean = self.link.theta[0] * G_GRID + self.link.theta[1]
-        V = self.link.covariance
-        sd = np.sqrt(V[0, 0] * G_GRID**2 + 2.0 * V[0, 1] * G_GRID + V[1, 1])
-        rho = 0.5 * (1.0 + np.tanh(0.5 * (mean[:, None] + sd[:, None] * F_NODES)))
-        return rho @ F_WEIGHTS, rho**2 @ F_WEIGHTS
+    def _states_of_g(self) -> tuple[Array, Array]:
+        """E[P(t = j | g)] and E[P²] over what is not known of the link, as functions of g: [J, 401] each."""
+        first, sd = softmax_moments(*self.link.logits(G_GRID))
+        return first.T, (sd**2 + first**2).T
 
-    def sample_rate(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws of ρ of the second state: [size, M]."""
+    def sample_states(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of ρ: [size, M, J]."""
         g = self.surface.sample(X, size, rng) + np.sqrt(self.state.variances.nugget) * rng.standard_normal(
             (size, len(X))
         )
         drawn = rng.multivariate_normal(self.link.theta, self.link.covariance, size=size, method="eigh")
-        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * (drawn[:, :1] * g + drawn[:, 1:]))))
+        logits = g[:, :, None] * (drawn[:, :1] * self.link.scores)[:, None, :]
+        logits += (drawn[:, 1:] @ responses.lean_design(self.link.scores).T)[:, None, :]
+        return softmax(logits)
+
+    def sample_rate(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """The same, of the second state alone: [size, M]."""
+        return np.asarray(self.sample_states(X, size, rng)[:, :, 1])
 
     # --- sources ------------------------------------------------------------------------------------------------
 
     @cached_property
     def confusion(self) -> Array:
-        """The confusion matrices that the responses imply on this map: [S, 2, L]."""
+        """The confusion matrices that the responses imply on this map: [S, J, L]."""
         density = places.marginal(*self.settled_moments, self.state.variances.nugget).mean(0)
         return responses.implied_confusion(self.state.theta, self.problem.observed.scores, density, self.link.truth)
 
@@ -194,20 +211,18 @@ def finished(problem: Problem, design: Design, settled: Settled) -> Fitted:
 
 
 def _at_sites(observed: Observed, state: State, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:
-    """P(t = 1) [N], and mean and variance of the appearance [N, 2]."""
+    """P(t = j) [N, J], and mean and variance of the appearance [N, 2]."""
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
-    truth, appearances = np.empty(len(mean)), np.empty((len(mean), 2))
+    truth, appearances = np.empty((len(mean), len(truth_link.scores))), np.empty((len(mean), 2))
     by_appearance = truth_link.truth
     for rows in observed.blocks():
         likelihood = observed.likelihood(rows, table, state.link)
         posterior = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget).posterior
-        truth[rows], appearances[rows] = posterior @ by_appearance, coupled.appearance_moments(posterior)
+        truth[rows], appearances[rows] = posterior @ by_appearance.T, coupled.appearance_moments(posterior)
         checks = observed.checks.within(rows)
-        known = link.state_given_appearance(state.link, checks)
-        settled = np.where(checks.log_ratio > 0.0, 1.0, 0.0)  # gold is certain, whatever rounding says
-        truth[rows.start + checks.site] = np.where(
-            np.isinf(checks.log_ratio), settled, (posterior[checks.site] * known).sum(1)
-        )
+        known = np.einsum("gjk,gk->gj", link.state_given_appearance(state.link, checks), posterior[checks.site])
+        settled = np.isfinite(checks.said)  # gold is certain, whatever rounding says
+        truth[rows.start + checks.site] = np.where(checks.certain[:, None], settled, known)
     return truth, appearances
 
 

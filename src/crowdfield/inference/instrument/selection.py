@@ -73,7 +73,7 @@ def at_places(observed: Observed, reported: Reported, kept: NDArray[np.int64]) -
     position[kept] = np.arange(len(kept))
     rows = position[reported.site] >= 0
     inside = position[observed.checks.site] >= 0
-    checks = Checks(position[observed.checks.site[inside]], observed.checks.log_ratio[inside])
+    checks = Checks(position[observed.checks.site[inside]], observed.checks.said[inside])
     fewer = Reported(position[reported.site[rows]], reported.source[rows], reported.label[rows])
     return fewer, observed._replace(votes=observed.votes[kept], checks=checks)
 
