@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdfield.inference.quadrature import Array, nodes, softmax
+from crowdfield.inference.quadrature import Array, nodes, softmax, symmetric
 
 ENTRIES = 1 << 22  # numbers in hand at a time
 TWO_NODES, TWO_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
@@ -27,8 +27,8 @@ def softmax_moments(mean: Array, covariance: Array, fine: bool = True) -> tuple[
 def logit_nodes(mean: Array, covariance: Array, fine: bool) -> tuple[Array, Array]:
     """Values of the logits [M, Q, J] and weights [Q]. Only differences of logits matter.
 
-    Two states have one difference. More have the symmetric root of their covariance, and nodes that beyond three states
-    are given out in the order of the means, so that permuting the states permutes the answer.
+    Two states have one difference. More have the symmetric root of their covariance, and nodes that, if fine ones of
+    more than three states, are given out in the order of the means, so that permuting the states permutes the answer.
     """
     if mean.shape[1] == 2:
         gap = mean[:, 1] - mean[:, 0]
@@ -40,7 +40,7 @@ def logit_nodes(mean: Array, covariance: Array, fine: bool) -> tuple[Array, Arra
     value, vector = np.linalg.eigh(centred)
     root = (vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]) @ vector.transpose(0, 2, 1)
     mesh, weight = nodes(mean.shape[1], fine)
-    if mean.shape[1] <= 3:
+    if symmetric(mean.shape[1], fine):
         return mean[:, None, :] + mesh @ root, weight
     rank = np.argsort(np.argsort(mean, axis=1, kind="stable"), axis=1)
     return mean[:, None, :] + mesh.T[rank].transpose(0, 2, 1) @ root, weight

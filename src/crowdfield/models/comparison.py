@@ -6,6 +6,7 @@ are few, fewer where one already holds enough of them. Nothing is approximated b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.instrument import bases, left_out
 from crowdfield.inference.instrument import model as instrument
-from crowdfield.inference.instrument.fitting import Observed
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.model import Problem
 from crowdfield.inference.instrument.selection import Reported
@@ -90,12 +90,8 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
 
 def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
     seen = Reported(*(column[~hidden] for column in part.reported))
-    observed = part.observed
-    training = Observed.of(
-        *seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks, observed.state_scores
-    )
-    problem = part._replace(reported=seen, observed=training)
-    fitted = instrument.fit(problem, None, QUICK, size=FEATURES)
+    problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
+    fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
     return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))
 
 
@@ -111,7 +107,11 @@ def _by_one_state(
     posed = pose(model, reports.take(seen), states, gold).with_kernel(asked.problem.kernel)
     try:
         solver, fit = selection.solve(
-            posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=_with_few_features
+            posed,
+            None,
+            max_iter=COMPARED_SWEEPS,
+            tol=COMPARED_TOL,
+            lay_out=partial(_with_few_features, FEATURES.shared_by(asked.problem.functions)),
         )
     except NumericalError:
         return np.full(len(hidden), -np.inf)  # a model that cannot be fitted predicts nothing
@@ -123,8 +123,8 @@ def _by_one_state(
     return np.asarray(np.log((probability * said).sum(1)))
 
 
-def _with_few_features(posed: Posed) -> Solver:
-    basis = bases.choose(posed.engine_name, posed.field_kernel, posed.data.X, posed.rng(), FEATURES)
+def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
+    basis = bases.choose(posed.engine_name, posed.field_kernel, posed.data.X, posed.rng(), size)
     return solvers.over(posed, Sites(posed.data, posed.prior, FeatureEngine(basis, posed.data.X)))
 
 

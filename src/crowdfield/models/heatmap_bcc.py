@@ -21,7 +21,7 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.left_out import habits
-from crowdfield.inference.instrument.model import Fitted, with_learned_lengthscale
+from crowdfield.inference.instrument.model import AnyFitted, with_learned_lengthscale
 from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
@@ -257,7 +257,7 @@ class HeatmapBCC(ReportClassifier):
             return self.reports_model_
         return None
 
-    def _keep_instrument(self, asked: instrument.Asked, fitted: Fitted, states: tuple[Any, ...]) -> None:
+    def _keep_instrument(self, asked: instrument.Asked, fitted: AnyFitted, states: tuple[Any, ...]) -> None:
         """What a fit of the instrument model leaves behind."""
         self._asked, self._instrument, self._predictor = asked, fitted, fitted
         self.reports_model_, self.inference_ = "instrument", "variational"
@@ -529,7 +529,7 @@ class HeatmapBCC(ReportClassifier):
         check_is_fitted(self, "classes_")
         if self.reports_model_ != "instrument":
             raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
-        return covariates_.table(self._asked.covariates, self._instrument, level)
+        return covariates_.table(self._asked.covariates, self._instrument, level, self.classes_.tolist())
 
     def _reports_by_source(self) -> NDArray[np.int64]:
         return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))

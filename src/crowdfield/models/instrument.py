@@ -17,14 +17,18 @@ from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, link, places, responses
+from crowdfield.inference.instrument import bases, fitting, link, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
+from crowdfield.inference.instrument.influence import influence
 from crowdfield.inference.instrument.iterate import Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
-from crowdfield.inference.instrument.model import Fitted, Problem
+from crowdfield.inference.instrument.methods import AnyObserved, method_for
+from crowdfield.inference.instrument.model import AnyFitted, Problem
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.instrument.several import scores as contrasts
+from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
 from crowdfield.models.covariates import Covariates
@@ -51,8 +55,6 @@ class Asked(NamedTuple):
 
 def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> str | None:
     """Why reports like these cannot be read by instruments; None where they can."""
-    if len(states) > 2 and not model.ordered:
-        return f"it reads one appearance, for two states or ordered ones, not {len(states)}"
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
@@ -92,16 +94,46 @@ def ask(
     label = np.argsort(order)[reports.label]
     trusted, checks = _checks(model, reports, states, site, thing, at[R:], gold.state)
     crowd = ~trusted[reports.source]
-    scores = responses.label_scores(states, tuple(reports.labels[code] for code in order))
     rows = Reported(site[crowd], reports.source[crowd], label[crowd])
-    observed = Observed.of(*rows, len(thing), len(reports.sources), scores, checks, responses.state_scores(len(states)))
+    labels = tuple(reports.labels[code] for code in order)
+    observed = _observed(model, rows, len(thing), len(reports.sources), states, labels, checks)
     X = np.asarray(places[thing])
     covariates = None if model.covariates is None else Covariates.learn(model.covariates, X)
-    offset = None if not callable(model.prior_mean) and not np.any(model.prior_mean) else _Offset(mean_at)
+    offset = None
+    if callable(model.prior_mean) or np.any(model.prior_mean):
+        offset = _Offset(mean_at) if observed.functions == 1 else _Offsets(mean_at, observed.state_scores)
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
     prior = Prior(float(model.scale_shape), float(model.scale_rate))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
     return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
+
+
+def _observed(
+    model: HeatmapBCC,
+    rows: Reported,
+    n_sites: int,
+    n_sources: int,
+    states: tuple[Any, ...],
+    labels: tuple[Any, ...],
+    checks: Checks,
+) -> AnyObserved:
+    """Two states and ordered ones are read on one scale; others have a function each."""
+    if len(states) == 2 or model.ordered:
+        scores = responses.label_scores(states, labels)
+        return Observed.of(*rows, n_sites, n_sources, scores, checks, responses.state_scores(len(states)))
+    of_labels, of_states = contrasts.label_scores(states, labels), contrasts.state_scores(len(states))
+    return SeveralObserved(*rows, n_sites, n_sources, of_labels, checks, of_states)
+
+
+class _Offsets:
+    """The prior means of the states' functions as those of their contrasts: [M, D] -> [M, J − 1]."""
+
+    def __init__(self, mean_at: LatentMean, state_scores: Array):
+        self.mean_at, self.state_scores = mean_at, state_scores
+
+    def __call__(self, X: Array) -> Array:
+        # The columns of the scores are orthogonal, of squared length ½.
+        return np.asarray(2.0 * self.mean_at(X) @ self.state_scores)
 
 
 class _Offset:
@@ -159,7 +191,7 @@ def _checks(
     return trusted, Checks(chosen, said[chosen])
 
 
-def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
+def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State:
     """What an earlier fit knows, laid out for other reports. Things are found again by place."""
     position = np.full(len(old.place), -1)
     where = find_sites(new.places, old.places[old.place])
@@ -170,13 +202,13 @@ def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
     return instrument.extended(state, position, len(new.place), S)
 
 
-def posterior(asked: Asked, fitted: Fitted) -> Array:
+def posterior(asked: Asked, fitted: AnyFitted) -> Array:
     """P(t) at every distinct place, the mean over its things: [P, J]."""
     n, P = np.bincount(asked.place, minlength=len(asked.places)), len(asked.places)
     return np.stack([np.bincount(asked.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
 
 
-def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
+def confusion(asked: Asked, fitted: AnyFitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
     """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
     trusted, alpha = trusted_sources(model, reports, states)
@@ -194,14 +226,14 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
 
 
 def source_table(
-    model: HeatmapBCC, fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float
+    model: HeatmapBCC, fitted: AnyFitted, reports: Reports, confusion: Array, states: Any, level: float
 ) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
     theta, covariance = fitted.state.theta, fitted.joint.sources
     z = norm.ppf(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", covariance))
     said = [reports.labels.index(state) for state in states]
-    last = len(said) - 1  # the lean to the last state against the first
+    lean_logits, lean_sd = fitted.leans()
     accuracy = confusion[:, np.arange(len(said)), said].mean(1)
     lean = confusion.mean(1) - 1.0 / confusion.shape[2]
     favourite = lean.argmax(1)
@@ -223,81 +255,50 @@ def source_table(
             "sensitivity": theta[:, 0],
             "sensitivity_low": theta[:, 0] - z * sd[:, 0],
             "sensitivity_high": theta[:, 0] + z * sd[:, 0],
-            "lean": theta[:, last],
-            "lean_low": theta[:, last] - z * sd[:, last],
-            "lean_high": theta[:, last] + z * sd[:, last],
+            "lean": lean_logits,
+            "lean_low": lean_logits - z * lean_sd,
+            "lean_high": lean_logits + z * lean_sd,
         }
     )
 
 
-def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
+def _accuracy_interval(fitted: AnyFitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
     """Accuracy with the sensitivity at both ends of its interval."""
-    observed = fitted.problem.observed
     ends = []
-    density = places.marginal(*fitted.settled_moments, fitted.state.variances.nugget).mean(0)
     for sign in (-1.0, 1.0):
         theta = fitted.state.theta.copy()
         theta[:, 0] += sign * z * sd[:, 0]
-        pi = responses.implied_confusion(theta, observed.scores, density, fitted.link.truth)
+        pi = fitted.implied_confusion(theta)
         ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))
     return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
 
 
-def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probability: float) -> Shares:
+def shares(asked: Asked, fitted: AnyFitted, x: Array, site: int, state: int, probability: float) -> Shares:
     """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1.
 
-    E[f(x)] is linear in the sites' η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m: each report has its own term of the sum, and
-    an even part of the rest. The log odds are linear in f with two states; with grades their tangent at x.
+    E[f(x)] is a sum over places: each report has its own term of what its place adds, and an even part of the rest. The
+    log odds are linear in the field with two states; with more it is their tangent at x that is shared out.
     """
-    problem, at = asked.problem, fitted.settled.at
-    slope, level = _tangent(fitted, x, state)
-    features = np.hstack([fitted.design.basis.features(x), problem.columns.at(x)])[0]
-    reach = np.empty(problem.observed.n_sites)
-    direction = at.q.covariance @ features
-    for rows in problem.observed.blocks():
-        reach[rows] = fitted.design.features(rows) @ direction
-    things = problem.reported.site
-    pull = _pulls(fitted, problem)
-    count = np.maximum(np.bincount(asked.thing, minlength=len(reach)), 1)
-    eta = at.state.eta - at.state.lam * fitted.design.offset
-    rest = eta - np.bincount(things, pull, minlength=len(reach))
+    things = asked.problem.reported.site
+    found = influence(fitted, x, state)
+    N = len(found.by_place)
+    count = np.maximum(np.bincount(asked.thing, minlength=N), 1)
+    rest = found.by_place - np.bincount(things, found.by_report, minlength=N)
     field = np.zeros(len(asked.thing))
-    field[asked.crowd] = reach[things] * pull
-    field += (reach * rest / count)[asked.thing]
-    field *= slope
+    field[asked.crowd] = found.by_report
+    field += (rest / count)[asked.thing]
     own = np.zeros(len(asked.thing))
-    prior = slope * float(problem.columns.offset_at(x)[0]) + level
+    prior = found.prior
     total = float(np.log(probability) - np.log1p(-probability))
     if site >= 0:
         here = np.flatnonzero(asked.place[asked.thing] == site)
         # What the place's own reports add to what the field says there, by how strongly each of them pulls.
         extra = total - prior - float(field.sum())
         weight = np.zeros(len(asked.thing))
-        weight[asked.crowd] = np.abs(pull)
+        weight[asked.crowd] = np.abs(found.pull)
         weight = weight[here] + 1e-12
         own[here] = extra * weight / weight.sum() if len(here) else 0.0
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
-
-
-def _tangent(fitted: Fitted, x: Array, state: int) -> tuple[float, float]:
-    """Slope and intercept of the log odds of a state as a function of f, at E[f(x)]."""
-    f, link = fitted.surface.at(x)[0], fitted.link
-    logits = link.logits(f)[0][0]
-    others = np.arange(len(logits)) != state
-    weight = np.exp(logits[others] - logits[others].max())
-    log_odds = logits[state] - logits[others].max() - np.log(weight.sum())
-    slope = link.theta[0] * (link.scores[state] - weight @ link.scores[others] / weight.sum())
-    return float(slope), float(log_odds - slope * f[0])
-
-
-def _pulls(fitted: Fitted, problem: Problem) -> Array:
-    """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
-    site, source, label = problem.reported
-    theta, scores = fitted.state.theta[source], problem.observed.scores
-    logits = theta[:, :1] * scores * fitted.appearances[site, :1] + theta[:, 1:] @ responses.lean_design(scores).T
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    return np.asarray(theta[:, 0] * (scores[label] - p @ scores))
 
 
 @cache
@@ -312,14 +313,15 @@ def quiet_blas() -> AbstractContextManager[Any]:
     return limits
 
 
-def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, Fitted]:
+def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]:
     """A fit that was found before, from the state it ended in."""
     asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
     problem = asked.problem
     with quiet_blas():
-        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng())
+        size = bases.FINAL.shared_by(problem.functions)
+        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
         design = Design(basis, problem.columns, problem.X)
-        at = fitting.evaluate(problem.observed, design, problem.prior, read.state)
+        at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
         settled = Settled(at, [at.objective], 0, True, 0.0)
         return asked, instrument.finished(problem, design, settled)
 

@@ -41,7 +41,7 @@ def reported_places(model: HeatmapBCC) -> ReportedPlaces:
 def _of_instruments(model: HeatmapBCC) -> Array:
     """The root mean square over the things at a place."""
     fitted, thing_at = model._instrument, model._asked.place
-    variance = fitted.state_moments(*fitted.appearances.T)[1] ** 2
+    variance = fitted.site_sds**2
     count = np.bincount(thing_at, minlength=len(model.places_))
     sums = [np.bincount(thing_at, column, minlength=len(count)) for column in variance.T]
     return np.asarray(np.sqrt(np.stack(sums, axis=1) / np.maximum(count, 1)[:, None]))

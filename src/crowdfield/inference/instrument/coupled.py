@@ -14,7 +14,7 @@ matrix, so positive definite. The link to the truth is one more source, whose re
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sla
@@ -74,14 +74,19 @@ def information(observed: Observed, at: Evaluated, g: Array) -> Information | No
 
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
     """appearances [N, 2]: mean and variance of g at every place."""
-    S, d = at.state.theta.shape
     known = information(observed, at, appearances[:, 0])
     if known is None:
         return Coupled(at.q, at.covariance, at.state.link)
     A = design.gram(known.informed)
     A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
     B = _projected(design, known.by_place)
-    root = cholesky(known.parameters, "the joint precision of the sources")
+    return solved(at, A, B, known.parameters)
+
+
+def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
+    """From the precision of the field A, that of sources and link C, and what is between them B (module docstring)."""
+    S, d = at.state.theta.shape
+    root = cholesky(C, "the joint precision of the sources")
     C_inverse_Bt = np.asarray(sla.cho_solve((root, True), B.T, check_finite=False))
     joint = cholesky(A - B @ C_inverse_Bt, "the precision of the map with unsure sources")
     covariance = inverse_from_cholesky(joint)

@@ -88,7 +88,7 @@ class InstrumentDraws(NamedTuple):
             yield rows, joint[self.site[rows]], table[key[rows]], p
 
     def _likelihood(self, draw: int) -> tuple[Array, Array]:
-        observed = self.problem.observed
+        observed = self.problem.one_appearance
         table = responses.log_responses(self.theta[draw], observed.scores).reshape(-1, len(APPEARANCES))
         J = len(observed.state_scores)
         truth = Link(self.link[draw], np.zeros((J, J)), observed.state_scores)
@@ -102,18 +102,17 @@ class InstrumentDraws(NamedTuple):
 
 def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws:
     design, q = fitted.design, fitted.joint.q
-    root = _root(q.covariance)
-    weights = q.mean + rng.standard_normal((size, len(q.mean))) @ root.T
+    weights = q.mean + rng.standard_normal((size, len(q.mean))) @ root(q.covariance).T
     f = np.empty((size, len(design.X)))
     for start in range(0, len(design.X), ROWS):
         rows = slice(start, min(start + ROWS, len(design.X)))
         f[:, rows] = design.offset[rows] + weights @ design.features(rows).T
     theta = fitted.state.theta + np.einsum(
         "sij,rsj->rsi",
-        np.stack([_root(block) for block in fitted.joint.sources]),
+        np.stack([root(block) for block in fitted.joint.sources]),
         rng.standard_normal((size, *fitted.state.theta.shape)),
     )
-    link = fitted.link.theta + rng.standard_normal((size, len(fitted.link.theta))) @ _root(fitted.link.covariance).T
+    link = fitted.link.theta + rng.standard_normal((size, len(fitted.link.theta))) @ root(fitted.link.covariance).T
     variances = fitted.state.variances
     scale = np.full(size, 1.0 / variances.smooth)
     return InstrumentDraws(
@@ -121,7 +120,7 @@ def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws
     )
 
 
-def _root(covariance: Array) -> Array:
+def root(covariance: Array) -> Array:
     """A with A Aᵀ = covariance; rounding may have left a little less than nothing in some direction."""
     value, vector = np.linalg.eigh(covariance)
     return np.asarray(vector * np.sqrt(np.maximum(value, 0.0)))

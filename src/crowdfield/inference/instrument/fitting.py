@@ -50,6 +50,20 @@ class Observed(NamedTuple):
     def n_sites(self) -> int:
         return int(self.votes.shape[0])
 
+    def with_reports(self, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Observed:
+        """Other reports about the same places by the same sources."""
+        return Observed.of(
+            site, source, label, self.n_sites, self.n_sources, self.scores, self.checks, self.state_scores
+        )
+
+    def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
+        """The reports about some places, which are numbered anew."""
+        return self._replace(votes=self.votes[kept], checks=checks)
+
+    @property
+    def functions(self) -> int:
+        return 1
+
     def blocks(self) -> list[slice]:
         return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
 
@@ -83,8 +97,8 @@ class Variances(NamedTuple):
 class State(NamedTuple):
     """Everything that crosses a step."""
 
-    eta: Array  # [N]
-    lam: Array  # [N]
+    eta: Array  # [N], or [N, F] with F functions
+    lam: Array  # [N], or [N, F, F]
     theta: Array  # [S, d]
     link: Link
     variances: Variances
@@ -137,7 +151,7 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
     theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
+    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, _usual(population))
     slope = responses.slope(state.theta, observed.scores, sums.answers, population)
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
@@ -185,12 +199,12 @@ def pass_over(observed: Observed, state: State, mean: Array, variance: Array) ->
     return Sums(float(totals[0]), eta, lam, float(totals[1]), float(totals[2]), answers.reshape(shape), checked)
 
 
-def _log_hyperprior(variances: Variances, prior: Prior) -> float:
-    """Of the logarithms of the inverse variances."""
+def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
+    """Of the logarithms of the inverse variances; usual [d] those of the sources' parameters."""
     smooth, nugget = -np.log(variances.smooth), -np.log(variances.nugget)
     total = prior.smooth_shape * smooth - prior.smooth_rate * np.exp(smooth)
     total += prior.nugget_shape * nugget - prior.nugget_rate * np.exp(nugget)
-    spread = np.log(variances.population.variance) + _usual(variances.population) / variances.population.variance
+    spread = np.log(variances.population.variance) + usual / variances.population.variance
     return float(total - 0.5 * PSEUDO_SOURCES * spread.sum())
 
 
@@ -249,8 +263,8 @@ def pack(state: State) -> Array:
     v = state.variances
     return np.concatenate(
         [
-            state.eta,
-            state.lam,
+            state.eta.ravel(),
+            state.lam.ravel(),
             state.theta.ravel(),
             state.link.theta,
             np.log([v.smooth, v.nugget]),
@@ -267,11 +281,20 @@ def globals_of(state: State) -> int:
 
 def unpack(like: State, z: Array) -> State:
     """The state that a vector of this layout describes. Precisions and variances stay in range."""
-    n, (S, d), J = len(like.eta), like.theta.shape, len(like.link.theta)
-    ends = np.cumsum([n, n, S * d, J, 2, d])
+    d = like.theta.shape[1]
+    ends = np.cumsum([like.eta.size, like.lam.size, like.theta.size, like.link.theta.size, 2, d])
     eta, lam, theta, truth, logs, means, log_variances = np.split(z, ends)
     population = Population(means.copy(), np.exp(log_variances))
     smooth, nugget = np.exp(logs).tolist()
     variances = Variances(smooth, max(nugget, LEAST_NUGGET), population)
     moved_link = like.link._replace(theta=truth.copy())
-    return State(eta.copy(), np.maximum(lam, places.LEAST_PRECISION), theta.reshape(S, d).copy(), moved_link, variances)
+    sites = eta.reshape(like.eta.shape).copy(), _positive(lam.reshape(like.lam.shape))
+    return State(*sites, theta.reshape(like.theta.shape).copy(), moved_link, variances)
+
+
+def _positive(lam: Array) -> Array:
+    """Precisions of sites, [N] or matrices [N, F, F], with nothing below zero."""
+    if lam.ndim == 1:
+        return np.maximum(lam, places.LEAST_PRECISION)
+    value, vector = np.linalg.eigh(0.5 * (lam + lam.transpose(0, 2, 1)))
+    return np.asarray((vector * np.maximum(value, 0.0)[:, None, :]) @ vector.transpose(0, 2, 1))

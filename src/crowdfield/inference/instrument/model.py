@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from crowdfield.inference.instrument import (
     bases,
     coupled,
-    fitting,
     iterate,
     left_out,
     link,
+    methods,
     places,
     responses,
     selection,
@@ -27,7 +27,11 @@ from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
+from crowdfield.inference.instrument.methods import AnyObserved, method_for
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.instrument.several import model as several
+from crowdfield.inference.instrument.several.model import FittedStates
+from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.softmax_moments import softmax_moments
@@ -42,23 +46,36 @@ class Problem(NamedTuple):
 
     X: Array  # [N, D] the place of every thing that was reported on
     reported: Reported
-    observed: Observed
+    observed: AnyObserved
     columns: Columns
     prior: Prior
     kernel: Kernel
     engine: str
     seed: Any
 
+    @property
+    def one_appearance(self) -> Observed:
+        """The reports, of a problem of two states or ordered ones."""
+        assert isinstance(self.observed, Observed)
+        return self.observed
+
+    @property
+    def functions(self) -> int:
+        """How many functions of places there are: one for two states and ordered ones, else one fewer than states."""
+        return self.observed.functions
+
     def rng(self) -> np.random.Generator:
         """Which places and reports are looked at in a search is drawn alike every time, unless somebody seeds it."""
         return np.random.default_rng(0 if self.seed is None else self.seed)
 
     def start(self) -> State:
-        return fitting.start(self.observed, self.prior, len(self.observed.scores))
+        return methods.start(self.observed, self.prior)
 
 
 @dataclass(frozen=True)
 class Fitted:
+    """Of two states, or ordered ones."""
+
     problem: Problem
     design: Design
     settled: Settled
@@ -68,7 +85,8 @@ class Fitted:
 
     @property
     def state(self) -> State:
-        return self.settled.at.state
+        state: State = self.settled.at.state
+        return state
 
     @property
     def link(self) -> Link:
@@ -145,17 +163,36 @@ class Fitted:
         """The same, of the second state alone: [size, M]."""
         return np.asarray(self.sample_states(X, size, rng)[:, :, 1])
 
+    def covariate_weights(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of the weights of the covariates: [C], [C]."""
+        first, q = self.design.basis.size + 1, self.joint.q  # after the smooth part's features and the intercept
+        return q.mean[first:], np.sqrt(np.diag(q.covariance)[first:])
+
     # --- sources ------------------------------------------------------------------------------------------------
 
     @cached_property
     def confusion(self) -> Array:
         """The confusion matrices that the responses imply on this map: [S, J, L]."""
+        return self.implied_confusion(self.state.theta)
+
+    def implied_confusion(self, theta: Array) -> Array:
+        """The same for other parameters of the sources [S, d]."""
         density = places.marginal(*self.settled_moments, self.state.variances.nugget).mean(0)
-        return responses.implied_confusion(self.state.theta, self.problem.observed.scores, density, self.link.truth)
+        return responses.implied_confusion(theta, self.problem.observed.scores, density, self.link.truth)
 
     @property
     def settled_moments(self) -> tuple[Array, Array]:
         return self.settled.at.mean, self.settled.at.variance
+
+    def leans(self) -> tuple[Array, Array]:
+        """The lean of every source from the first state to the last, and its standard deviation: [S], [S]."""
+        last = len(self.link.scores) - 1
+        return self.state.theta[:, last], np.sqrt(self.joint.sources[:, last, last])
+
+    @cached_property
+    def site_sds(self) -> Array:
+        """The standard deviation of P(t = j) of everything reported on: [N, J]."""
+        return self.state_moments(*self.appearances.T)[1]
 
     def left_out(self) -> Array:
         """log P of every report given all others: [R]. With the joint covariance: what a report did to its source, and
@@ -163,11 +200,11 @@ class Fitted:
         """
         mean, variance = self.design.moments(self.joint.q)
         at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.joint.sources)
-        return left_out.log_probabilities(self.problem.observed, at, *self.problem.reported)
+        return left_out.log_probabilities(self.problem.one_appearance, at, *self.problem.reported)
 
     def log_probabilities(self, new: Reported) -> Array:
         """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""
-        observed, state = self.problem.observed, self.state
+        observed, state = self.problem.one_appearance, self.state
         logs = responses.log_responses(state.theta, observed.scores)
         table = logs.reshape(-1, len(APPEARANCES))
         mean, variance = self.design.moments(self.joint.q)
@@ -181,6 +218,9 @@ class Fitted:
         return out
 
 
+AnyFitted = Fitted | FittedStates
+
+
 def fit(
     problem: Problem,
     start: State | None,
@@ -188,20 +228,22 @@ def fit(
     *,
     learn_variances: bool = True,
     progress: Progress | None = None,
-    size: bases.Size = bases.FINAL,
-) -> Fitted:
+    size: bases.Size | None = None,
+) -> AnyFitted:
     """With the problem's length-scale."""
+    size = bases.FINAL.shared_by(problem.functions) if size is None else size
     basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
     design = Design(basis, problem.columns, problem.X)
     first = problem.start() if start is None else start
-    settled = iterate.run(
-        problem.observed, design, problem.prior, first, policy, learn=learn_variances, progress=progress
-    )
+    method = method_for(problem.observed, design, problem.prior)
+    settled = iterate.run(method, first, policy, learn=learn_variances, progress=progress)
     return finished(problem, design, settled)
 
 
-def finished(problem: Problem, design: Design, settled: Settled) -> Fitted:
+def finished(problem: Problem, design: Design, settled: Settled) -> AnyFitted:
     """The joint covariance, and what is known of every place reported on."""
+    if isinstance(problem.observed, SeveralObserved):
+        return several.finished(problem, design, settled)
     at = settled.at
     before = _at_sites(problem.observed, at.state, at.mean, at.variance, at.state.link)
     joint = coupled.join(problem.observed, design, at, before[1])
@@ -257,7 +299,7 @@ def part_of(problem: Problem, most: int) -> tuple[Problem, NDArray[np.int64]]:
 
 def extended(state: State, position: NDArray[np.int64], n_sites: int, n_sources: int) -> State:
     """A state laid out for more places and sources: `position` [N_old] is where each old place is now."""
-    eta, lam = np.zeros(n_sites), np.zeros(n_sites)
+    eta, lam = (np.zeros((n_sites, *part.shape[1:])) for part in (state.eta, state.lam))
     kept = position >= 0
     eta[position[kept]], lam[position[kept]] = state.eta[kept], state.lam[kept]
     new = np.tile(state.variances.population.mean, (n_sources - len(state.theta), 1))
