@@ -201,12 +201,12 @@ def test_a_left_out_report_is_about_as_probable_as_in_a_fit_without_it():
     asked = posed(X, site, source, label, 4)
     fitted = model.fit(asked, None, iterate.Policy(tol=1e-6))
     quick = fitted.left_out()
-    for r in (3, 77, 150):
+    for r in (3, 150, *np.argsort(quick)[:2]):  # ordinary reports, and the most surprising ones
         kept = np.arange(200) != r
         without = posed(X, site[kept], source[kept], label[kept], 4)
         refit = model.fit(without, fitted.state, iterate.Policy(tol=1e-6), learn_variances=False)
         exact = refit.log_probabilities(selection.Reported(*(column[[r]] for column in (site, source, label))))
-        assert quick[r] == pytest.approx(exact[0], abs=0.15)
+        assert quick[r] == pytest.approx(exact[0], abs=0.3)
 
 
 def test_auto_compares_the_models_for_three_states():

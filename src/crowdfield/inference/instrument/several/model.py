@@ -160,9 +160,12 @@ class FittedStates:
         return (contrast * self.state.theta).sum(1), sd
 
     def left_out(self) -> Array:
-        """log P of every report given all others: [R]."""
-        at = self.settled.at._replace(places=self.places, covariance=self.joint.sources)
-        return left_out.log_probabilities(self.observed, at, *self.problem.reported)
+        """log P of every report given all others: [R].
+
+        A report's message is taken out of the q that it is a part of; in the joint covariance, which is wider, it would
+        be more than all.
+        """
+        return left_out.log_probabilities(self.observed, self.settled.at, *self.problem.reported)
 
     def log_probabilities(self, new: Reported) -> Array:
         """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""
