@@ -22,13 +22,14 @@ from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.model import Problem
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
 from crowdfield.models.base import Array, find_sites
 from crowdfield.models.instrument import Asked
-from crowdfield.models.problem import pose
+from crowdfield.models.problem import learns_lengthscale, pose
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
@@ -42,6 +43,7 @@ COMPARED_PLACES = 1_000  # at the most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
 QUICK = Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05)
+LONGER = (1.0, 2.0, 4.0)  # times the instrument model's length-scale, of which the one-state model's bound chooses
 CLEARLY = 2.0  # standard errors by which the instrument model must predict better
 # Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
 NOTICEABLY = 0.01
@@ -104,23 +106,36 @@ def _by_one_state(
     seen: NDArray[np.int64],
     hidden: NDArray[np.int64],
 ) -> Array:
-    posed = pose(model, reports.take(seen), states, gold).with_kernel(asked.problem.kernel)
-    try:
-        solver, fit = selection.solve(
-            posed,
-            None,
-            max_iter=COMPARED_SWEEPS,
-            tol=COMPARED_TOL,
-            lay_out=partial(_with_few_features, FEATURES.shared_by(asked.problem.functions)),
-        )
-    except NumericalError:
-        return np.full(len(hidden), -np.inf)  # a model that cannot be fitted predicts nothing
+    posed = pose(model, reports.take(seen), states, gold)
+    few = partial(_with_few_features, FEATURES.shared_by(asked.problem.functions))
+    fits = []
+    for kernel in _kernels(model, asked.problem):
+        try:
+            own = selection.solve(
+                posed.with_kernel(kernel), None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=few
+            )
+        except NumericalError:
+            continue  # a model that cannot be fitted predicts nothing
+        fits.append(own)
+    if not fits:
+        return np.full(len(hidden), -np.inf)
+    solver, fit = max(fits, key=lambda own: own.fit.bound.total)
     places = reports.places[hidden]
     probability = FieldPredictor(fit.q.fields, posed.mean_at, contrast(len(states))).rate(places)[0]
     where = find_sites(posed.data.X, places)
     probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
     said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden], :, reports.label[hidden]]
     return np.asarray(np.log((probability * said).sum(1)))
+
+
+def _kernels(model: HeatmapBCC, asked: Problem) -> list[Kernel]:
+    """The kernel of the instrument model; and longer ones where the length-scale is open and several functions share
+    the work of it: there the instrument model takes a shorter one than suits the one-state model.
+    """
+    if asked.functions == 1 or not learns_lengthscale(model.lengthscale):
+        return [asked.kernel]
+    first = asked.kernel.lengthscales(asked.X.shape[1])
+    return [asked.kernel.with_lengthscale(float(factor * first[0])) for factor in LONGER]
 
 
 def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
