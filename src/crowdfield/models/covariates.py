@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SAME = 1e-4  # standard deviations by which two readings of one raster may differ
 
 Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
+Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their intervals, P(weight > 0)
 
 
 @dataclass(frozen=True)
@@ -173,28 +174,33 @@ def raw_values(given: Given, X: Array) -> Array:
     return values
 
 
-def table(covariates: Covariates | None, fitted: Fitted, level: float) -> pd.DataFrame:
+def gaussian_weights(fitted: Fitted, level: float) -> Weights:
+    """Of every covariate under the fast inference."""
+    first = fitted.design.basis.size + 1  # after the smooth part's features and the intercept
+    q = fitted.joint.q
+    weight, sd = q.mean[first:], np.sqrt(np.diag(q.covariance)[first:])
+    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    return weight, weight - reach, weight + reach, np.asarray(norm.cdf(weight / np.maximum(sd, 1e-300)))
+
+
+def table(covariates: Covariates | None, weights: Weights) -> pd.DataFrame:
     """One row per covariate: its weight with a credible interval.
 
     `weight` is in log odds of the appearance per standard deviation, `per_unit` per unit of the covariate; `above_zero`
     is the probability that the weight is positive.
     """
-    C = 0 if covariates is None else covariates.count
-    first = fitted.design.basis.size + 1  # after the smooth part's features and the intercept
-    q = fitted.joint.q
-    weight, sd = q.mean[first : first + C], np.sqrt(np.diag(q.covariance)[first : first + C])
-    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    weight, low, high, above_zero = weights
     unit = np.ones(0) if covariates is None else covariates.sd
     return pd.DataFrame(
         {
             "covariate": pd.Series([] if covariates is None else list(covariates.names), dtype=object),
             "weight": weight,
-            "weight_low": weight - reach,
-            "weight_high": weight + reach,
-            "above_zero": norm.cdf(weight / np.maximum(sd, 1e-300)),
+            "weight_low": low,
+            "weight_high": high,
+            "above_zero": above_zero,
             "per_unit": weight / unit,
-            "per_unit_low": (weight - reach) / unit,
-            "per_unit_high": (weight + reach) / unit,
+            "per_unit_low": low / unit,
+            "per_unit_high": high / unit,
             "mean": [] if covariates is None else covariates.mean,
             "sd": unit,
             "missing": [] if covariates is None else covariates.missing,

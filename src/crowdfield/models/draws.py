@@ -11,6 +11,7 @@ from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import state_draws
 from crowdfield.inference.instrument.draws import InstrumentDraws
 from crowdfield.inference.instrument.draws import draw as draw_instrument
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.sampling import SamplePredictor
 from crowdfield.inference.state_draws import StateDraws
 from crowdfield.models.base import Array, find_sites
@@ -24,7 +25,8 @@ MOST_ENTRIES = 1 << 28  # draws times reports: 2 GiB of log likelihoods
 def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> InstrumentDraws | StateDraws:
     """`size` draws (all that were kept, of Gibbs), with the reports that they speak of."""
     if model.reports_model_ == "instrument":
-        return draw_instrument(model._instrument, size, rng)
+        fitted = model._instrument
+        return fitted.reports_given_draws() if isinstance(fitted, Sampled) else draw_instrument(fitted, size, rng)
     reports, X = model.reports_, model.places_
     site = find_sites(X, reports.places)
     known = np.full(len(X), -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from crowdfield.inference.instrument.iterate import Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.model import Fitted, Problem
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
@@ -56,7 +57,7 @@ def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...])
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
-    if model.inference not in ("auto",):
+    if model.inference not in ("auto", "gibbs"):
         return f"inference={model.inference!r} is a method of the one-state model"
     everybody = model.confusion_prior.get(None) if isinstance(model.confusion_prior, Mapping) else model.confusion_prior
     if everybody is not None and np.asarray(everybody, dtype=np.float64).sum(-1).min() >= TRUSTED_STRENGTH:
@@ -173,14 +174,16 @@ def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
     return instrument.extended(state, position, len(new.place), S)
 
 
-def posterior(asked: Asked, fitted: Fitted) -> Array:
+def posterior(asked: Asked, fitted: Fitted | Sampled) -> Array:
     """P(t) at every distinct place, the mean over its things: [P, 2]."""
     n = np.bincount(asked.place, minlength=len(asked.places))
     mean = np.bincount(asked.place, fitted.site_truth, minlength=len(asked.places)) / n
     return np.stack([1.0 - mean, mean], axis=1)
 
 
-def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
+def confusion(
+    asked: Asked, fitted: Fitted | Sampled, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]
+) -> Array:
     """E[P(label | state)] of every source: [S, 2, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
     trusted, alpha = trusted_sources(model, reports, states)
@@ -197,18 +200,30 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
     return named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH), alpha
 
 
-def source_table(
-    model: HeatmapBCC, fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float
-) -> pd.DataFrame:
+def source_table(model: HeatmapBCC, fitted: Fitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
-    theta, covariance = fitted.state.theta, fitted.joint.sources
-    z = norm.ppf(0.5 * (1.0 + level))
-    sd = np.sqrt(np.einsum("sdd->sd", covariance))
+    theta, z = fitted.state.theta, norm.ppf(0.5 * (1.0 + level))
+    sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
+    ends = theta - z * sd, theta + z * sd
+    return source_frame(model, confusion, states, level, theta, ends, _accuracy_interval(fitted, sd, z))
+
+
+def source_frame(
+    model: HeatmapBCC,
+    confusion: Array,
+    states: Any,
+    level: float,
+    theta: Array,
+    ends: tuple[Array, Array],
+    accuracy_ends: tuple[Array, Array],
+) -> pd.DataFrame:
+    """theta [S, d]: sensitivity and leans, with both ends of their intervals; both ends of accuracy [S]."""
+    reports = model.reports_
     said = [reports.labels.index(state) for state in states]
     accuracy = 0.5 * (confusion[:, 0, said[0]] + confusion[:, 1, said[1]])
     lean = confusion.mean(1) - 1.0 / confusion.shape[2]
     favourite = lean.argmax(1)
-    low, high = _accuracy_interval(fitted, accuracy, sd, z)
+    low, high = np.minimum(accuracy_ends[0], accuracy), np.maximum(accuracy_ends[1], accuracy)
     trusted, alpha = trusted_sources(model, reports, states)
     given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
     low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
@@ -224,16 +239,16 @@ def source_table(
             "bias": lean.max(1),
             "informativeness": sources_.informativeness(confusion),
             "sensitivity": theta[:, 0],
-            "sensitivity_low": theta[:, 0] - z * sd[:, 0],
-            "sensitivity_high": theta[:, 0] + z * sd[:, 0],
+            "sensitivity_low": ends[0][:, 0],
+            "sensitivity_high": ends[1][:, 0],
             "lean": theta[:, 1],
-            "lean_low": theta[:, 1] - z * sd[:, 1],
-            "lean_high": theta[:, 1] + z * sd[:, 1],
+            "lean_low": ends[0][:, 1],
+            "lean_high": ends[1][:, 1],
         }
     )
 
 
-def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
+def _accuracy_interval(fitted: Fitted, sd: Array, z: float) -> tuple[Array, Array]:
     """Accuracy with the sensitivity at both ends of its interval."""
     observed = fitted.problem.observed
     ends = []
@@ -243,7 +258,7 @@ def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> 
         theta[:, 0] += sign * z * sd[:, 0]
         pi = responses.implied_confusion(theta, observed.scores, density, fitted.link.truth)
         ends.append(0.5 * (pi[:, 0, 0] + pi[:, 1, 1]))
-    return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
+    return np.minimum(*ends), np.maximum(*ends)
 
 
 def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probability: float) -> Shares:
@@ -319,7 +334,7 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, Fitted]:
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
     """What a file must hold to go on from a fit."""
-    state = model._instrument.state
+    state = cast(Fitted, model._instrument).state  # draws of Gibbs are not saved
     variances = state.variances
     arrays = {
         "eta": state.eta,

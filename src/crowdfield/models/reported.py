@@ -41,7 +41,7 @@ def reported_places(model: HeatmapBCC) -> ReportedPlaces:
 def _of_instruments(model: HeatmapBCC) -> Array:
     """The root mean square over the things at a place."""
     fitted, thing_at = model._instrument, model._asked.place
-    variance = fitted.truth_moments(*fitted.appearances.T)[1] ** 2
+    variance = fitted.site_sd**2
     count = np.bincount(thing_at, minlength=len(model.places_))
     sd = np.sqrt(np.bincount(thing_at, variance, minlength=len(count)) / np.maximum(count, 1))
     return np.stack([sd, sd], axis=1)

@@ -211,9 +211,7 @@ class Sampler:
         joint[accept], accepted[1] = new[accept], accept
         return state._replace(nugget=np.where(accept, nugget, state.nugget)), joint, accepted
 
-    def _field(
-        self, state: State, g: Array, rng: np.random.Generator, step_size: Array
-    ) -> tuple[State, Array]:
+    def _field(self, state: State, g: Array, rng: np.random.Generator, step_size: Array) -> tuple[State, Array]:
         """v and τ² given the appearances with the weights integrated out, then the weights."""
         prior, known = self.prior, self.regression.given(g)
 

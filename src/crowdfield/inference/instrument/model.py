@@ -101,6 +101,11 @@ class Fitted:
         two = np.interp(g, G_GRID, second) @ F_WEIGHTS
         return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
+    @property
+    def site_sd(self) -> Array:
+        """[N] of P(t = 1) of everything reported on: what is not known of its appearance and of the link."""
+        return self.truth_moments(*self.appearances.T)[1]
+
     def prior_rate_sd(self) -> float:
         """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it."""
         variances, level = self.state.variances, float(self.joint.q.mean[self.design.basis.size])

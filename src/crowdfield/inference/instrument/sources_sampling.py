@@ -1,9 +1,9 @@
 """Draws of sources and link given appearances, and of the population that the sources come from.
 
 Given the appearances, what source s said is a table of counts by label and appearance, and its posterior is
-log-concave in θ_s: a Metropolis step proposes from Student's t around the mode (Newton's steps from the population's
-mean, so that the proposal does not depend on where the chain is) and is nearly always accepted. The link to the truth
-is one more source, whose reports are the states of checked places.
+log-concave in θ_s: a Metropolis step proposes from Student's t around where Newton's step leads, which is nearly the
+mode wherever it begins, so that most proposals are accepted. The link to the truth is one more source, whose reports
+are the states of checked places.
 
 The population's variances are drawn twice: given θ, and with (θ − μ)/s held (interweaving: the first is fast where
 sources have many reports, the second where they have few).
@@ -18,8 +18,7 @@ import numpy as np
 from crowdfield.inference.instrument import fitting, link, responses
 from crowdfield.inference.instrument.grid import Array
 
-NEWTON_STEPS = 5
-LONGEST_STEP = 1.5  # of a parameter in one Newton step
+LONGEST_STEP = 2.0  # of a parameter in one Newton step
 FREEDOM = 8.0  # degrees of Student's t: tails that are heavier than the posterior's
 MEAN_SD = 3.0  # logits: prior of the mean lean to a label that names no state
 FIRST_SD = 0.3  # of sources around the population's mean at the start
@@ -69,40 +68,51 @@ def step(
     return _interweave(crowd, scores, flat, checked, rng, step_size)
 
 
-def _drawn(theta: Array, scores: Array, weights: Array, mean: Array, variance: Array, rng: np.random.Generator) -> Array:
+def _drawn(
+    theta: Array, scores: Array, weights: Array, mean: Array, variance: Array, rng: np.random.Generator
+) -> Array:
     """One Metropolis step of every row of θ [n, d], given its counts [n, L, K] and its own normal prior [n, d]."""
-    n, d = theta.shape
-    centre, counts, precision = mean.copy(), weights.sum(1), np.einsum("ni,ij->nij", 1.0 / variance, np.eye(d))
-    said = counts.any(1)  # rows without reports are drawn from their prior
-    some = weights[said], counts[said], precision[said]
-    centre[said], covariance = _mode(centre[said], scores, *some)
-    root = np.einsum("ni,ij->nij", np.sqrt(variance), np.eye(d))
-    root[said] = np.linalg.cholesky(covariance)
+    counts = weights.sum(1)
+    said = counts.any(1)
+    out = mean + np.sqrt(variance) * rng.standard_normal(theta.shape)  # rows without reports: their prior
+    known = weights[said], counts[said], mean[said], variance[said]
+    old = _look(theta[said], scores, *known)
+    n, d = old.theta.shape
     noise = rng.standard_normal((n, d)) * np.sqrt(FREEDOM / rng.chisquare(FREEDOM, n))[:, None]
-    noise = np.where(said[:, None], noise, rng.standard_normal((n, d)))
-    proposal = centre + np.einsum("nij,nj->ni", root, noise)
-    out = proposal.copy()
-    old, new = theta[said], proposal[said]
-    before = np.linalg.solve(root[said], (old - centre[said])[:, :, None])[:, :, 0]
-    gain = responses.expected_log(new, scores, some[0]) - responses.expected_log(old, scores, some[0])
-    gain += 0.5 * (((old - mean[said]) ** 2 - (new - mean[said]) ** 2) / variance[said]).sum(1)
-    gain += _log_student(before, d) - _log_student(noise[said], d)
-    out[said] = np.where((np.log(rng.random(len(gain))) < gain)[:, None], new, old)
-    return out
+    new = _look(old.centre + np.linalg.solve(old.root.transpose(0, 2, 1), noise[:, :, None])[:, :, 0], scores, *known)
+    gain = new.log_density - old.log_density + _log_proposal(new, old.theta) - _log_proposal(old, new.theta)
+    out[said] = np.where((np.log(rng.random(n)) < gain)[:, None], new.theta, old.theta)
+    return np.asarray(out)
 
 
-def _mode(theta: Array, scores: Array, weights: Array, counts: Array, precision: Array) -> tuple[Array, Array]:
-    """Newton's steps from the prior's mean, and the covariance where they end."""
-    mean = theta
-    for _ in range(NEWTON_STEPS):
-        slope = responses.gradient(theta, scores, weights) - np.einsum("nij,nj->ni", precision, theta - mean)
-        move = np.linalg.solve(responses.information(theta, scores, counts) + precision, slope[:, :, None])[:, :, 0]
-        theta = theta + move * np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(move).max(1, keepdims=True), 1e-300))
-    return theta, np.linalg.inv(responses.information(theta, scores, counts) + precision)
+class _Look(NamedTuple):
+    """What is seen of the posterior of θ from where it is."""
+
+    theta: Array  # [n, d]
+    log_density: Array  # [n]
+    centre: Array  # [n, d] one Newton step away
+    root: Array  # [n, d, d] R with R Rᵀ the precision
 
 
-def _log_student(standardised: Array, d: int) -> Array:
-    return np.asarray(-0.5 * (FREEDOM + d) * np.log1p((standardised**2).sum(1) / FREEDOM))
+def _look(theta: Array, scores: Array, weights: Array, counts: Array, mean: Array, variance: Array) -> _Look:
+    logs = responses.log_responses(theta, scores)
+    p = np.exp(logs)
+    prior = -0.5 * ((theta - mean) ** 2 / variance).sum(1)
+    slope = responses.gradient_of(p, scores, weights) - (theta - mean) / variance
+    precision = responses.information_of(p, scores, counts)
+    np.einsum("nii->ni", precision)[:] += 1.0 / variance
+    move = np.linalg.solve(precision, slope[:, :, None])[:, :, 0]
+    move *= np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(move).max(1, keepdims=True), 1e-300))
+    log_density = prior + (weights * logs).sum((1, 2))
+    return _Look(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
+
+
+def _log_proposal(look: _Look, theta: Array) -> Array:
+    """log density of Student's t around the centre, up to a constant."""
+    d = theta.shape[1]
+    apart = np.einsum("nij,ni->nj", look.root, theta - look.centre)
+    log_det = np.log(np.einsum("nii->ni", look.root)).sum(1)
+    return np.asarray(log_det - 0.5 * (FREEDOM + d) * np.log1p((apart**2).sum(1) / FREEDOM))
 
 
 def _population(crowd: Crowd, rng: np.random.Generator) -> Crowd:

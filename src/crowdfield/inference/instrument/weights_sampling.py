@@ -13,12 +13,18 @@ import numpy as np
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
 
+DENSE_ENTRIES = (
+    1 << 24
+)  # of the features: a sweep multiplies by them twice per chain; beyond, the basis' own transforms
+
 
 class Regression:
     """A design, its features turned to the eigenvectors of their Gram matrix."""
 
     def __init__(self, design: Design):
         self.design, m = design, design.basis.size
+        dense = design.phi is None and len(design.X) * design.size <= DENSE_ENTRIES
+        self.phi = design.features(slice(0, len(design.X))) if dense else design.phi
         gram = design.gram(np.ones(len(design.X)))
         values, self.vectors = np.linalg.eigh(gram[:m, :m])
         self.values = np.maximum(values, 0.0)  # [m]
@@ -27,17 +33,24 @@ class Regression:
 
     def evaluate(self, weights: Array) -> Array:
         """f at the places: [C, N]."""
-        design, m = self.design, self.design.basis.size
-        if design.phi is not None:
-            return np.asarray(design.offset + weights @ design.phi.T)
-        smooth = design.basis.evaluate(design.points, np.ascontiguousarray(weights[:, :m].T)).T
-        return np.asarray(design.offset + smooth + weights[:, m:] @ design.Z.T)
+        if self.phi is None:
+            return field_at_places(self.design, weights)
+        return np.asarray(self.design.offset + weights @ self.phi.T)
 
     def given(self, g: Array) -> GivenAppearances:
         """g [C, N]."""
         m, rest = self.design.basis.size, g - self.design.offset
-        projected = np.stack([self.design.project(row) for row in rest])
+        projected = np.stack([self.design.project(row) for row in rest]) if self.phi is None else rest @ self.phi
         return GivenAppearances(self, projected[:, :m] @ self.vectors, projected[:, m:], (rest**2).sum(1), g.shape[1])
+
+
+def field_at_places(design: Design, weights: Array) -> Array:
+    """f at the places of the design.   weights [C, m + c] -> [C, N]"""
+    if design.phi is not None:
+        return np.asarray(design.offset + weights @ design.phi.T)
+    m = design.basis.size
+    smooth = design.basis.evaluate(design.points, np.ascontiguousarray(weights[:, :m].T)).T
+    return np.asarray(design.offset + smooth + weights[:, m:] @ design.Z.T)
 
 
 class GivenAppearances(NamedTuple):
@@ -69,7 +82,7 @@ class GivenAppearances(NamedTuple):
         return np.concatenate([turned @ self.regression.vectors.T, linear], axis=1)
 
     def _blocks(self, v: Array, nugget: Array) -> tuple[Array, Array, Array]:
-        """Variances of the turned w given β [C, m]; precision [C, c, c] and linear term [C, c] of β, w integrated out."""
+        """Variances of the turned w given β [C, m]; precision [C, c, c] and linear term [C, c] of β without w."""
         cross, sd = self.regression.cross, self.regression.design.columns.sd
         own = 1.0 / (self.regression.values / nugget[:, None] + 1.0 / v[:, None])
         schur = self.regression.linear / nugget[:, None, None] + np.diag(sd**-2.0)
