@@ -20,7 +20,7 @@ from crowdfield.inference.explain import Shares
 from crowdfield.inference.instrument import bases, fitting, places, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
-from crowdfield.inference.instrument.iterate import Settled
+from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.model import Fitted, Problem
@@ -329,7 +329,8 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, Fitted]:
         design = Design(basis, problem.columns, problem.X)
         at = fitting.evaluate(problem.observed, design, problem.prior, read.state)
         settled = Settled(at, [at.objective], 0, True, 0.0)
-        return asked, instrument.finished(problem, design, settled)
+        policy = Policy(tol=model.tol, max_iter=model.max_iter)
+        return asked, instrument.finished(problem, design, settled, policy)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:

@@ -98,7 +98,8 @@ class Evaluated(NamedTuple):
     nugget_energy: float
     nugget_informed: float
     objective: float  # a lower bound of log p(reports, θ, link | variances)
-    evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
+    log_det: float  # of the covariance of θ and link if all appearances were known
+    log_hyperprior: float
     image: State
     covariance: Array  # [S, d, d] of θ if all appearances were known
     gradient: Array  # [S·d + 2] of the objective in θ and in the link
@@ -131,8 +132,8 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
     theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
-    log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
+    log_det = float(np.linalg.slogdet(covariance)[1].sum() + np.linalg.slogdet(image.link.covariance)[1])
+    hyperprior = _log_hyperprior(state.variances, prior)
     slope = responses.slope(state.theta, observed.scores, sums.answers, population)
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
@@ -143,7 +144,8 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
         sums.nugget_energy,
         sums.nugget_informed,
         objective,
-        evidence,
+        log_det,
+        hyperprior,
         image,
         covariance,
         gradient,
@@ -194,19 +196,28 @@ def _usual(population: Population) -> Array:
     return usual
 
 
-def learned_variances(at: Evaluated, design: Design, prior: Prior) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed)."""
-    v, _, population = at.state.variances
+def learned_variances(at: Evaluated, design: Design, prior: Prior, sources: Array) -> Variances:
+    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed).
+    sources [S, d, d]: how unsure the sources are.
+    """
+    w, by = at.q.mean[: design.basis.size], informed(at, design, prior)
+    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / float(by[0])
+    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / float(by[1])
+    population = _learned_population(at, at.state.variances.population, sources)
+    return Variances(smooth, max(rough, LEAST_NUGGET), population)
+
+
+def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
+    """How many observations each variance is learned from, its prior's included: smooth, nugget, population [2 + d]."""
     m = design.basis.size
-    w, trace = at.q.mean[:m], float(np.trace(at.q.covariance[:m, :m]))
-    informed = max(m - trace / v, 0.0)
-    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
-    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
-    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population))
+    weights = max(m - float(np.trace(at.q.covariance[:m, :m])) / at.state.variances.smooth, 0.0)
+    places_ = at.nugget_informed + 2.0 * prior.nugget_shape
+    sources, d = at.state.theta.shape
+    return np.array([weights + 2.0 * prior.smooth_shape, places_, *[sources + PSEUDO_SOURCES] * d])
 
 
-def _learned_population(at: Evaluated, population: Population) -> Population:
-    theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
+def _learned_population(at: Evaluated, population: Population, sources: Array) -> Population:
+    theta, own = at.image.theta, np.einsum("sdd->sd", sources)
     mean = population.mean.copy()
     # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean 0. Labels
     # that name no state have leans of their own.

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdfield.inference.anderson import Anderson
 from crowdfield.inference.instrument import coupled, fitting
+from crowdfield.inference.instrument.coupled import Together
 from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
@@ -26,6 +27,7 @@ class Policy(NamedTuple):
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
     shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
+    unsure_variances: bool = True  # whether what is not known of the variances widens the answer
     rounding: float = 1e-11  # relative fall of the objective that is none
 
 
@@ -76,9 +78,10 @@ def learn_variances(
 ) -> tuple[Evaluated, int]:
     """Empirical Bayes: steps that update the variances along, until these rest."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
+    together = coupled.image(observed, design, current)
     while n_iter < policy.variance_sweeps:
-        together = coupled.image(observed, design, current)
-        target = together._replace(variances=fitting.learned_variances(current, design, prior))
+        variances = fitting.learned_variances(current, design, prior, together.sources)
+        target = together.image._replace(variances=variances)
         change = log_change(current.state, target)
         if change < policy.variance_tol:
             break
@@ -87,15 +90,22 @@ def learn_variances(
         else:
             proposed = fitting.between(current.state, target, share)
         new = fitting.evaluate(observed, design, prior, proposed)
+        new_together = coupled.image(observed, design, new)
         n_iter += 1
-        if new.evidence < current.evidence - policy.overshoot and share > policy.shortest:
+        fallen = evidence(current, together) - evidence(new, new_together)
+        if fallen > policy.overshoot and share > policy.shortest:
             accelerator.forget()
             share *= 0.5
             continue
-        share, current = min(1.0, 2.0 * share), new
+        share, current, together = min(1.0, 2.0 * share), new, new_together
         if progress is not None:
             progress(n_iter, current.objective, change)
     return current, n_iter
+
+
+def evidence(at: Evaluated, together: Together) -> float:
+    """log p(reports, variances) up to a constant: sources and link integrated by Laplace's approximation."""
+    return at.objective + at.log_hyperprior + 0.5 * together.log_det
 
 
 def _packed(at: Evaluated, target: State) -> tuple[Array, Array, Array]:
@@ -121,7 +131,7 @@ def _rising_step(
     none does.
     """
     slack = policy.rounding * abs(current.objective)
-    together = coupled.image(observed, design, current)
+    together = coupled.image(observed, design, current).image
     proposed = fitting.unpack(current.state, accelerator.propose(*_packed(current, together)))
     new = fitting.evaluate(observed, design, prior, proposed)
     if new.objective >= current.objective - slack:
