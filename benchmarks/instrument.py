@@ -23,6 +23,7 @@ from tests import simulated_instrument as simulated
 
 import crowdfield as cf
 from crowdfield import metrics
+from crowdfield.inference.instrument import sampling
 from crowdfield.inference.instrument.fitting import Prior
 from crowdfield.inference.kernels import kernel
 
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=25)
     parser.add_argument("--crowds", nargs="+", choices=CROWDS, default=list(CROWDS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--sweeps", type=int, default=sampling.SWEEPS, help="of the sampler, after a third as many")
     parser.add_argument("--write", type=Path, help="the page to write the table to")
     parser.add_argument("--calibration", type=int, metavar="WORLDS")
     given = parser.parse_args()
@@ -148,9 +150,11 @@ def main() -> None:
         calibrate(given.calibration)
         return
     warnings.simplefilter("ignore")
+    defaults = sampling.run.__kwdefaults__ or {}
+    defaults.update(sweeps=given.sweeps, warm_up=given.sweeps // 3)
     rows = compare(given.sets, given.crowds, given.ways)
     if given.write:
-        command = f"python -m benchmarks.instrument --sets {given.sets} --crowds {' '.join(given.crowds)}"
+        command = f"python -m benchmarks.instrument --sets {given.sets} --sweeps {given.sweeps}"
         heading = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}:"
         given.write.write_text("\n".join([heading, "", *rows, ""]))
 

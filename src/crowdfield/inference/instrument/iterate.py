@@ -149,11 +149,11 @@ def _rising_step(
 
 def log_change(a: State, b: State) -> float:
     """How far the variances moved, in logarithms."""
-    one, other = _logs(a), _logs(b)
+    one, other = log_variances(a), log_variances(b)
     return float(np.abs(one - other).max())
 
 
-def _logs(state: State) -> Array:
+def log_variances(state: State) -> Array:
     v = state.variances
     return np.asarray(np.log(np.concatenate([[v.smooth, v.nugget], v.population.variance])))
 

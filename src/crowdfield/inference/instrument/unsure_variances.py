@@ -23,6 +23,7 @@ from crowdfield.inference.instrument import coupled, fitting, iterate
 from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, State, Variances
 from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.iterate import log_variances
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.responses import Population
 
@@ -53,15 +54,9 @@ def widen(
     for i in range(len(psi)):
         moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
         settled = iterate.run(observed, design, prior, moved, held, learn=False)
-        # The appearances' means hardly move: curvature is taken where the fit has settled.
         again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
         there.append(Seen(_slope(observed, design, prior, settled.at), again, settled.at.state.theta))
     return _widened(at.state, here, there, _posterior(here, there))
-
-
-def log_variances(state: State) -> Array:
-    v = state.variances
-    return np.log(np.concatenate([[v.smooth, v.nugget], v.population.variance]))
 
 
 def with_log_variances(state: State, psi: Array) -> State:
