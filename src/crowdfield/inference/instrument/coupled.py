@@ -109,7 +109,6 @@ class Together(NamedTuple):
 
     image: State
     sources: Array  # [S, d, d] Cov(θ_s)
-    log_det: float  # of the covariance of all sources and the link
 
 
 def image(observed: Observed, design: Design, at: Evaluated) -> Together:
@@ -121,7 +120,7 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
         (C − Bᵀ Σ B) Δθ = ∇θ − Bᵀ Σ ∇w,   η ← η − c̃ Δθ,   Σ = Cov(w), c̃ = c / (1 + τ² Λ)
     """
     state = at.state
-    plain = Together(at.image, at.covariance, at.log_det)
+    plain = Together(at.image, at.covariance)
     if design.phi is None or state.theta.size > MOST_IN_A_STEP:
         return plain
     known = information(observed, at, expected_appearances(at))
@@ -142,8 +141,7 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
     theta = state.theta + step[:-2].reshape(state.theta.shape)
     moved_link = at.image.link._replace(theta=state.link.theta + step[-2:])
     moved = at.image._replace(eta=at.image.eta - known.by_place @ step, theta=theta, link=moved_link)
-    log_det = -2.0 * float(np.log(np.diag(root[0])).sum())
-    return Together(moved, _blocks(inverse_from_cholesky(np.tril(root[0])), *state.theta.shape), log_det)
+    return Together(moved, _blocks(inverse_from_cholesky(np.tril(root[0])), *state.theta.shape))
 
 
 def _blocks(covariance: Array, S: int, d: int) -> Array:

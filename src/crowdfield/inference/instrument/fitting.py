@@ -98,8 +98,7 @@ class Evaluated(NamedTuple):
     nugget_energy: float
     nugget_informed: float
     objective: float  # a lower bound of log p(reports, θ, link | variances)
-    log_det: float  # of the covariance of θ and link if all appearances were known
-    log_hyperprior: float
+    evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
     covariance: Array  # [S, d, d] of θ if all appearances were known
     gradient: Array  # [S·d + 2] of the objective in θ and in the link
@@ -132,8 +131,8 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
     theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
-    log_det = float(np.linalg.slogdet(covariance)[1].sum() + np.linalg.slogdet(image.link.covariance)[1])
-    hyperprior = _log_hyperprior(state.variances, prior)
+    log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
+    evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
     slope = responses.slope(state.theta, observed.scores, sums.answers, population)
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
@@ -144,8 +143,7 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
         sums.nugget_energy,
         sums.nugget_informed,
         objective,
-        log_det,
-        hyperprior,
+        evidence,
         image,
         covariance,
         gradient,

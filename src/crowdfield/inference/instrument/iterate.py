@@ -8,7 +8,6 @@ import numpy as np
 
 from crowdfield.inference.anderson import Anderson
 from crowdfield.inference.instrument import coupled, fitting
-from crowdfield.inference.instrument.coupled import Together
 from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
@@ -21,7 +20,7 @@ class Policy(NamedTuple):
 
     tol: float = 1e-4  # of a probability, a sensitivity or a lean
     max_iter: int = 200
-    variance_tol: float = 0.01  # of the logarithm of a variance: far less than reports can tell
+    variance_tol: float = 0.003  # of the logarithm of a variance: far less than reports can tell
     variance_sweeps: int = 60  # at the most, while the variances are learned
     overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
     window: int = 8  # steps remembered for acceleration
@@ -78,8 +77,8 @@ def learn_variances(
 ) -> tuple[Evaluated, int]:
     """Empirical Bayes: steps that update the variances along, until these rest."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
-    together = coupled.image(observed, design, current)
     while n_iter < policy.variance_sweeps:
+        together = coupled.image(observed, design, current)
         variances = fitting.learned_variances(current, design, prior, together.sources)
         target = together.image._replace(variances=variances)
         change = log_change(current.state, target)
@@ -90,22 +89,15 @@ def learn_variances(
         else:
             proposed = fitting.between(current.state, target, share)
         new = fitting.evaluate(observed, design, prior, proposed)
-        new_together = coupled.image(observed, design, new)
         n_iter += 1
-        fallen = evidence(current, together) - evidence(new, new_together)
-        if fallen > policy.overshoot and share > policy.shortest:
+        if new.evidence < current.evidence - policy.overshoot and share > policy.shortest:
             accelerator.forget()
             share *= 0.5
             continue
-        share, current, together = min(1.0, 2.0 * share), new, new_together
+        share, current = min(1.0, 2.0 * share), new
         if progress is not None:
             progress(n_iter, current.objective, change)
     return current, n_iter
-
-
-def evidence(at: Evaluated, together: Together) -> float:
-    """log p(reports, variances) up to a constant: sources and link integrated by Laplace's approximation."""
-    return at.objective + at.log_hyperprior + 0.5 * together.log_det
 
 
 def _packed(at: Evaluated, target: State) -> tuple[Array, Array, Array]:
