@@ -30,6 +30,7 @@ from crowdfield.inference.instrument.responses import Population
 STEP = 0.5  # of a log variance: about its posterior standard deviation where reports are few
 LEAST_CURVATURE = 0.5  # of the log evidence in a log variance: even its prior says as much
 MOST_WIDENING = 2.0  # of the logarithm of a variance: beyond, first order is no longer true
+TOL, SWEEPS = 0.02, 6  # of the fits with a displaced variance: far less than the displacement itself moves
 MOST_SITES = 20_000  # places: with more the variances are known well enough
 
 
@@ -47,7 +48,7 @@ def widen(
     """The joint covariance with that of the variances in it, and the expected variances."""
     if observed.n_sites > MOST_SITES or coupled.too_many(at.state.theta):
         return joint
-    held = policy._replace(tol=policy.variance_tol)
+    held = policy._replace(tol=TOL, patience=1, max_iter=SWEEPS)
     here = Seen(_slope(observed, design, prior, at), joint, at.state.theta)
     psi = log_variances(at.state)
     there = []
