@@ -30,7 +30,7 @@ from crowdfield.inference.instrument.responses import Population
 STEP = 0.5  # of a log variance: about its posterior standard deviation where reports are few
 LEAST_CURVATURE = 0.5  # of the log evidence in a log variance: even its prior says as much
 MOST_WIDENING = 2.0  # of the logarithm of a variance: beyond, first order is no longer true
-TOL, SWEEPS = 0.02, 6  # of the fits with a displaced variance: far less than the displacement itself moves
+TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far less than the displacement itself moves
 MOST_SITES = 20_000  # places: with more the variances are known well enough
 
 
