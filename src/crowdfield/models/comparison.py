@@ -42,7 +42,9 @@ ENOUGH = 600  # reports predicted: as many tell two models apart
 COMPARED_PLACES = 1_000  # at the most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
-QUICK = Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05)
+QUICK = Policy(
+    max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
+)
 LONGER = (1.0, 2.0, 4.0)  # times the instrument model's length-scale, of which the one-state model's bound chooses
 CLEARLY = 2.0  # standard errors by which the instrument model must predict better
 # Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SAME = 1e-4  # standard deviations by which two readings of one raster may differ
 
 Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
+Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their intervals, P(weight > 0)
 
 
 @dataclass(frozen=True)
@@ -173,27 +174,32 @@ def raw_values(given: Given, X: Array) -> Array:
     return values
 
 
-def table(covariates: Covariates | None, fitted: AnyFitted, level: float, states: Sequence[Any]) -> pd.DataFrame:
+def gaussian_weights(fitted: AnyFitted, level: float) -> Weights:
+    """Of every covariate under the fast inference."""
+    weight, sd = fitted.covariate_weights()
+    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    return weight, weight - reach, weight + reach, np.asarray(norm.cdf(weight / np.maximum(sd, 1e-300)))
+
+
+def table(covariates: Covariates | None, weights: Weights, states: Sequence[Any]) -> pd.DataFrame:
     """One row per covariate: its weight with a credible interval. States without an order have a row each.
 
     `weight` is in log odds of the appearance per standard deviation, `per_unit` per unit of the covariate; `above_zero`
     is the probability that the weight is positive.
     """
-    weight, sd = fitted.covariate_weights()
-    several = len(weight) if weight.ndim == 2 else 1
-    weight, sd = weight.ravel(), sd.ravel()
-    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    several = len(weights[0]) if weights[0].ndim == 2 else 1
+    weight, low, high, above_zero = (part.ravel() for part in weights)
     unit = np.ones(0) if covariates is None else np.tile(covariates.sd, several)
     frame = pd.DataFrame(
         {
             "covariate": pd.Series([] if covariates is None else list(covariates.names) * several, dtype=object),
             "weight": weight,
-            "weight_low": weight - reach,
-            "weight_high": weight + reach,
-            "above_zero": norm.cdf(weight / np.maximum(sd, 1e-300)),
+            "weight_low": low,
+            "weight_high": high,
+            "above_zero": above_zero,
             "per_unit": weight / unit,
-            "per_unit_low": (weight - reach) / unit,
-            "per_unit_high": (weight + reach) / unit,
+            "per_unit_low": low / unit,
+            "per_unit_high": high / unit,
             "mean": [] if covariates is None else np.tile(covariates.mean, several),
             "sd": unit,
             "missing": [] if covariates is None else np.tile(covariates.missing, several),

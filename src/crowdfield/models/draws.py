@@ -11,6 +11,7 @@ from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import state_draws
 from crowdfield.inference.instrument.draws import InstrumentDraws
 from crowdfield.inference.instrument.draws import draw as draw_instrument
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.several.draws import StatesDraws
 from crowdfield.inference.instrument.several.draws import draw as draw_several
 from crowdfield.inference.instrument.several.model import FittedStates
@@ -31,6 +32,8 @@ def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> AnyDraws
     """`size` draws (all that were kept, of Gibbs), with the reports that they speak of."""
     if model.reports_model_ == "instrument":
         fitted = model._instrument
+        if isinstance(fitted, Sampled):
+            return fitted.reports_given_draws()
         return (
             draw_several(fitted, size, rng) if isinstance(fitted, FittedStates) else draw_instrument(fitted, size, rng)
         )

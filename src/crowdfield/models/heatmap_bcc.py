@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,12 @@ from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.left_out import habits
 from crowdfield.inference.instrument.model import AnyFitted, with_learned_lengthscale
 from crowdfield.inference.instrument.model import fit as fit_instrument
+from crowdfield.inference.instrument.sampling import Sampled
+from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import comparison, grades, instrument, left_out, problem, storage
+from crowdfield.models import comparison, grades, instrument, left_out, problem, sampled_instrument, storage
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
 from crowdfield.models import sources as sources_
@@ -86,6 +88,7 @@ class HeatmapBCC(ReportClassifier):
     reports_model_: str = "one_state"
     communities_: communities.Communities | None
     _predictor: Predictor
+    _instrument: AnyFitted | Sampled
     _membership: Array
 
     def __init__(
@@ -210,8 +213,9 @@ class HeatmapBCC(ReportClassifier):
         if asked.covariates is not None:
             asked.covariates.warn_about_gaps()
         start = None
-        if warm and hasattr(self, "_instrument"):
-            start = instrument.warm_start(self._instrument, self._asked, asked)
+        before = getattr(self, "_instrument", None)
+        if warm and before is not None and not isinstance(before, Sampled):
+            start = instrument.warm_start(before, self._asked, asked)
         with instrument.quiet_blas():
             learned = None
             if posed.free:
@@ -230,13 +234,18 @@ class HeatmapBCC(ReportClassifier):
                 if compared.better == "one_state":
                     self.model_comparison_ = compared
                     return False
-            policy = Policy(tol=self.tol, max_iter=self.max_iter)
-            fitted = fit_instrument(asked.problem, start, policy)
+            if self.inference == "gibbs":
+                sampled = sample_instrument(asked.problem)
+            else:
+                fitted = fit_instrument(asked.problem, start, Policy(tol=self.tol, max_iter=self.max_iter))
         self._remember(posed.with_kernel(asked.problem.kernel), reports, states, gold)
         self.model_comparison_, self._tasks = compared, tasks
-        self._keep_instrument(asked, fitted, states)
         if learned is not None:
             self.lengthscale_log_sd_, self.lengthscale_tried_ = np.array([learned.log_sd]), learned.tried
+        if self.inference == "gibbs":
+            sampled_instrument.keep(self, asked, sampled, states)
+            return True
+        self._keep_instrument(asked, fitted, states)
         settled = fitted.settled
         if not settled.converged:
             warnings.warn(
@@ -249,9 +258,9 @@ class HeatmapBCC(ReportClassifier):
 
     def _kept_model(self, reports: Reports, warm: bool) -> str | None:
         """The model that "auto" takes without a comparison, or None where one is due: a stream compares again only when
-        it has grown, and a few reports, or reports that all say the same, cannot tell.
+        it has grown, and a few reports, or reports that all say the same, cannot tell. Gibbs samples the paper's.
         """
-        if _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
+        if self.inference == "gibbs" or _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
             return "one_state"
         if warm and len(reports) < comparison.GROWTH * getattr(self, "_compared_reports", 0):
             return self.reports_model_
@@ -295,7 +304,8 @@ class HeatmapBCC(ReportClassifier):
         reports = self.reports_
         out = np.full(len(reports), np.nan)
         if self.reports_model_ == "instrument":
-            out[self._asked.crowd] = self._instrument.left_out()
+            fitted = self._instrument
+            out[self._asked.crowd] = draws_.left_out(self) if isinstance(fitted, Sampled) else fitted.left_out()
             return out
         if self.inference_ == "gibbs":
             return draws_.left_out(self)
@@ -512,9 +522,11 @@ class HeatmapBCC(ReportClassifier):
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
         check_is_fitted(self, "classes_")
         if self.reports_model_ == "instrument":
-            frame = instrument.source_table(
-                self, self._instrument, self.reports_, self.confusion_, self.classes_, level
-            )
+            fitted = self._instrument
+            if isinstance(fitted, Sampled):
+                frame = sampled_instrument.source_table(self, fitted, level)
+            else:
+                frame = instrument.source_table(self, fitted, self.confusion_, self.classes_, level)
             return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         frame["reports"] = self._reports_by_source()
@@ -529,7 +541,12 @@ class HeatmapBCC(ReportClassifier):
         check_is_fitted(self, "classes_")
         if self.reports_model_ != "instrument":
             raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
-        return covariates_.table(self._asked.covariates, self._instrument, level, self.classes_.tolist())
+        fitted = self._instrument
+        if isinstance(fitted, Sampled):
+            weights = sampled_instrument.covariate_weights(fitted, level)
+        else:
+            weights = covariates_.gaussian_weights(fitted, level)
+        return covariates_.table(self._asked.covariates, weights, self.classes_.tolist())
 
     def _reports_by_source(self) -> NDArray[np.int64]:
         return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
@@ -550,9 +567,11 @@ class HeatmapBCC(ReportClassifier):
         j = int(p.argmax()) if state is None else self.classes_.tolist().index(state)
         site = int(same_places(self, x)[0])
         if self.inference_ == "gibbs":
-            raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
+            quick = "auto" if self.reports_model_ == "instrument" else "collapsed"
+            raise InputError(f"draws of Gibbs cannot be divided among reports. Explain with inference={quick!r}.")
         if self.reports_model_ == "instrument":
-            shares = instrument.shares(self._asked, self._instrument, x, site, j, float(p[j]))
+            fitted = cast(AnyFitted, self._instrument)
+            shares = instrument.shares(self._asked, fitted, x, site, j, float(p[j]))
             said = self.reports_
             return sources_.explanation(said, said.places, said.source, said.label, shares, x[0])
         shares = explain.of_state(

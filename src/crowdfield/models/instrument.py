@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,12 @@ from crowdfield.inference.instrument import bases, fitting, link, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
-from crowdfield.inference.instrument.iterate import Settled
+from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
 from crowdfield.inference.instrument.model import AnyFitted, Problem
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import scores as contrasts
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
@@ -58,8 +59,10 @@ def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...])
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
-    if model.inference not in ("auto",):
+    if model.inference not in ("auto", "gibbs"):
         return f"inference={model.inference!r} is a method of the one-state model"
+    if model.inference == "gibbs" and len(states) > 2:
+        return f"inference='gibbs' samples the instrument model of two states, and there are {len(states)}"
     everybody = model.confusion_prior.get(None) if isinstance(model.confusion_prior, Mapping) else model.confusion_prior
     if everybody is not None and np.asarray(everybody, dtype=np.float64).sum(-1).min() >= TRUSTED_STRENGTH:
         return "confusion_prior says how right everybody is, which only the one-state model can take up"
@@ -202,13 +205,15 @@ def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State:
     return instrument.extended(state, position, len(new.place), S)
 
 
-def posterior(asked: Asked, fitted: AnyFitted) -> Array:
+def posterior(asked: Asked, fitted: AnyFitted | Sampled) -> Array:
     """P(t) at every distinct place, the mean over its things: [P, J]."""
     n, P = np.bincount(asked.place, minlength=len(asked.places)), len(asked.places)
     return np.stack([np.bincount(asked.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
 
 
-def confusion(asked: Asked, fitted: AnyFitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
+def confusion(
+    asked: Asked, fitted: AnyFitted | Sampled, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]
+) -> Array:
     """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
     trusted, alpha = trusted_sources(model, reports, states)
@@ -225,19 +230,40 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
     return named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH), alpha
 
 
-def source_table(
-    model: HeatmapBCC, fitted: AnyFitted, reports: Reports, confusion: Array, states: Any, level: float
-) -> pd.DataFrame:
+def source_table(model: HeatmapBCC, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
-    theta, covariance = fitted.state.theta, fitted.joint.sources
-    z = norm.ppf(0.5 * (1.0 + level))
-    sd = np.sqrt(np.einsum("sdd->sd", covariance))
+    theta, z = fitted.state.theta, norm.ppf(0.5 * (1.0 + level))
+    sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
+    leans, lean_sd = fitted.leans()
+    sensitivity = Estimates(theta[:, 0], theta[:, 0] - z * sd[:, 0], theta[:, 0] + z * sd[:, 0])
+    lean = Estimates(leans, leans - z * lean_sd, leans + z * lean_sd)
+    return source_frame(model, confusion, states, level, sensitivity, lean, _accuracy_interval(fitted, sd, z))
+
+
+class Estimates(NamedTuple):
+    """Of one parameter of every source, with both ends of its interval: [S] each."""
+
+    value: Array
+    low: Array
+    high: Array
+
+
+def source_frame(
+    model: HeatmapBCC,
+    confusion: Array,
+    states: Any,
+    level: float,
+    sensitivity: Estimates,
+    lean: Estimates,
+    accuracy_ends: tuple[Array, Array],
+) -> pd.DataFrame:
+    """The table from its estimates; both ends of accuracy [S]."""
+    reports = model.reports_
     said = [reports.labels.index(state) for state in states]
-    lean_logits, lean_sd = fitted.leans()
     accuracy = confusion[:, np.arange(len(said)), said].mean(1)
-    lean = confusion.mean(1) - 1.0 / confusion.shape[2]
-    favourite = lean.argmax(1)
-    low, high = _accuracy_interval(fitted, accuracy, sd, z)
+    surplus = confusion.mean(1) - 1.0 / confusion.shape[2]
+    favourite = surplus.argmax(1)
+    low, high = np.minimum(accuracy_ends[0], accuracy), np.maximum(accuracy_ends[1], accuracy)
     trusted, alpha = trusted_sources(model, reports, states)
     given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
     low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
@@ -250,19 +276,19 @@ def source_table(
             "accuracy_low": low,
             "accuracy_high": high,
             "leans_to": pd.Series([reports.labels[i] for i in favourite], dtype=object),
-            "bias": lean.max(1),
+            "bias": surplus.max(1),
             "informativeness": sources_.informativeness(confusion),
-            "sensitivity": theta[:, 0],
-            "sensitivity_low": theta[:, 0] - z * sd[:, 0],
-            "sensitivity_high": theta[:, 0] + z * sd[:, 0],
-            "lean": lean_logits,
-            "lean_low": lean_logits - z * lean_sd,
-            "lean_high": lean_logits + z * lean_sd,
+            "sensitivity": sensitivity.value,
+            "sensitivity_low": sensitivity.low,
+            "sensitivity_high": sensitivity.high,
+            "lean": lean.value,
+            "lean_low": lean.low,
+            "lean_high": lean.high,
         }
     )
 
 
-def _accuracy_interval(fitted: AnyFitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
+def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, Array]:
     """Accuracy with the sensitivity at both ends of its interval."""
     ends = []
     for sign in (-1.0, 1.0):
@@ -270,7 +296,7 @@ def _accuracy_interval(fitted: AnyFitted, accuracy: Array, sd: Array, z: float) 
         theta[:, 0] += sign * z * sd[:, 0]
         pi = fitted.implied_confusion(theta)
         ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))
-    return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
+    return np.minimum(*ends), np.maximum(*ends)
 
 
 def shares(asked: Asked, fitted: AnyFitted, x: Array, site: int, state: int, probability: float) -> Shares:
@@ -323,12 +349,13 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]
         design = Design(basis, problem.columns, problem.X)
         at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
         settled = Settled(at, [at.objective], 0, True, 0.0)
-        return asked, instrument.finished(problem, design, settled)
+        policy = Policy(tol=model.tol, max_iter=model.max_iter)
+        return asked, instrument.finished(problem, design, settled, policy)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
     """What a file must hold to go on from a fit."""
-    state = model._instrument.state
+    state = cast(AnyFitted, model._instrument).state  # draws of Gibbs are not saved
     variances = state.variances
     arrays = {
         "eta": state.eta,

@@ -99,7 +99,7 @@ def test_the_bound_rises_at_every_step_and_more_steps_change_nothing():
         asked, fitted.state, iterate.Policy(tol=1e-9, max_iter=5 * fitted.settled.n_iter), learn_variances=False
     )
     np.testing.assert_allclose(longer.site_states, fitted.site_states, atol=1e-3)
-    step = coupled.image(asked.observed, longer.design, longer.settled.at)
+    step = coupled.image(asked.observed, longer.design, longer.settled.at).image
     np.testing.assert_allclose(step.theta, longer.state.theta, atol=1e-4)
 
 

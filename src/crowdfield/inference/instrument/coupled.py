@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from crowdfield.inference.fields.base import cholesky, inverse_from_cholesky
 from crowdfield.inference.instrument import link, responses
-from crowdfield.inference.instrument.fitting import Evaluated, Observed, State
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, State, Variances
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.linear import Design, Weights
 from crowdfield.inference.instrument.link import Link
@@ -37,6 +37,12 @@ class Coupled(NamedTuple):
     q: Weights
     sources: Array  # [S, d, d] Cov(θ_s)
     link: Link
+    variances: Variances  # expected ones, by which a map is predicted
+
+
+def too_many(state: State) -> bool:
+    """Whether sources and link have more parameters than are worth a dense matrix."""
+    return bool(state.theta.size + state.link.theta.size > MOST_PARAMETERS)
 
 
 class Information(NamedTuple):
@@ -50,7 +56,7 @@ class Information(NamedTuple):
 def information(observed: Observed, at: Evaluated, g: Array) -> Information | None:
     """At the mean appearance of every place [N]; None for more parameters than are worth a dense matrix."""
     (S, d), J = at.state.theta.shape, len(at.state.link.theta)
-    if S * d + J > MOST_PARAMETERS:
+    if too_many(at.state):
         return None
     nugget, crowd = at.state.variances.nugget, at.state.variances.population
     site, column = observed.votes.nonzero()
@@ -72,11 +78,17 @@ def information(observed: Observed, at: Evaluated, g: Array) -> Information | No
     return Information(C, (sp.diags(1.0 / held) @ cross).tocsr(), said / held)
 
 
+def expected_appearances(at: Evaluated) -> Array:
+    """E[g] of every place: [N]."""
+    pull = at.image.eta - at.image.lam * at.mean  # E[∂ log L / ∂f]
+    return np.asarray(at.mean + at.state.variances.nugget * pull)
+
+
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
-    """appearances [N, 2]: mean and variance of g at every place."""
-    known = information(observed, at, appearances[:, 0])
+    """appearances [N]: the mean of g at every place."""
+    known = information(observed, at, appearances)
     if known is None:
-        return Coupled(at.q, at.covariance, at.state.link)
+        return Coupled(at.q, at.covariance, at.state.link, at.state.variances)
     A = design.gram(known.informed)
     A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
     B = _projected(design, known.by_place)
@@ -91,12 +103,20 @@ def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
     joint = cholesky(A - B @ C_inverse_Bt, "the precision of the map with unsure sources")
     covariance = inverse_from_cholesky(joint)
     sources = inverse_from_cholesky(root) + C_inverse_Bt @ covariance @ C_inverse_Bt.T
-    blocks = np.stack([sources[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])
+    blocks = _blocks(sources, S, d)
     q = Weights(at.q.mean, covariance, -2.0 * float(np.log(np.diag(joint)).sum()))
-    return Coupled(q, blocks, at.state.link._replace(covariance=sources[S * d :, S * d :]))
+    truth_link = at.state.link._replace(covariance=sources[S * d :, S * d :])
+    return Coupled(q, blocks, truth_link, at.state.variances)
 
 
-def image(observed: Observed, design: Design, at: Evaluated) -> State:
+class Together(NamedTuple):
+    """Where a step of field, sources and link leads, and how unsure the sources are while the field is unsure too."""
+
+    image: State
+    sources: Array  # [S, d, d] Cov(θ_s)
+
+
+def image(observed: Observed, design: Design, at: Evaluated) -> Together:
     """Where Newton's step of field, sources and link together leads.
 
     Sources and field in turn (`at.image`) creep where both explain the same reports: a source that alone saw its part
@@ -104,18 +124,20 @@ def image(observed: Observed, design: Design, at: Evaluated) -> State:
 
         (C − Bᵀ Σ B) Δθ = ∇θ − Bᵀ Σ ∇w,   η ← η − c̃ Δθ,   Σ = Cov(w), c̃ = c / (1 + τ² Λ)
     """
-    plain, state = at.image, at.state
+    state = at.state
+    plain = Together(at.image, at.covariance)
     if design.phi is None or state.theta.size > MOST_IN_A_STEP:
         return plain
-    pull = plain.eta - plain.lam * at.mean  # E[∂ log L / ∂f]
-    known = information(observed, at, at.mean + state.variances.nugget * pull)
+    known = information(observed, at, expected_appearances(at))
     if known is None:
         return plain
     B = _projected(design, known.by_place)
     sigma_B = at.q.covariance @ B
-    gradient_w = design.project(pull) - design.precision(state.variances.smooth) * at.q.mean
+    gradient_w = (
+        design.project(at.image.eta - at.image.lam * at.mean) - design.precision(state.variances.smooth) * at.q.mean
+    )
     try:
-        root = sla.cho_factor(known.parameters - B.T @ sigma_B, check_finite=False)
+        root = sla.cho_factor(known.parameters - B.T @ sigma_B, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return plain  # far from the optimum the quadratic model may have no top
     step = sla.cho_solve(root, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
@@ -123,8 +145,14 @@ def image(observed: Observed, design: Design, at: Evaluated) -> State:
     step *= min(1.0, responses.LONGEST_STEP / max(longest, 1e-300))
     of_sources, of_link = np.split(step, [state.theta.size])
     theta = state.theta + of_sources.reshape(state.theta.shape)
-    moved_link = plain.link._replace(theta=state.link.theta + of_link)
-    return plain._replace(eta=plain.eta - known.by_place @ step, theta=theta, link=moved_link)
+    moved_link = at.image.link._replace(theta=state.link.theta + of_link)
+    moved = at.image._replace(eta=at.image.eta - known.by_place @ step, theta=theta, link=moved_link)
+    return Together(moved, _blocks(inverse_from_cholesky(np.tril(root[0])), *state.theta.shape))
+
+
+def _blocks(covariance: Array, S: int, d: int) -> Array:
+    """Of every source alone: [S, d, d]."""
+    return np.stack([covariance[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])
 
 
 def _projected(design: Design, by_place: sp.csr_matrix) -> Array:

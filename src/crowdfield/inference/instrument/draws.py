@@ -1,7 +1,7 @@
-"""Draws from the Gaussian posterior of the instrument model, and what reports look like under each of them.
+"""Draws from the posterior of the instrument model, and what reports look like under each of them.
 
-The field is drawn jointly over places, every source from its own marginal: how a source and the field move together is
-in the widths (`coupled.py`), not in the draws.
+Of the fast inference (`draw`) the field is drawn jointly over places, every source from its own marginal: how a source
+and the field move together is in the widths (`coupled.py`), not in the draws.
 """
 
 from __future__ import annotations
@@ -26,16 +26,13 @@ class InstrumentDraws(NamedTuple):
     theta: Array  # [D, S, d] sensitivity and leans of every source
     link: Array  # [D, J] slope and shifts
     linear: Array  # [D, 1 + C] intercept and weights of the covariates
-    nugget: float
-    scale: Array  # [D] of the smooth part: held at its estimate
+    nugget: Array  # [D]
+    scale: Array  # [D] inverse variance of the smooth part
+    chains: int = 1
 
     @property
     def size(self) -> int:
         return len(self.f)
-
-    @property
-    def chains(self) -> int:
-        return 1
 
     @property
     def source(self) -> NDArray[np.int64]:
@@ -96,7 +93,7 @@ class InstrumentDraws(NamedTuple):
 
     def _log_prior(self, draw: int) -> Array:
         """log N(g; f, τ²) on the grid, normalised on it: [N, K]."""
-        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / self.nugget
+        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / self.nugget[draw]
         return np.asarray(out - _log_total(out)[:, None])
 
 
@@ -116,7 +113,7 @@ def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws
     variances = fitted.state.variances
     scale = np.full(size, 1.0 / variances.smooth)
     return InstrumentDraws(
-        fitted.problem, f, theta, link, weights[:, design.basis.size :], float(variances.nugget), scale
+        fitted.problem, f, theta, link, weights[:, design.basis.size :], np.full(size, variances.nugget), scale
     )
 
 

@@ -214,19 +214,28 @@ def _usual(population: Population) -> Array:
     return usual
 
 
-def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed)."""
-    v, _, population = at.state.variances
+def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array, sources: Array) -> Variances:
+    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed).
+    sources [S, d, d]: how unsure the sources are.
+    """
+    w, by = at.q.mean[: design.basis.size], informed(at, design, prior)
+    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / float(by[0])
+    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / float(by[1])
+    population = _learned_population(at, at.state.variances.population, scores, sources)
+    return Variances(smooth, max(rough, LEAST_NUGGET), population)
+
+
+def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
+    """How many observations each variance is learned from, its prior's included: smooth, nugget, population [2 + d]."""
     m = design.basis.size
-    w, trace = at.q.mean[:m], float(np.trace(at.q.covariance[:m, :m]))
-    informed = max(m - trace / v, 0.0)
-    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
-    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
-    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population, scores))
+    weights = max(m - float(np.trace(at.q.covariance[:m, :m])) / at.state.variances.smooth, 0.0)
+    places_ = at.nugget_informed + 2.0 * prior.nugget_shape
+    sources, d = at.state.theta.shape
+    return np.array([weights + 2.0 * prior.smooth_shape, places_, *[sources + PSEUDO_SOURCES] * d])
 
 
-def _learned_population(at: Evaluated, population: Population, scores: Array) -> Population:
-    theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
+def _learned_population(at: Evaluated, population: Population, scores: Array, sources: Array) -> Population:
+    theta, own = at.image.theta, np.einsum("sdd->sd", sources)
     mean = population.mean.copy()
     # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean from the
     # first state to the last is 0. Grades in between and labels that name no state have leans of their own.

@@ -18,12 +18,13 @@ class Policy(NamedTuple):
 
     tol: float = 1e-4  # of a probability, a sensitivity or a lean
     max_iter: int = 200
-    variance_tol: float = 0.01  # of the logarithm of a variance: far less than reports can tell
+    variance_tol: float = 0.003  # of the logarithm of a variance: far less than reports can tell
     variance_sweeps: int = 60  # at the most, while the variances are learned
     overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
     shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
+    unsure_variances: bool = True  # whether what is not known of the variances widens the answer
     rounding: float = 1e-11  # relative fall of the objective that is none
 
 
@@ -66,7 +67,7 @@ def learn_variances(method: Method, current: Any, policy: Policy, progress: Prog
     """Empirical Bayes: steps that update the variances along, until these rest."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
     while n_iter < policy.variance_sweeps:
-        target = method.image(current)._replace(variances=method.learned_variances(current))
+        target = method.learning_image(current)
         change = log_change(current.state, target)
         if change < policy.variance_tol:
             break
@@ -121,10 +122,10 @@ def _rising_step(method: Method, current: Any, policy: Policy, accelerator: Ande
 
 def log_change(a: State, b: State) -> float:
     """How far the variances moved, in logarithms."""
-    one, other = _logs(a), _logs(b)
+    one, other = log_variances(a), log_variances(b)
     return float(np.abs(one - other).max())
 
 
-def _logs(state: State) -> Array:
+def log_variances(state: State) -> Array:
     v = state.variances
     return np.asarray(np.log(np.concatenate([[v.smooth, v.nugget], v.population.variance])))

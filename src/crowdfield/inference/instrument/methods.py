@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.inference.instrument import coupled, fitting, left_out
-from crowdfield.inference.instrument.fitting import Observed, Prior, State, Variances
+from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.several import fitting as several
@@ -35,8 +35,8 @@ class Method(Protocol):
         """Where the best full step leads."""
         ...
 
-    def learned_variances(self, at: Any) -> Variances:
-        """The variances that the evidence asks for."""
+    def learning_image(self, at: Any) -> State:
+        """The same, with the variances that the evidence asks for."""
         ...
 
     def surprise(self, at: Any, target: State) -> Array:
@@ -64,10 +64,13 @@ class OneAppearance:
         return fitting.evaluate(self.observed, self.design, self.prior, state)
 
     def image(self, at: fitting.Evaluated) -> State:
-        return coupled.image(self.observed, self.design, at)
+        return coupled.image(self.observed, self.design, at).image
 
-    def learned_variances(self, at: fitting.Evaluated) -> Variances:
-        return fitting.learned_variances(at, self.design, self.prior, self.observed.scores)
+    def learning_image(self, at: fitting.Evaluated) -> State:
+        together = coupled.image(self.observed, self.design, at)
+        scores = self.observed.scores
+        variances = fitting.learned_variances(at, self.design, self.prior, scores, together.sources)
+        return together.image._replace(variances=variances)
 
     def surprise(self, at: fitting.Evaluated, target: State) -> Array:
         moved = target.eta - at.state.eta - (target.lam - at.state.lam) * at.mean
@@ -98,8 +101,9 @@ class SeveralStates:
     def image(self, at: several.Evaluated) -> State:
         return at.image
 
-    def learned_variances(self, at: several.Evaluated) -> Variances:
-        return several.learned_variances(at, self.design, self.prior, len(self.observed.state_scores))
+    def learning_image(self, at: several.Evaluated) -> State:
+        variances = several.learned_variances(at, self.design, self.prior, len(self.observed.state_scores))
+        return at.image._replace(variances=variances)
 
     def surprise(self, at: several.Evaluated, target: State) -> Array:
         change = target.lam - at.state.lam

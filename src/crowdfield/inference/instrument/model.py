@@ -20,6 +20,7 @@ from crowdfield.inference.instrument import (
     places,
     responses,
     selection,
+    unsure_variances,
 )
 from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
@@ -79,7 +80,8 @@ class Fitted:
     problem: Problem
     design: Design
     settled: Settled
-    joint: Coupled
+    held: Coupled  # with the variances held
+    joint: Coupled  # with what is not known of the variances
     site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
 
@@ -99,7 +101,7 @@ class Fitted:
 
     @cached_property
     def surface(self) -> Surface:
-        return Surface(self.design.basis, self.problem.columns, self.joint.q, self.state.variances.smooth)
+        return Surface(self.design.basis, self.problem.columns, self.joint.q, self.joint.variances.smooth)
 
     # --- the predictor of a map ---------------------------------------------------------------------------------
 
@@ -119,7 +121,7 @@ class Fitted:
         of its appearance (the field there, and its own nugget) and of the link is in the deviation.
         """
         mean, variance = self.surface.at(X)
-        return self.state_moments(mean, variance + self.state.variances.nugget)
+        return self.state_moments(mean, variance + self.joint.variances.nugget)
 
     def state_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of P(t | g) where g has this mean and variance [M]: [M, J], [M, J]."""
@@ -133,7 +135,7 @@ class Fitted:
 
     def prior_rate_sds(self) -> Array:
         """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it. [J]"""
-        variances, level = self.state.variances, self.joint.q.mean[self.design.basis.size]
+        variances, level = self.joint.variances, self.joint.q.mean[self.design.basis.size]
         return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
 
     def prior_rate_sd(self) -> float:
@@ -151,7 +153,7 @@ class Fitted:
 
     def sample_states(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Joint draws of ρ: [size, M, J]."""
-        g = self.surface.sample(X, size, rng) + np.sqrt(self.state.variances.nugget) * rng.standard_normal(
+        g = self.surface.sample(X, size, rng) + np.sqrt(self.joint.variances.nugget) * rng.standard_normal(
             (size, len(X))
         )
         drawn = rng.multivariate_normal(self.link.theta, self.link.covariance, size=size, method="eigh")
@@ -198,8 +200,8 @@ class Fitted:
         """log P of every report given all others: [R]. With the joint covariance: what a report did to its source, and
         through it to the field, is as large as both are unsure together.
         """
-        mean, variance = self.design.moments(self.joint.q)
-        at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.joint.sources)
+        mean, variance = self.design.moments(self.held.q)
+        at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.held.sources)
         return left_out.log_probabilities(self.problem.one_appearance, at, *self.problem.reported)
 
     def log_probabilities(self, new: Reported) -> Array:
@@ -237,19 +239,22 @@ def fit(
     first = problem.start() if start is None else start
     method = method_for(problem.observed, design, problem.prior)
     settled = iterate.run(method, first, policy, learn=learn_variances, progress=progress)
-    return finished(problem, design, settled)
+    return finished(problem, design, settled, policy)
 
 
-def finished(problem: Problem, design: Design, settled: Settled) -> AnyFitted:
+def finished(problem: Problem, design: Design, settled: Settled, policy: Policy) -> AnyFitted:
     """The joint covariance, and what is known of every place reported on."""
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
     before = _at_sites(problem.observed, at.state, at.mean, at.variance, at.state.link)
-    joint = coupled.join(problem.observed, design, at, before[1])
+    held = coupled.join(problem.observed, design, at, before[1][:, 0])
+    joint = held
+    if policy.unsure_variances:
+        joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
     mean, variance = design.moments(joint.q)
     truth, appearances = _at_sites(problem.observed, at.state, mean, variance, joint.link)
-    return Fitted(problem, design, settled, joint, truth, appearances)
+    return Fitted(problem, design, settled, held, joint, truth, appearances)
 
 
 def _at_sites(observed: Observed, state: State, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:

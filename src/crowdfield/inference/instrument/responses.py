@@ -83,9 +83,13 @@ def log_prior(theta: Array, population: Population) -> Array:
 
 def information(theta: Array, scores: Array, counts: Array) -> Array:
     """Σ_k n_k Cov_p(∂ logits / ∂θ): what n_k answers at each appearance tell about θ.   counts [S, K] -> [S, d, d]"""
-    p = np.exp(log_responses(theta, scores))
+    return information_of(np.exp(log_responses(theta, scores)), scores, counts)
+
+
+def information_of(p: Array, scores: Array, counts: Array) -> Array:
+    """The same from P(l | g) [S, L, K]."""
     L = len(scores)
-    out = np.empty((len(theta), 1 + L, 1 + L))  # in sensitivity and offsets b
+    out = np.empty((len(p), 1 + L, 1 + L))  # in sensitivity and offsets b
     weighted = counts[:, None, :] * p  # [S, L, K]
     mean_score = np.einsum("l,slk->sk", scores, p)
     spread = np.einsum("l,slk->sk", scores**2, p) - mean_score**2
@@ -102,8 +106,13 @@ def information(theta: Array, scores: Array, counts: Array) -> Array:
 
 def gradient(theta: Array, scores: Array, weights: Array) -> Array:
     """Of Σ_lk w_lk log P(l | g_k).   weights [S, L, K] -> [S, d]"""
-    surplus = weights - weights.sum(1, keepdims=True) * np.exp(log_responses(theta, scores))
-    sensitivity = np.einsum("l,slk,k->s", scores, surplus, APPEARANCES)
+    return gradient_of(np.exp(log_responses(theta, scores)), scores, weights)
+
+
+def gradient_of(p: Array, scores: Array, weights: Array) -> Array:
+    """The same from P(l | g) [S, L, K]."""
+    surplus = weights - weights.sum(1, keepdims=True) * p
+    sensitivity = (surplus @ APPEARANCES) @ scores
     return np.concatenate([sensitivity[:, None], surplus.sum(2) @ lean_design(scores)], axis=1)
 
 

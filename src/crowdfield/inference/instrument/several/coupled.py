@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from crowdfield.inference.instrument.coupled import MOST_PARAMETERS, Coupled, solved
+from crowdfield.inference.instrument.coupled import Coupled, solved, too_many
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.several import weights
@@ -24,8 +24,8 @@ from crowdfield.inference.quadrature import softmax
 def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     (S, d), truth, F = at.state.theta.shape, at.state.link, observed.functions
     size = S * d + len(truth.theta)
-    if size > MOST_PARAMETERS:
-        return Coupled(at.q, at.covariance, truth)
+    if too_many(at.state):
+        return Coupled(at.q, at.covariance, truth, at.state.variances)
     nugget, crowd = at.state.variances.nugget, at.state.variances.population
     said = _information(at.state.theta[observed.source], observed.scores, at.places.mean[observed.site])
     checked = _check_information(observed, at)
