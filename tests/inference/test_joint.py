@@ -212,3 +212,10 @@ def test_lengths_of_steps():
     assert policy.next_length(1.0, turned=True) == policy.turned
     assert policy.next_length(0.01, turned=True) == policy.least_turned
     assert not policy.accepts(np.nan, 0.0) and policy.accepts(-0.5 * policy.slack, 0.0)
+
+
+def test_an_iteration_that_wanders_must_rise_in_the_end():
+    policy = iterate.Policy()
+    late = policy.wandering + 5 * policy.narrowing
+    assert policy.accepts(-0.5 * policy.slack, 0.0, policy.wandering)
+    assert not policy.accepts(-0.5 * policy.slack, 0.0, late) and policy.accepts(0.0, 0.0, late)

@@ -6,6 +6,7 @@ from scipy.special import expit
 
 from crowdfield.inference import linearise, quadrature
 from crowdfield.inference.data import contrast
+from crowdfield.inference.softmax_moments import softmax_moments
 
 
 @pytest.mark.parametrize("widest", [0.0, 0.2, *(sd for sd, _ in quadrature.ENOUGH)])
@@ -45,3 +46,28 @@ def test_two_states_are_the_general_case():
     np.testing.assert_allclose(local.eta[:, 0], (r[..., 1] - rho) @ w + lam * mean[:, 0], atol=1e-5)
     evidence = (np.logaddexp(joint[..., 0], joint[..., 1]) - prior) @ w
     assert local.bound == pytest.approx(float(evidence.sum()), rel=1e-8)
+
+
+def test_nodes_of_many_functions_are_the_same_in_any_order_and_exact_to_the_fifth_degree():
+    for functions in (4, 6):
+        mesh, weight = quadrature.nodes(functions)
+        assert (weight > 0.0).all()
+        np.testing.assert_allclose(weight.sum(), 1.0)
+        np.testing.assert_allclose(mesh.T @ (weight[:, None] * mesh), np.eye(functions), atol=1e-12)
+        np.testing.assert_allclose(weight @ mesh**4, 3.0)
+        np.testing.assert_allclose(weight @ (mesh[:, 0] * mesh[:, 1]) ** 2, 1.0)
+        swapped = mesh[:, [1, 0, *range(2, functions)]]
+        assert {tuple(row) for row in mesh.round(9)} == {tuple(row) for row in swapped.round(9)}
+
+
+def test_probabilities_of_correlated_logits_are_permuted_with_the_states():
+    rng = np.random.default_rng(0)
+    for J in (3, 4):
+        mean, root = rng.normal(size=(5, J)), rng.normal(size=(5, J, J))
+        covariance, order = root @ root.transpose(0, 2, 1), np.arange(J)[::-1]
+        for fine in (False, True):
+            one = softmax_moments(mean, covariance, fine)
+            other = softmax_moments(mean[:, order], covariance[:, order][:, :, order], fine)
+            np.testing.assert_allclose(one[0][:, order], other[0], atol=1e-9)
+            np.testing.assert_allclose(one[1][:, order], other[1], atol=1e-9)
+            np.testing.assert_allclose(one[0].sum(1), 1.0)

@@ -103,7 +103,7 @@ def test_log_likelihoods_of_instrument_draws_against_a_literal_sum(shadows):
     g = np.linspace(-12.0, 12.0, 20_001)
     fast = drawn.log_likelihood(2)
     for r in (0, 30, 59):
-        density = np.exp(-0.5 * (g - drawn.f[2, drawn.site[r]]) ** 2 / drawn.nugget)
+        density = np.exp(-0.5 * (g - drawn.f[2, drawn.site[r]]) ** 2 / drawn.nugget[2])
 
         def says(i):
             p = expit(drawn.theta[2, drawn.source[i], 0] * g + drawn.theta[2, drawn.source[i], 1])

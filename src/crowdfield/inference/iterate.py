@@ -80,6 +80,8 @@ class Policy:
     shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
     slack: float = 0.25  # nats under the best: the objective's two approximations let its top lie a little off
     slack_share: float = 2e-5  # of the objective, where that is more: the approximations add up over the sites
+    wandering: int = 60  # passes after which an iteration has had its time, and only what rises may go on:
+    narrowing: int = 10  # the slack is halved after every so many further ones
     accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration
     mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
     window: int = 20  # steps that acceleration remembers
@@ -91,9 +93,10 @@ class Policy:
             return max(self.turned * length, self.least_turned)
         return min(self.longer * length, 1.0)
 
-    def accepts(self, objective: float, best: float) -> bool:
+    def accepts(self, objective: float, best: float, n_iter: int = 0) -> bool:
         """Whether a step's objective is good enough: not below the best so far by more than the slack."""
         slack = max(self.slack, self.slack_share * abs(best))
+        slack *= 0.5 ** (max(n_iter - self.wandering, 0) // self.narrowing)
         return bool(np.isfinite(objective)) and objective >= best - slack
 
 
@@ -127,10 +130,10 @@ def run(
     while n_iter < max_iter and not settled:
         new, used = None, 1.0
         if change < policy.accelerated_below:
-            new, n_iter = _accelerated_step(method, at, accelerator, best, policy), n_iter + 1
+            new, n_iter = _accelerated_step(method, at, accelerator, best, n_iter, policy), n_iter + 1
         if new is None:
             accelerator.forget()
-            new, used, tried = _accepted_step(method, at, length, best, policy)
+            new, used, tried = _accepted_step(method, at, length, best, n_iter, policy)
             n_iter += tried
             if new is None:
                 # No step raises the objective: near rest that is its top, far from it a dead end.
@@ -149,7 +152,9 @@ def run(
     return Fit(at.state, at.q, at.bound, history, n_iter, settled, change)
 
 
-def _accelerated_step(method: Method, at: Any, accelerator: Anderson, best: float, policy: Policy) -> Any | None:
+def _accelerated_step(
+    method: Method, at: Any, accelerator: Anderson, best: float, n_iter: int, policy: Policy
+) -> Any | None:
     """Anderson's mix of the last whole steps, where the objective accepts it."""
     image = method.step(at, 1.0)
     z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
@@ -157,11 +162,11 @@ def _accelerated_step(method: Method, at: Any, accelerator: Anderson, best: floa
         new = method.evaluate(method.unpack(image, z))
     except (NumericalError, np.linalg.LinAlgError):
         return None
-    return new if policy.accepts(new.bound.total, best) else None
+    return new if policy.accepts(new.bound.total, best, n_iter) else None
 
 
 def _accepted_step(
-    method: Method, at: Any, length: float, best: float, policy: Policy
+    method: Method, at: Any, length: float, best: float, n_iter: int, policy: Policy
 ) -> tuple[Any | None, float, int]:
     """The first of ever shorter steps that the objective accepts, its length, and how many were tried."""
     tried = 0
@@ -169,7 +174,7 @@ def _accepted_step(
         tried += 1
         try:
             new = method.evaluate(method.step(at, length))
-            if policy.accepts(new.bound.total, best):
+            if policy.accepts(new.bound.total, best, n_iter):
                 return new, length, tried
         except (NumericalError, np.linalg.LinAlgError):
             pass  # not a state at all: as good as a fall

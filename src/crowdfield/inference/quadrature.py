@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtri, roots_genlaguerre
 from scipy.stats import qmc
 
 Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 22
+MOST_CORNERS = 8  # functions: a cube has 256 corners then
+RADII = 2  # spheres of nodes for more than three functions
 ROWS = 1 << 13  # places at a time where each has Q nodes: what is in hand stays in the cache
 # Gauss–Hermite nodes that give expectations of a logistic function of N(·, sd²) to 10⁻⁷, up to an sd (its poles are at
 # ±iπ, so the narrower the Gaussian, the fewer). Wider ones get what `nodes` says.
@@ -54,14 +57,17 @@ def _gauss_hermite(order: int) -> tuple[Array, Array]:
 def nodes(functions: int, fine: bool = False) -> tuple[Array, Array]:
     """Nodes [Q, F] and weights [Q] for a standard normal in F dimensions.
 
-    One function: Gauss–Hermite. Up to three: its tensor product. More: a scrambled Sobol sequence with its mirror
-    image, mapped to normals (weights are equal, so nothing can turn negative).
+    One function: Gauss–Hermite. Up to three: its tensor product. More: spheres of nodes that any permutation maps onto
+    themselves (`_spheres`), or, where fine ones are asked for, a scrambled Sobol sequence with its mirror image, mapped
+    to normals. All weights are positive, so that nothing can turn negative.
     """
     if functions <= 3:
         order = {1: (20, 48), 2: (9, 21), 3: (5, 11)}[functions][fine]
         x, w = _gauss_hermite(order)
         mesh = np.stack(np.meshgrid(*[x] * functions, indexing="ij"), -1).reshape(-1, functions)
         weights = np.prod(np.stack(np.meshgrid(*[w] * functions, indexing="ij"), -1), -1).ravel()
+    elif symmetric(functions, fine):
+        mesh, weights = _spheres(functions)
     else:
         uniform = qmc.Sobol(functions, scramble=True, seed=20170919).random_base2(9 if fine else 6)
         half = ndtri(uniform)
@@ -72,15 +78,35 @@ def nodes(functions: int, fine: bool = False) -> tuple[Array, Array]:
     return mesh, weights
 
 
+def symmetric(functions: int, fine: bool) -> bool:
+    """Whether the nodes of so many functions are the same in any order of the functions."""
+    return functions <= 3 or (functions <= MOST_CORNERS and not fine)
+
+
+def _spheres(n: int) -> tuple[Array, Array]:
+    """The ends of the axes and the corners of a cube, on spheres of several radii.
+
+    On one sphere they integrate polynomials of degree 5; the radii are those of Gauss' rule for the length of a
+    standard normal vector (r² / 2 has a gamma distribution of shape n / 2). No node depends on the order of the
+    functions, so that an iteration that uses them sees a smooth objective.
+    """
+    corners = np.array(list(product((-1.0, 1.0), repeat=n))) / np.sqrt(n)
+    directions = np.concatenate([np.eye(n), -np.eye(n), corners])
+    share = np.concatenate([np.full(2 * n, 1.0 / (n * (n + 2))), np.full(2**n, n / (n + 2) / 2**n)])
+    half, weight = roots_genlaguerre(RADII, 0.5 * n - 1.0)
+    mesh = (np.sqrt(2.0 * half)[:, None, None] * directions).reshape(-1, n)
+    return mesh, np.outer(weight / weight.sum(), share).ravel()
+
+
 def latent_nodes(mean: Array, variance: Array, fine: bool = False) -> tuple[Array, Array]:
     """Values of f at the nodes [n, Q, F], with weights [Q].
 
-    Beyond three functions the nodes are not symmetric in the states. Giving them out in the order of the means makes
-    them so: permuting the states permutes the answer.
+    The fine nodes of more than three functions are not symmetric in the states. Giving them out in the order of the
+    means makes them so: permuting the states permutes the answer.
     """
     mesh, weights = nodes(mean.shape[1], fine)
     sd = np.sqrt(variance)
-    if mean.shape[1] <= 3:
+    if symmetric(mean.shape[1], fine):
         return mean[:, None, :] + sd[:, None, :] * mesh, weights
     rank = np.argsort(np.argsort(mean, axis=1, kind="stable"), axis=1)
     return mean[:, None, :] + sd[:, None, :] * mesh.T[rank].transpose(0, 2, 1), weights

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from crowdfield.errors import InputError
 from crowdfield.inference import field_draws
 from crowdfield.inference.data import contrast
 from crowdfield.inference.field_draws import FunctionDraws
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.linear import Columns
 from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.inference.sampling import SamplePredictor
 
@@ -57,35 +60,47 @@ class StateRates:
 
 @dataclass(frozen=True)
 class InstrumentRates:
-    """The instrument model: σ(a (f + ε) + c), with the field, the link (a, c) and every place's own ε drawn."""
+    """The instrument model: softmax(a H (f + ε) + c), with the field, the link and every place's own ε drawn.
 
-    smooth: FunctionDraws
+    H says how much of each latent function is in the logit of each state: one function for two states and for grades,
+    else one fewer than states.
+    """
+
+    smooth: tuple[FunctionDraws, ...]  # F
     columns: Columns
-    linear: Array  # [1 + C, n] intercept and weights of covariates
-    link: Array  # [n, 2]
+    linear: Array  # [F, 1 + C, n] intercept and weights of covariates
+    slope: Array  # a [n]
+    scores: Array  # H [J, F]
+    leans: Array  # c [J, n]
     nugget: float
 
     @property
     def size(self) -> int:
-        return len(self.link)
+        return len(self.slope)
 
     def field(self, X: Array) -> Array:
-        """f at places, but for its white noise: [M, n]."""
-        out = self.smooth.at(X)
-        if self.columns.covariates is None and self.columns.offset is None:
+        """f at places, but for its white noise: [F, M, n]."""
+        out = np.stack([function.at(X) for function in self.smooth])
+        if self.columns.covariates is None:
             out += self.linear  # the intercept alone
         else:
-            out += self.columns.at(X) @ self.linear + self.columns.offset_at(X)[:, None]
+            out += self.columns.at(X) @ self.linear
+        if self.columns.offset is not None:
+            out += self.columns.offset(X).reshape(len(X), -1).T[:, :, None]
         return out
+
+    def logits(self, g: Array) -> Array:
+        """Of the states, where the appearances are these.   [F, M, n] -> [J, M, n]"""
+        return np.asarray(self.slope * np.tensordot(self.scores, g, axes=1) + self.leans[:, None, :])
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
         g = self.field(X)
-        # One noise for the nugget and for what the basis leaves out: the variance of the smooth part is no draw's own.
-        alone = self.smooth.white(X) * self.smooth.sd[0] ** 2 + self.nugget
-        _add_noise(g, np.sqrt(alone)[:, None], rng)
-        g *= self.link[:, 0]
-        g += self.link[:, 1]
-        return g[None]
+        for f, function in enumerate(self.smooth):
+            # One noise for the nugget and for what the basis leaves out: all draws share the variance of the smooth part.
+            alone = function.white(X) * function.sd[0] ** 2 + self.nugget
+            _add_noise(g[f], np.sqrt(alone)[:, None], rng)
+        logits = self.logits(g)
+        return logits[1:] - logits[:1] if len(logits) == 2 else logits
 
 
 def _add_noise(values: Array, sd: Array, rng: np.random.Generator) -> None:
@@ -99,12 +114,12 @@ def of_predictor(
     predictor: Predictor, size: int, region: Array, rng: np.random.Generator
 ) -> StateRates | InstrumentRates:
     """Draws of whatever a fit left behind. `region` [2, D]: opposite corners of all places that will be asked for."""
-    if isinstance(predictor, Fitted):
+    if isinstance(predictor, Fitted | FittedStates):
         return _of_instrument(predictor, size, region, rng)
     if isinstance(predictor, SamplePredictor):
         return _of_chains(predictor, size, region, rng)
     if not isinstance(predictor, FieldPredictor):
-        raise TypeError(f"no joint draws are known for {type(predictor).__name__}")
+        raise InputError("joint draws of an instrument model that was sampled are not there. Use inference='auto'.")
     functions = tuple(field_draws.of_field(field, size, region, rng) for field in predictor.fields)
     return StateRates(functions, predictor.prior_mean, size)
 
@@ -126,13 +141,27 @@ def chain_rows(kept: int, size: int) -> NDArray[np.int64]:
     return np.asarray(np.floor((np.arange(size) + 0.5) * kept / size), dtype=np.int64)
 
 
-def _of_instrument(fitted: Fitted, size: int, region: Array, rng: np.random.Generator) -> InstrumentRates:
-    q, basis, variances = fitted.joint.q, fitted.design.basis, fitted.state.variances
-    weights = field_draws.gaussian(q.mean, q.covariance, size, rng)
+def _of_instrument(
+    fitted: Fitted | FittedStates, size: int, region: Array, rng: np.random.Generator
+) -> InstrumentRates:
+    q, basis, variances = fitted.joint.q, fitted.design.basis, fitted.joint.variances
+    functions = fitted.problem.functions
+    weights = field_draws.gaussian(q.mean, q.covariance, size, rng).reshape(functions, -1, size)
     sd = np.full(size, np.sqrt(variances.smooth))
-    smooth = field_draws.through_basis(basis, weights[: basis.size], sd, region, rng)
+    smooth = tuple(field_draws.through_basis(basis, w[: basis.size], sd, region, rng) for w in weights)
     link = rng.multivariate_normal(fitted.link.theta, fitted.link.covariance, size=size, method="eigh")
-    return InstrumentRates(smooth, fitted.problem.columns, weights[basis.size :], link, float(variances.nugget))
+    scores, leans = fitted.link.scores, link[:, 1:]
+    if isinstance(fitted, Fitted):
+        scores, leans = scores[:, None], leans @ responses.lean_design(scores).T
+    return InstrumentRates(
+        smooth,
+        fitted.problem.columns,
+        weights[:, basis.size :],
+        link[:, 0],
+        scores,
+        leans.T,
+        float(variances.nugget),
+    )
 
 
 def rates(draws: RateDraws, X: Array, rng: np.random.Generator) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.rate_draws import InstrumentRates, StateRates, softmax
 from crowdfield.inference.state_draws import confusion_draws
 
@@ -81,22 +82,30 @@ class StatesHere(NamedTuple):
 class ThingsHere(NamedTuple):
     """The same of the instrument model, for everything that was reported on.
 
-    Given f the appearance is about Gaussian: its mean moves by κ = 1 − τ²λ for every unit of f, and τ²κ is left, where
-    λ is the precision of the thing's site.
+    Given f the appearance is about Gaussian: its mean moves by K for every unit of f, and τ²K is left. With one
+    function K is 1 − τ²λ, where λ is the precision of the thing's site; with several, K = Cov(g | f) / τ².
     """
 
     rates: InstrumentRates
-    fitted: Fitted
+    fitted: Fitted | FittedStates
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
-        """[2, m, n]"""
+        """[J, m, n]"""
+        f = self.rates.field(self.fitted.design.X[rows])
+        mean, follows = self._appearances(rows)
+        g = mean.T[:, :, None] + np.einsum("mab,bmn->amn", follows, f - f.mean(axis=2, keepdims=True))
+        value, vector = np.linalg.eigh(self.rates.nugget * follows)
+        root = vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]
+        g += np.einsum("mab,bmn->amn", root, rng.standard_normal(g.shape))
+        return self.rates.logits(g)
+
+    def _appearances(self, rows: slice) -> tuple[Array, Array]:
+        """The mean of g [m, F] and K [m, F, F]."""
         fitted, nugget = self.fitted, self.rates.nugget
-        f = self.rates.field(fitted.design.X[rows])
-        follows = np.clip(1.0 - nugget * fitted.state.lam[rows], 0.0, 1.0)[:, None]
-        g = fitted.appearances[rows, :1] + follows * (f - f.mean(axis=1, keepdims=True))
-        g += np.sqrt(nugget * follows) * rng.standard_normal(g.shape)
-        odds = self.rates.link[:, 0] * g + self.rates.link[:, 1]
-        return np.stack([np.zeros_like(odds), odds])
+        if isinstance(fitted, FittedStates):
+            return fitted.places.mean[rows], fitted.places.given_f[rows] / nugget
+        follows = np.clip(1.0 - nugget * fitted.state.lam[rows], 0.0, 1.0)
+        return fitted.appearances[rows, :1], follows[:, None, None]
 
 
 def with_mean(logits: Array, mean: Array) -> Array:

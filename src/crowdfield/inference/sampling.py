@@ -174,7 +174,7 @@ def run(
         confusion_second=(record.second / sweeps).transpose(0, 2, 1),
         confusion_draws=np.concatenate(record.confusion).transpose(0, 1, 3, 2),
         confusion_states=record.states,
-        diagnostics=_diagnose(record.names(data), np.stack(record.traces, axis=1)),
+        diagnostics=diagnose(record.names(data), np.stack(record.traces, axis=1)),
         chains=chains,
         confusion_every=record.confusion_thin // record.thin,
     )
@@ -245,8 +245,8 @@ class _Record:
         return (*rates, "log scale", *matrices)
 
 
-def _diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:
-    """traces [K, sweeps, quantities]."""
+def diagnose(names: tuple[str, ...], traces: Array) -> Diagnostics:
+    """R̂ and effective sample sizes of traces [K, sweeps, quantities]; warns where the chains have not mixed."""
     columns = [traces[:, :, i] for i in range(traces.shape[2])]
     found = Diagnostics(
         names, np.array([split_rhat(c) for c in columns]), np.array([effective_sample_size(c) for c in columns])

@@ -6,6 +6,7 @@ are few, fewer where one already holds enough of them. Nothing is approximated b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,17 +19,17 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.instrument import bases, left_out
 from crowdfield.inference.instrument import model as instrument
-from crowdfield.inference.instrument.fitting import Observed
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.model import Problem
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
 from crowdfield.models.base import Array, find_sites
 from crowdfield.models.instrument import Asked
-from crowdfield.models.problem import pose
+from crowdfield.models.problem import learns_lengthscale, pose
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
@@ -41,7 +42,10 @@ ENOUGH = 600  # reports predicted: as many tell two models apart
 COMPARED_PLACES = 1_000  # at the most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
-QUICK = Policy(max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05)
+QUICK = Policy(
+    max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
+)
+LONGER = (1.0, 2.0, 4.0)  # times the instrument model's length-scale, of which the one-state model's bound chooses
 CLEARLY = 2.0  # standard errors by which the instrument model must predict better
 # Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
 NOTICEABLY = 0.01
@@ -90,10 +94,8 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
 
 def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
     seen = Reported(*(column[~hidden] for column in part.reported))
-    observed = part.observed
-    training = Observed.of(*seen, observed.n_sites, observed.n_sources, observed.scores, observed.checks)
-    problem = part._replace(reported=seen, observed=training)
-    fitted = instrument.fit(problem, None, QUICK, size=FEATURES)
+    problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
+    fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
     return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))
 
 
@@ -106,13 +108,20 @@ def _by_one_state(
     seen: NDArray[np.int64],
     hidden: NDArray[np.int64],
 ) -> Array:
-    posed = pose(model, reports.take(seen), states, gold).with_kernel(asked.problem.kernel)
-    try:
-        solver, fit = selection.solve(
-            posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=_with_few_features
-        )
-    except NumericalError:
-        return np.full(len(hidden), -np.inf)  # a model that cannot be fitted predicts nothing
+    posed = pose(model, reports.take(seen), states, gold)
+    few = partial(_with_few_features, FEATURES.shared_by(asked.problem.functions))
+    fits = []
+    for kernel in _kernels(model, asked.problem):
+        try:
+            own = selection.solve(
+                posed.with_kernel(kernel), None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=few
+            )
+        except NumericalError:
+            continue  # a model that cannot be fitted predicts nothing
+        fits.append(own)
+    if not fits:
+        return np.full(len(hidden), -np.inf)
+    solver, fit = max(fits, key=lambda own: own.fit.bound.total)
     places = reports.places[hidden]
     probability = FieldPredictor(fit.q.fields, posed.mean_at, contrast(len(states))).rate(places)[0]
     where = find_sites(posed.data.X, places)
@@ -121,8 +130,18 @@ def _by_one_state(
     return np.asarray(np.log((probability * said).sum(1)))
 
 
-def _with_few_features(posed: Posed) -> Solver:
-    basis = bases.choose(posed.engine_name, posed.field_kernel, posed.data.X, posed.rng(), FEATURES)
+def _kernels(model: HeatmapBCC, asked: Problem) -> list[Kernel]:
+    """The kernel of the instrument model; and longer ones where the length-scale is open and several functions share
+    the work of it: there the instrument model takes a shorter one than suits the one-state model.
+    """
+    if asked.functions == 1 or not learns_lengthscale(model.lengthscale):
+        return [asked.kernel]
+    first = asked.kernel.lengthscales(asked.X.shape[1])
+    return [asked.kernel.with_lengthscale(float(factor * first[0])) for factor in LONGER]
+
+
+def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
+    basis = bases.choose(posed.engine_name, posed.field_kernel, posed.data.X, posed.rng(), size)
     return solvers.over(posed, Sites(posed.data, posed.prior, FeatureEngine(basis, posed.data.X)))
 
 

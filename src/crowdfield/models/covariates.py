@@ -18,11 +18,12 @@ from crowdfield.errors import DataWarning, InputError
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
-    from crowdfield.inference.instrument.model import Fitted
+    from crowdfield.inference.instrument.model import AnyFitted
 
 SAME = 1e-4  # standard deviations by which two readings of one raster may differ
 
 Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
+Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their intervals, P(weight > 0)
 
 
 @dataclass(frozen=True)
@@ -173,33 +174,40 @@ def raw_values(given: Given, X: Array) -> Array:
     return values
 
 
-def table(covariates: Covariates | None, fitted: Fitted, level: float) -> pd.DataFrame:
-    """One row per covariate: its weight with a credible interval.
+def gaussian_weights(fitted: AnyFitted, level: float) -> Weights:
+    """Of every covariate under the fast inference."""
+    weight, sd = fitted.covariate_weights()
+    reach = norm.ppf(0.5 * (1.0 + level)) * sd
+    return weight, weight - reach, weight + reach, np.asarray(norm.cdf(weight / np.maximum(sd, 1e-300)))
+
+
+def table(covariates: Covariates | None, weights: Weights, states: Sequence[Any]) -> pd.DataFrame:
+    """One row per covariate: its weight with a credible interval. States without an order have a row each.
 
     `weight` is in log odds of the appearance per standard deviation, `per_unit` per unit of the covariate; `above_zero`
     is the probability that the weight is positive.
     """
-    C = 0 if covariates is None else covariates.count
-    first = fitted.design.basis.size + 1  # after the smooth part's features and the intercept
-    q = fitted.joint.q
-    weight, sd = q.mean[first : first + C], np.sqrt(np.diag(q.covariance)[first : first + C])
-    reach = norm.ppf(0.5 * (1.0 + level)) * sd
-    unit = np.ones(0) if covariates is None else covariates.sd
-    return pd.DataFrame(
+    several = len(weights[0]) if weights[0].ndim == 2 else 1
+    weight, low, high, above_zero = (part.ravel() for part in weights)
+    unit = np.ones(0) if covariates is None else np.tile(covariates.sd, several)
+    frame = pd.DataFrame(
         {
-            "covariate": pd.Series([] if covariates is None else list(covariates.names), dtype=object),
+            "covariate": pd.Series([] if covariates is None else list(covariates.names) * several, dtype=object),
             "weight": weight,
-            "weight_low": weight - reach,
-            "weight_high": weight + reach,
-            "above_zero": norm.cdf(weight / np.maximum(sd, 1e-300)),
+            "weight_low": low,
+            "weight_high": high,
+            "above_zero": above_zero,
             "per_unit": weight / unit,
-            "per_unit_low": (weight - reach) / unit,
-            "per_unit_high": (weight + reach) / unit,
-            "mean": [] if covariates is None else covariates.mean,
+            "per_unit_low": low / unit,
+            "per_unit_high": high / unit,
+            "mean": [] if covariates is None else np.tile(covariates.mean, several),
             "sd": unit,
-            "missing": [] if covariates is None else covariates.missing,
+            "missing": [] if covariates is None else np.tile(covariates.missing, several),
         }
     )
+    if several > 1:
+        frame.insert(1, "state", pd.Series(np.repeat(np.asarray(states, dtype=object), len(frame) // several)))
+    return frame
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,6 +11,10 @@ from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import state_draws
 from crowdfield.inference.instrument.draws import InstrumentDraws
 from crowdfield.inference.instrument.draws import draw as draw_instrument
+from crowdfield.inference.instrument.sampling import Sampled
+from crowdfield.inference.instrument.several.draws import StatesDraws
+from crowdfield.inference.instrument.several.draws import draw as draw_several
+from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.sampling import SamplePredictor
 from crowdfield.inference.state_draws import StateDraws
 from crowdfield.models.base import Array, find_sites
@@ -21,10 +25,18 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 1 << 28  # draws times reports: 2 GiB of log likelihoods
 
 
-def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> InstrumentDraws | StateDraws:
+AnyDraws = InstrumentDraws | StatesDraws | StateDraws
+
+
+def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> AnyDraws:
     """`size` draws (all that were kept, of Gibbs), with the reports that they speak of."""
     if model.reports_model_ == "instrument":
-        return draw_instrument(model._instrument, size, rng)
+        fitted = model._instrument
+        if isinstance(fitted, Sampled):
+            return fitted.reports_given_draws()
+        return (
+            draw_several(fitted, size, rng) if isinstance(fitted, FittedStates) else draw_instrument(fitted, size, rng)
+        )
     reports, X = model.reports_, model.places_
     site = find_sites(X, reports.places)
     known = np.full(len(X), -1)
@@ -42,7 +54,7 @@ def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> Instrume
     return StateDraws(f, pi, site, reports.source, reports.label, known, scale, chains)
 
 
-def log_likelihoods(draws: InstrumentDraws | StateDraws) -> Array:
+def log_likelihoods(draws: AnyDraws) -> Array:
     """[D, R]: of every report given the draw and what else was said about the same thing."""
     if draws.size * len(draws.site) > MOST_ENTRIES:
         raise InputError(
@@ -80,7 +92,7 @@ def to_arviz(model: HeatmapBCC, size: int, rng: np.random.Generator) -> Any:
         return values.reshape(*by_chain, *values.shape[1:])
 
     reports = model.reports_
-    crowd = model._asked.crowd if isinstance(draws, InstrumentDraws) else np.ones(len(reports), dtype=bool)
+    crowd = np.ones(len(reports), dtype=bool) if isinstance(draws, StateDraws) else model._asked.crowd
     names = {
         "source": [str(source) for source in reports.sources],
         "state": [str(state) for state in model.classes_],
@@ -89,6 +101,8 @@ def to_arviz(model: HeatmapBCC, size: int, rng: np.random.Generator) -> Any:
     }
     if isinstance(draws, InstrumentDraws):
         variables, dims, more = _of_instrument(model, draws)
+    elif isinstance(draws, StatesDraws):
+        variables, dims, more = _of_several(model, draws)
     else:
         variables, dims, more = _of_states(draws, [str(label) for label in reports.labels])
     return arviz.from_dict(
@@ -114,10 +128,42 @@ def _of_instrument(
         "field": draws.f,
     }
     dims = {"sensitivity": ["source"], "lean": ["source", "lean_to"], "link": ["link_part"], "field": ["thing"]}
-    coords: dict[str, Any] = {"lean_to": labels, "link_part": ["slope", "shift"], "thing": np.arange(draws.f.shape[1])}
+    shifts = [f"shift to {state}" for state in model.classes_[1:]]
+    coords: dict[str, Any] = {
+        "lean_to": labels,
+        "link_part": ["slope", *shifts],
+        "thing": np.arange(draws.f.shape[1]),
+    }
     if covariates is not None:
         variables["weight"], dims["weight"] = draws.linear[:, 1:], ["covariate"]
         coords["covariate"] = list(covariates.names)
+    return variables, dims, coords
+
+
+def _of_several(model: HeatmapBCC, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
+    variables = {
+        "sensitivity": draws.theta[:, :, 0],
+        "lean": draws.theta[:, :, 1:],
+        "intercept": draws.linear[:, :, 0],
+        "link": draws.link,
+        "field": draws.f,
+    }
+    dims = {
+        "sensitivity": ["source"],
+        "lean": ["source", "lean_to"],
+        "intercept": ["contrast"],
+        "link": ["link_part"],
+        "field": ["thing", "contrast"],
+    }
+    coords: dict[str, Any] = {
+        "lean_to": [str(model.reports_.labels[code]) for code in model._asked.order],
+        "link_part": ["slope", *(f"shift to {state}" for state in model.classes_)],
+        "thing": np.arange(draws.f.shape[1]),
+        "contrast": np.arange(draws.f.shape[2]),
+    }
+    if model._asked.covariates is not None:
+        variables["weight"], dims["weight"] = draws.linear[:, :, 1:], ["contrast", "covariate"]
+        coords["covariate"] = list(model._asked.covariates.names)
     return variables, dims, coords
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,14 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.left_out import habits
-from crowdfield.inference.instrument.model import Fitted, with_learned_lengthscale
+from crowdfield.inference.instrument.model import AnyFitted, with_learned_lengthscale
 from crowdfield.inference.instrument.model import fit as fit_instrument
+from crowdfield.inference.instrument.sampling import Sampled
+from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import comparison, instrument, left_out, problem, storage, totals
+from crowdfield.models import comparison, grades, instrument, left_out, problem, sampled_instrument, storage, totals
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
 from crowdfield.models import sources as sources_
@@ -114,6 +116,9 @@ class HeatmapBCC(ReportClassifier):
         What else is known of places, for the instrument model: a function of places [M, D] that returns [M, C], or
         ``{name: function that returns [M]}``. `crowdfield.io.read_covariates` makes one from rasters. Values are
         standardised inside.
+    ordered : bool, default=False
+        Whether the states are grades, in the order given, which the instrument model reads on one scale
+        (docs/instrument.md, "Grades"). `predict_grade` and `predict_at_least` then say more.
 
     Attributes
     ----------
@@ -172,6 +177,7 @@ class HeatmapBCC(ReportClassifier):
     reports_model_: str = "one_state"
     communities_: communities.Communities | None
     _predictor: Predictor
+    _instrument: AnyFitted | Sampled
     _membership: Array
 
     def __init__(
@@ -196,6 +202,7 @@ class HeatmapBCC(ReportClassifier):
         random_state: int | np.random.Generator | None = None,
         reports_model: str = "auto",
         covariates: Given | None = None,
+        ordered: bool = False,
     ):
         self.kernel = kernel
         self.lengthscale = lengthscale
@@ -216,6 +223,7 @@ class HeatmapBCC(ReportClassifier):
         self.random_state = random_state
         self.reports_model = reports_model
         self.covariates = covariates
+        self.ordered = ordered
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -249,6 +257,7 @@ class HeatmapBCC(ReportClassifier):
         """
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
+        grades.check_order(self.ordered, self.states, states)
         about = _task_codes(tasks, len(reports))
         return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
 
@@ -292,6 +301,7 @@ class HeatmapBCC(ReportClassifier):
         if posed.free not in ((), (tuple(range(posed.data.X.shape[1])),)):
             reason = reason or "it learns one length-scale for all columns, not one for each"
         needs = "covariates" if self.covariates is not None else "tasks" if tasks is not None else None
+        needs = needs or ("ordered states" if self.ordered and len(states) > 2 else None)
         must = self.reports_model == "instrument" or needs is not None
         if needs is not None and self.reports_model == "one_state":
             raise InputError(
@@ -309,8 +319,9 @@ class HeatmapBCC(ReportClassifier):
         if asked.covariates is not None:
             asked.covariates.warn_about_gaps()
         start = None
-        if warm and hasattr(self, "_instrument"):
-            start = instrument.warm_start(self._instrument, self._asked, asked)
+        before = getattr(self, "_instrument", None)
+        if warm and before is not None and not isinstance(before, Sampled):
+            start = instrument.warm_start(before, self._asked, asked)
         with instrument.quiet_blas():
             learned = None
             if posed.free:
@@ -329,13 +340,18 @@ class HeatmapBCC(ReportClassifier):
                 if compared.better == "one_state":
                     self.model_comparison_ = compared
                     return False
-            policy = Policy(tol=self.tol, max_iter=self.max_iter)
-            fitted = fit_instrument(asked.problem, start, policy)
+            if self.inference == "gibbs":
+                sampled = sample_instrument(asked.problem)
+            else:
+                fitted = fit_instrument(asked.problem, start, Policy(tol=self.tol, max_iter=self.max_iter))
         self._remember(posed.with_kernel(asked.problem.kernel), reports, states, gold)
         self.model_comparison_, self._tasks = compared, tasks
-        self._keep_instrument(asked, fitted, states)
         if learned is not None:
             self.lengthscale_log_sd_, self.lengthscale_tried_ = np.array([learned.log_sd]), learned.tried
+        if self.inference == "gibbs":
+            sampled_instrument.keep(self, asked, sampled, states)
+            return True
+        self._keep_instrument(asked, fitted, states)
         settled = fitted.settled
         if not settled.converged:
             warnings.warn(
@@ -350,14 +366,15 @@ class HeatmapBCC(ReportClassifier):
         """The model that "auto" takes without a comparison, or None where one is due.
 
         A stream compares again only when it has grown; a few reports, or reports that all say the same, cannot tell.
+        Gibbs samples the paper's model.
         """
-        if _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
+        if self.inference == "gibbs" or _says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
             return "one_state"
         if warm and len(reports) < comparison.GROWTH * getattr(self, "_compared_reports", 0):
             return self.reports_model_
         return None
 
-    def _keep_instrument(self, asked: instrument.Asked, fitted: Fitted, states: tuple[Any, ...]) -> None:
+    def _keep_instrument(self, asked: instrument.Asked, fitted: AnyFitted, states: tuple[Any, ...]) -> None:
         """What a fit of the instrument model leaves behind."""
         self._asked, self._instrument, self._predictor = asked, fitted, fitted
         self.reports_model_, self.inference_ = "instrument", "variational"
@@ -382,8 +399,12 @@ class HeatmapBCC(ReportClassifier):
         """
         return reported_places(self)
 
+    def prior_rate_sds(self) -> Array:
+        """The standard deviation of every ρ_j where nobody reported, under the instrument model: [J]."""
+        return self._instrument.prior_rate_sds()
+
     def prior_rate_sd(self) -> float:
-        """The standard deviation of ρ where nobody reported, under the instrument model."""
+        """The same, of the second of two states."""
         return self._instrument.prior_rate_sd()
 
     def left_out(self) -> Array:
@@ -392,7 +413,8 @@ class HeatmapBCC(ReportClassifier):
         reports = self.reports_
         out = np.full(len(reports), np.nan)
         if self.reports_model_ == "instrument":
-            out[self._asked.crowd] = self._instrument.left_out()
+            fitted = self._instrument
+            out[self._asked.crowd] = draws_.left_out(self) if isinstance(fitted, Sampled) else fitted.left_out()
             return out
         if self.inference_ == "gibbs":
             return draws_.left_out(self)
@@ -514,6 +536,7 @@ class HeatmapBCC(ReportClassifier):
         if not hasattr(self, "classes_"):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
+            grades.check_order(self.ordered, named, states)
             return self._learn(reports, states, problem.gold(None, states, self.n_features_in_))
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
@@ -655,6 +678,20 @@ class HeatmapBCC(ReportClassifier):
         rng = np.random.default_rng(random_state)
         return totals.totals(self, found, areas, weights, level, thresholds, rng, whole("draws", draws))
 
+    def predict_grade(self, X: ArrayLike) -> tuple[Array, Array]:
+        """The expected grade and its standard deviation [M], of ordered states: 0 is the first, J − 1 the last."""
+        return grades.moments(self.predict_proba(X), self._ordered_states())
+
+    def predict_at_least(self, X: ArrayLike, state: Hashable) -> Array:
+        """P(t ≥ state) [M], of ordered states."""
+        return grades.at_least(self.predict_proba(X), self._ordered_states(), state)
+
+    def _ordered_states(self) -> list[Any]:
+        check_is_fitted(self, "classes_")
+        if not self.ordered:
+            raise InputError("the states have no order. Give states in their order, and ordered=True.")
+        return list(self.classes_.tolist())
+
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
         """Give mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
         places = validated_places(self, X)
@@ -664,9 +701,11 @@ class HeatmapBCC(ReportClassifier):
         """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
         check_is_fitted(self, "classes_")
         if self.reports_model_ == "instrument":
-            frame = instrument.source_table(
-                self, self._instrument, self.reports_, self.confusion_, self.classes_, level
-            )
+            fitted = self._instrument
+            if isinstance(fitted, Sampled):
+                frame = sampled_instrument.source_table(self, fitted, level)
+            else:
+                frame = instrument.source_table(self, fitted, self.confusion_, self.classes_, level)
             return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         frame["reports"] = self._reports_by_source()
@@ -681,7 +720,12 @@ class HeatmapBCC(ReportClassifier):
         check_is_fitted(self, "classes_")
         if self.reports_model_ != "instrument":
             raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
-        return covariates_.table(self._asked.covariates, self._instrument, level)
+        fitted = self._instrument
+        if isinstance(fitted, Sampled):
+            weights = sampled_instrument.covariate_weights(fitted, level)
+        else:
+            weights = covariates_.gaussian_weights(fitted, level)
+        return covariates_.table(self._asked.covariates, weights, self.classes_.tolist())
 
     def _reports_by_source(self) -> NDArray[np.int64]:
         return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
@@ -702,9 +746,11 @@ class HeatmapBCC(ReportClassifier):
         j = int(p.argmax()) if state is None else self.classes_.tolist().index(state)
         site = int(same_places(self, x)[0])
         if self.inference_ == "gibbs":
-            raise InputError("draws of Gibbs cannot be divided among reports. Explain with inference='collapsed'.")
+            quick = "auto" if self.reports_model_ == "instrument" else "collapsed"
+            raise InputError(f"draws of Gibbs cannot be divided among reports. Explain with inference={quick!r}.")
         if self.reports_model_ == "instrument":
-            shares = instrument.shares(self._asked, self._instrument, x, site, j, float(p[j]))
+            fitted = cast(AnyFitted, self._instrument)
+            shares = instrument.shares(self._asked, fitted, x, site, j, float(p[j]))
             said = self.reports_
             return sources_.explanation(said, said.places, said.source, said.label, shares, x[0])
         shares = explain.of_state(
@@ -761,6 +807,8 @@ class HeatmapBCC(ReportClassifier):
         if len(places) > MOST_CANDIDATES:
             raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
         mean, _ = self._predictor.latent(places)
+        if mean.shape[1] == 1 and len(self.classes_) > 2:
+            raise InputError("suggest does not know ordered states yet. Fit with ordered=False to ask where to look.")
         covariance = self._predictor.covariance(places)
         said = self._said_at(places)
         chosen, scores = information.greedy(

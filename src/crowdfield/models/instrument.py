@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -17,14 +17,19 @@ from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, places, responses
+from crowdfield.inference.instrument import bases, fitting, link, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
-from crowdfield.inference.instrument.iterate import Settled
+from crowdfield.inference.instrument.influence import influence
+from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
-from crowdfield.inference.instrument.model import Fitted, Problem
+from crowdfield.inference.instrument.methods import AnyObserved, method_for
+from crowdfield.inference.instrument.model import AnyFitted, Problem
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.instrument.several import scores as contrasts
+from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
 from crowdfield.models.covariates import Covariates
@@ -51,13 +56,13 @@ class Asked(NamedTuple):
 
 def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> str | None:
     """Why reports like these cannot be read by instruments; None where they can."""
-    if len(states) != 2:
-        return f"it reads one appearance, for two states, not {len(states)}"
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
-    if model.inference not in ("auto",):
+    if model.inference not in ("auto", "gibbs"):
         return f"inference={model.inference!r} is a method of the one-state model"
+    if model.inference == "gibbs" and len(states) > 2:
+        return f"inference='gibbs' samples the instrument model of two states, and there are {len(states)}"
     everybody = model.confusion_prior.get(None) if isinstance(model.confusion_prior, Mapping) else model.confusion_prior
     if everybody is not None and np.asarray(everybody, dtype=np.float64).sum(-1).min() >= TRUSTED_STRENGTH:
         return "confusion_prior says how right everybody is, which only the one-state model can take up"
@@ -92,16 +97,46 @@ def ask(
     label = np.argsort(order)[reports.label]
     trusted, checks = _checks(model, reports, states, site, thing, at[R:], gold.state)
     crowd = ~trusted[reports.source]
-    scores = responses.label_scores(states, tuple(reports.labels[code] for code in order))
     rows = Reported(site[crowd], reports.source[crowd], label[crowd])
-    observed = Observed.of(*rows, len(thing), len(reports.sources), scores, checks)
+    labels = tuple(reports.labels[code] for code in order)
+    observed = _observed(model, rows, len(thing), len(reports.sources), states, labels, checks)
     X = np.asarray(places[thing])
     covariates = None if model.covariates is None else Covariates.learn(model.covariates, X)
-    offset = None if not callable(model.prior_mean) and not np.any(model.prior_mean) else _Offset(mean_at)
+    offset = None
+    if callable(model.prior_mean) or np.any(model.prior_mean):
+        offset = _Offset(mean_at) if observed.functions == 1 else _Offsets(mean_at, observed.state_scores)
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
     prior = Prior(float(model.scale_shape), float(model.scale_rate))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
     return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
+
+
+def _observed(
+    model: HeatmapBCC,
+    rows: Reported,
+    n_sites: int,
+    n_sources: int,
+    states: tuple[Any, ...],
+    labels: tuple[Any, ...],
+    checks: Checks,
+) -> AnyObserved:
+    """Two states and ordered ones are read on one scale; others have a function each."""
+    if len(states) == 2 or model.ordered:
+        scores = responses.label_scores(states, labels)
+        return Observed.of(*rows, n_sites, n_sources, scores, checks, responses.state_scores(len(states)))
+    of_labels, of_states = contrasts.label_scores(states, labels), contrasts.state_scores(len(states))
+    return SeveralObserved(*rows, n_sites, n_sources, of_labels, checks, of_states)
+
+
+class _Offsets:
+    """The prior means of the states' functions as those of their contrasts: [M, D] -> [M, J − 1]."""
+
+    def __init__(self, mean_at: LatentMean, state_scores: Array):
+        self.mean_at, self.state_scores = mean_at, state_scores
+
+    def __call__(self, X: Array) -> Array:
+        # The columns of the scores are orthogonal, of squared length ½.
+        return np.asarray(2.0 * self.mean_at(X) @ self.state_scores)
 
 
 class _Offset:
@@ -137,17 +172,14 @@ def _checks(
 ) -> tuple[NDArray[np.bool_], Checks]:
     """Which sources are trusted, and what is known of places by them and by gold."""
     trusted = np.zeros(len(reports.sources), dtype=bool)
-    ratio = np.zeros(len(thing))
+    said = np.zeros((len(thing), len(states)))
     if isinstance(model.confusion_prior, Mapping):
         alpha = confusion_priors(model.confusion_prior, states, reports.labels, reports.sources)
         named = np.array([source in model.confusion_prior for source in reports.sources])
         trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
         pi = alpha / alpha.sum(-1, keepdims=True)
         rows = np.flatnonzero(trusted[reports.source])
-        each = np.log(
-            pi[reports.source[rows], 1, reports.label[rows]] / pi[reports.source[rows], 0, reports.label[rows]]
-        )
-        np.add.at(ratio, site[rows], each)
+        np.add.at(said, site[rows], np.log(pi[reports.source[rows], :, reports.label[rows]]))
     known = np.zeros(len(thing), dtype=bool)
     known[site[trusted[reports.source]]] = True
     if len(gold):
@@ -156,13 +188,13 @@ def _checks(
         several = np.searchsorted(thing[by_place], gold, side="right") - first > 1
         if several.any():
             raise InputError("gold names a place that holds several tasks: it does not say which of them is meant.")
-        ratio[by_place[first]] = np.where(state == 1, np.inf, -np.inf)
+        said[by_place[first]] = np.where(np.arange(len(states)) == state[:, None], 0.0, -np.inf)
         known[by_place[first]] = True
     chosen = np.flatnonzero(known)
-    return trusted, Checks(chosen, ratio[chosen])
+    return trusted, Checks(chosen, said[chosen])
 
 
-def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
+def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State:
     """What an earlier fit knows, laid out for other reports. Things are found again by place."""
     position = np.full(len(old.place), -1)
     where = find_sites(new.places, old.places[old.place])
@@ -173,15 +205,16 @@ def warm_start(before: Fitted, old: Asked, new: Asked) -> State:
     return instrument.extended(state, position, len(new.place), S)
 
 
-def posterior(asked: Asked, fitted: Fitted) -> Array:
-    """P(t) at every distinct place, the mean over its things: [P, 2]."""
-    n = np.bincount(asked.place, minlength=len(asked.places))
-    mean = np.bincount(asked.place, fitted.site_truth, minlength=len(asked.places)) / n
-    return np.stack([1.0 - mean, mean], axis=1)
+def posterior(asked: Asked, fitted: AnyFitted | Sampled) -> Array:
+    """P(t) at every distinct place, the mean over its things: [P, J]."""
+    n, P = np.bincount(asked.place, minlength=len(asked.places)), len(asked.places)
+    return np.stack([np.bincount(asked.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
 
 
-def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]) -> Array:
-    """E[P(label | state)] of every source: [S, 2, L]. Trusted sources have the matrix that the user gave."""
+def confusion(
+    asked: Asked, fitted: AnyFitted | Sampled, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]
+) -> Array:
+    """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
     trusted, alpha = trusted_sources(model, reports, states)
     out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
@@ -189,7 +222,7 @@ def confusion(asked: Asked, fitted: Fitted, reports: Reports, model: HeatmapBCC,
 
 
 def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
-    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, 2, L]."""
+    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, J, L]."""
     alpha = confusion_priors(model.confusion_prior, tuple(states), reports.labels, reports.sources)
     if not isinstance(model.confusion_prior, Mapping):
         return np.zeros(len(reports.sources), dtype=bool), alpha
@@ -197,18 +230,40 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
     return named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH), alpha
 
 
-def source_table(
-    model: HeatmapBCC, fitted: Fitted, reports: Reports, confusion: Array, states: Any, level: float
-) -> pd.DataFrame:
+def source_table(model: HeatmapBCC, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
-    theta, covariance = fitted.state.theta, fitted.joint.sources
-    z = norm.ppf(0.5 * (1.0 + level))
-    sd = np.sqrt(np.einsum("sdd->sd", covariance))
+    theta, z = fitted.state.theta, norm.ppf(0.5 * (1.0 + level))
+    sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
+    leans, lean_sd = fitted.leans()
+    sensitivity = Estimates(theta[:, 0], theta[:, 0] - z * sd[:, 0], theta[:, 0] + z * sd[:, 0])
+    lean = Estimates(leans, leans - z * lean_sd, leans + z * lean_sd)
+    return source_frame(model, confusion, states, level, sensitivity, lean, _accuracy_interval(fitted, sd, z))
+
+
+class Estimates(NamedTuple):
+    """Of one parameter of every source, with both ends of its interval: [S] each."""
+
+    value: Array
+    low: Array
+    high: Array
+
+
+def source_frame(
+    model: HeatmapBCC,
+    confusion: Array,
+    states: Any,
+    level: float,
+    sensitivity: Estimates,
+    lean: Estimates,
+    accuracy_ends: tuple[Array, Array],
+) -> pd.DataFrame:
+    """The table from its estimates; both ends of accuracy [S]."""
+    reports = model.reports_
     said = [reports.labels.index(state) for state in states]
-    accuracy = 0.5 * (confusion[:, 0, said[0]] + confusion[:, 1, said[1]])
-    lean = confusion.mean(1) - 1.0 / confusion.shape[2]
-    favourite = lean.argmax(1)
-    low, high = _accuracy_interval(fitted, accuracy, sd, z)
+    accuracy = confusion[:, np.arange(len(said)), said].mean(1)
+    surplus = confusion.mean(1) - 1.0 / confusion.shape[2]
+    favourite = surplus.argmax(1)
+    low, high = np.minimum(accuracy_ends[0], accuracy), np.maximum(accuracy_ends[1], accuracy)
     trusted, alpha = trusted_sources(model, reports, states)
     given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
     low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
@@ -221,76 +276,55 @@ def source_table(
             "accuracy_low": low,
             "accuracy_high": high,
             "leans_to": pd.Series([reports.labels[i] for i in favourite], dtype=object),
-            "bias": lean.max(1),
+            "bias": surplus.max(1),
             "informativeness": sources_.informativeness(confusion),
-            "sensitivity": theta[:, 0],
-            "sensitivity_low": theta[:, 0] - z * sd[:, 0],
-            "sensitivity_high": theta[:, 0] + z * sd[:, 0],
-            "lean": theta[:, 1],
-            "lean_low": theta[:, 1] - z * sd[:, 1],
-            "lean_high": theta[:, 1] + z * sd[:, 1],
+            "sensitivity": sensitivity.value,
+            "sensitivity_low": sensitivity.low,
+            "sensitivity_high": sensitivity.high,
+            "lean": lean.value,
+            "lean_low": lean.low,
+            "lean_high": lean.high,
         }
     )
 
 
-def _accuracy_interval(fitted: Fitted, accuracy: Array, sd: Array, z: float) -> tuple[Array, Array]:
+def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, Array]:
     """Accuracy with the sensitivity at both ends of its interval."""
-    observed = fitted.problem.observed
     ends = []
-    density = places.marginal(*fitted.settled_moments, fitted.state.variances.nugget).mean(0)
     for sign in (-1.0, 1.0):
         theta = fitted.state.theta.copy()
         theta[:, 0] += sign * z * sd[:, 0]
-        pi = responses.implied_confusion(theta, observed.scores, density, fitted.link.truth)
-        ends.append(0.5 * (pi[:, 0, 0] + pi[:, 1, 1]))
-    return np.minimum(np.minimum(*ends), accuracy), np.maximum(np.maximum(*ends), accuracy)
+        pi = fitted.implied_confusion(theta)
+        ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))
+    return np.minimum(*ends), np.maximum(*ends)
 
 
-def shares(asked: Asked, fitted: Fitted, x: Array, site: int, state: int, probability: float) -> Shares:
+def shares(asked: Asked, fitted: AnyFitted, x: Array, site: int, state: int, probability: float) -> Shares:
     """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1.
 
-    E[f(x)] is linear in the sites' η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m: each report has its own term of the sum, and
-    an even part of the rest.
+    E[f(x)] is a sum over places: each report has its own term of what its place adds, and an even part of the rest. The
+    log odds are linear in the field with two states; with more it is their tangent at x that is shared out.
     """
-    problem, at = asked.problem, fitted.settled.at
-    sign, a = (1.0 if state == 1 else -1.0), float(fitted.link.theta[0])
-    features = np.hstack([fitted.design.basis.features(x), problem.columns.at(x)])[0]
-    reach = np.empty(problem.observed.n_sites)
-    direction = at.q.covariance @ features
-    for rows in problem.observed.blocks():
-        reach[rows] = fitted.design.features(rows) @ direction
-    things = problem.reported.site
-    pull = _pulls(fitted, problem)
-    count = np.maximum(np.bincount(asked.thing, minlength=len(reach)), 1)
-    eta = at.state.eta - at.state.lam * fitted.design.offset
-    rest = eta - np.bincount(things, pull, minlength=len(reach))
+    things = asked.problem.reported.site
+    found = influence(fitted, x, state)
+    N = len(found.by_place)
+    count = np.maximum(np.bincount(asked.thing, minlength=N), 1)
+    rest = found.by_place - np.bincount(things, found.by_report, minlength=N)
     field = np.zeros(len(asked.thing))
-    field[asked.crowd] = reach[things] * pull
-    field += (reach * rest / count)[asked.thing]
-    field *= sign * a
+    field[asked.crowd] = found.by_report
+    field += (rest / count)[asked.thing]
     own = np.zeros(len(asked.thing))
-    prior = sign * (a * float(problem.columns.offset_at(x)[0]) + float(fitted.link.theta[1]))
+    prior = found.prior
     total = float(np.log(probability) - np.log1p(-probability))
     if site >= 0:
         here = np.flatnonzero(asked.place[asked.thing] == site)
         # What the place's own reports add to what the field says there, by how strongly each of them pulls.
         extra = total - prior - float(field.sum())
         weight = np.zeros(len(asked.thing))
-        weight[asked.crowd] = np.abs(pull)
+        weight[asked.crowd] = np.abs(found.pull)
         weight = weight[here] + 1e-12
         own[here] = extra * weight / weight.sum() if len(here) else 0.0
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
-
-
-def _pulls(fitted: Fitted, problem: Problem) -> Array:
-    """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
-    site, source, label = problem.reported
-    theta, scores = fitted.state.theta[source], problem.observed.scores
-    logits = theta[:, :1] * scores * fitted.appearances[site, :1]
-    logits[:, 1:] += theta[:, 1:]
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    return np.asarray(theta[:, 0] * (scores[label] - p @ scores))
 
 
 @cache
@@ -305,21 +339,23 @@ def quiet_blas() -> AbstractContextManager[Any]:
     return limits
 
 
-def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, Fitted]:
+def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]:
     """A fit that was found before, from the state it ended in."""
     asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
     problem = asked.problem
     with quiet_blas():
-        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng())
+        size = bases.FINAL.shared_by(problem.functions)
+        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
         design = Design(basis, problem.columns, problem.X)
-        at = fitting.evaluate(problem.observed, design, problem.prior, read.state)
+        at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
         settled = Settled(at, [at.objective], 0, True, 0.0)
-        return asked, instrument.finished(problem, design, settled)
+        policy = Policy(tol=model.tol, max_iter=model.max_iter)
+        return asked, instrument.finished(problem, design, settled, policy)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
     """What a file must hold to go on from a fit."""
-    state = model._instrument.state
+    state = cast(AnyFitted, model._instrument).state  # draws of Gibbs are not saved
     variances = state.variances
     arrays = {
         "eta": state.eta,
@@ -327,6 +363,7 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
         "theta": state.theta,
         "link": state.link.theta,
         "link_covariance": state.link.covariance,
+        "link_scores": state.link.scores,
         "variances": np.array([variances.smooth, variances.nugget]),
         "population_mean": variances.population.mean,
         "population_variance": variances.population.variance,
@@ -339,6 +376,6 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
 def read_state(arrays: Mapping[str, Any]) -> State:
     population = responses.Population(arrays["population_mean"], arrays["population_variance"])
     smooth, nugget = arrays["variances"].tolist()
-    truth_link = Link(arrays["link"], arrays["link_covariance"])
+    truth_link = Link(arrays["link"], arrays["link_covariance"], arrays.get("link_scores", link.SCORES))
     variances = fitting.Variances(smooth, nugget, population)
     return State(arrays["eta"], arrays["lam"], arrays["theta"], truth_link, variances)

@@ -41,10 +41,10 @@ def reported_places(model: HeatmapBCC) -> ReportedPlaces:
 def _of_instruments(model: HeatmapBCC) -> Array:
     """The root mean square over the things at a place."""
     fitted, thing_at = model._instrument, model._asked.place
-    variance = fitted.truth_moments(*fitted.appearances.T)[1] ** 2
+    variance = fitted.site_sds**2
     count = np.bincount(thing_at, minlength=len(model.places_))
-    sd = np.sqrt(np.bincount(thing_at, variance, minlength=len(count)) / np.maximum(count, 1))
-    return np.stack([sd, sd], axis=1)
+    sums = [np.bincount(thing_at, column, minlength=len(count)) for column in variance.T]
+    return np.asarray(np.sqrt(np.stack(sums, axis=1) / np.maximum(count, 1)[:, None]))
 
 
 def _of_states(model: HeatmapBCC) -> Array:

@@ -81,8 +81,8 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     }
     if reports.time is not None:
         arrays["time"] = reports.time
-    if model.covariates is not None:
-        kept = KnownCovariates.at(model.places_, model.covariates, model.covariate_table()["covariate"].tolist())
+    if model.covariates is not None and model._asked.covariates is not None:
+        kept = KnownCovariates.at(model.places_, model.covariates, list(model._asked.covariates.names))
         header["covariates"] = list(kept.names)
         arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}
     if model.reports_model_ == "instrument":

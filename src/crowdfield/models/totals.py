@@ -14,6 +14,7 @@ from crowdfield.errors import InputError
 from crowdfield.inference import area_totals, rate_draws
 from crowdfield.inference.field_draws import corners
 from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.reported_draws import Said, StatesHere, ThingsHere
 from crowdfield.models.base import Array, find_sites
 from crowdfield.models.reported import same_places
@@ -195,13 +196,11 @@ def _drawn(
 def _reported(
     model: HeatmapBCC, rates: Any, at_sites: sp.csr_matrix, size: int, rng: np.random.Generator
 ) -> area_totals.Reported:
-    if isinstance(model._predictor, Fitted):
+    if isinstance(model._predictor, Fitted | FittedStates):
         fitted, thing_at = model._predictor, model._asked.place
         shared = np.bincount(thing_at, minlength=len(model.places_))
         weights = sp.csr_matrix(at_sites[:, thing_at] @ sp.diags(1.0 / shared[thing_at]))
-        truth = fitted.site_truth
-        mean = np.stack([1.0 - truth, truth], axis=1)
-        return area_totals.Reported(ThingsHere(rates, fitted), mean, weights)
+        return area_totals.Reported(ThingsHere(rates, fitted), fitted.site_states, weights)
     data = model._posed.data
     said = Said.of(data.site, data.source, data.label, model.alpha_, model.confusion_, size, rng)
     return area_totals.Reported(StatesHere(rates, said, model.places_), model.posterior_, at_sites)

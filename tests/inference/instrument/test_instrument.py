@@ -21,7 +21,7 @@ from crowdfield.inference.instrument.grid import APPEARANCES
 from crowdfield.inference.kernels import kernel
 
 TWO = np.array([-0.5, 0.5])
-NO_CHECKS = link.Checks(np.zeros(0, np.int64), np.zeros(0))
+NO_CHECKS = link.Checks(np.zeros(0, np.int64), np.zeros((0, 2)))
 
 
 def crowd(seed=0, n_places=60, n_sources=8, reports=400, nugget=0.8, lengthscale=3.0):
@@ -258,7 +258,7 @@ def test_auto_keeps_one_state_where_it_holds():
 @pytest.mark.parametrize(
     ("settings", "arguments", "words"),
     [
-        ({"states": [0, 1, 2]}, {}, "two states"),
+        ({"ordered": 3}, {}, "True or False"),
         ({"inference": "vb"}, {}, "one-state"),
         ({"communities": 2}, {}, "communities"),
         ({"covariates": 3.0}, {}, "function of places"),

@@ -16,7 +16,7 @@ def test_newtons_step_leads_nowhere_once_the_iteration_has_settled():
     asked = problem(X, site, source, label, 8)
     fitted = model.fit(asked, None, iterate.Policy(tol=1e-8, max_iter=400))
     at = fitted.settled.at
-    step = coupled.image(asked.observed, fitted.design, at)
+    step = coupled.image(asked.observed, fitted.design, at).image
     np.testing.assert_allclose(step.theta, at.state.theta, atol=1e-5)
     np.testing.assert_allclose(step.eta, at.state.eta, atol=1e-4)
 

@@ -24,7 +24,14 @@ class Size(NamedTuple):
     spectral: int = 1_200  # of the spectral basis at the most; more are dearer than inducing points
     inducing: int = 500
 
+    def shared_by(self, functions: int) -> Size:
+        """For several functions whose weights are in one covariance matrix: as many weights of all as make twice the
+        features of one, so that a step takes a few times as long at the most.
+        """
+        return self if functions == 1 else Size(*(max(2 * most // functions, FEWEST) for most in self))
 
+
+FEWEST = 60  # features of each of several functions
 FINAL = Size()
 SEARCH = Size(exact=300, cheap=300, spectral=700, inducing=300)  # while length-scales or models are compared
 

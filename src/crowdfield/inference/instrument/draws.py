@@ -1,7 +1,7 @@
-"""Draws from the Gaussian posterior of the instrument model, and what reports look like under each of them.
+"""Draws from the posterior of the instrument model, and what reports look like under each of them.
 
-The field is drawn jointly over places, every source from its own marginal: how a source and the field move together is
-in the widths (`coupled.py`), not in the draws.
+Of the fast inference (`draw`) the field is drawn jointly over places, every source from its own marginal: how a source
+and the field move together is in the widths (`coupled.py`), not in the draws.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ class InstrumentDraws(NamedTuple):
     problem: Problem
     f: Array  # [D, N] the field at everything reported on
     theta: Array  # [D, S, d] sensitivity and leans of every source
-    link: Array  # [D, 2] slope and shift
+    link: Array  # [D, J] slope and shifts
     linear: Array  # [D, 1 + C] intercept and weights of the covariates
-    nugget: float
-    scale: Array  # [D] of the smooth part: held at its estimate
+    nugget: Array  # [D]
+    scale: Array  # [D] inverse variance of the smooth part
+    chains: int = 1
 
     @property
     def size(self) -> int:
         return len(self.f)
-
-    @property
-    def chains(self) -> int:
-        return 1
 
     @property
     def source(self) -> NDArray[np.int64]:
@@ -88,39 +85,39 @@ class InstrumentDraws(NamedTuple):
             yield rows, joint[self.site[rows]], table[key[rows]], p
 
     def _likelihood(self, draw: int) -> tuple[Array, Array]:
-        observed = self.problem.observed
+        observed = self.problem.one_appearance
         table = responses.log_responses(self.theta[draw], observed.scores).reshape(-1, len(APPEARANCES))
-        truth = Link(self.link[draw], np.zeros((2, 2)))
+        J = len(observed.state_scores)
+        truth = Link(self.link[draw], np.zeros((J, J)), observed.state_scores)
         return table, observed.likelihood(slice(0, observed.n_sites), table, truth)
 
     def _log_prior(self, draw: int) -> Array:
         """log N(g; f, τ²) on the grid, normalised on it: [N, K]."""
-        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / self.nugget
+        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / self.nugget[draw]
         return np.asarray(out - _log_total(out)[:, None])
 
 
 def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws:
     design, q = fitted.design, fitted.joint.q
-    root = _root(q.covariance)
-    weights = q.mean + rng.standard_normal((size, len(q.mean))) @ root.T
+    weights = q.mean + rng.standard_normal((size, len(q.mean))) @ root(q.covariance).T
     f = np.empty((size, len(design.X)))
     for start in range(0, len(design.X), ROWS):
         rows = slice(start, min(start + ROWS, len(design.X)))
         f[:, rows] = design.offset[rows] + weights @ design.features(rows).T
     theta = fitted.state.theta + np.einsum(
         "sij,rsj->rsi",
-        np.stack([_root(block) for block in fitted.joint.sources]),
+        np.stack([root(block) for block in fitted.joint.sources]),
         rng.standard_normal((size, *fitted.state.theta.shape)),
     )
-    link = fitted.link.theta + rng.standard_normal((size, 2)) @ _root(fitted.link.covariance).T
+    link = fitted.link.theta + rng.standard_normal((size, len(fitted.link.theta))) @ root(fitted.link.covariance).T
     variances = fitted.state.variances
     scale = np.full(size, 1.0 / variances.smooth)
     return InstrumentDraws(
-        fitted.problem, f, theta, link, weights[:, design.basis.size :], float(variances.nugget), scale
+        fitted.problem, f, theta, link, weights[:, design.basis.size :], np.full(size, variances.nugget), scale
     )
 
 
-def _root(covariance: Array) -> Array:
+def root(covariance: Array) -> Array:
     """A with A Aᵀ = covariance; rounding may have left a little less than nothing in some direction."""
     value, vector = np.linalg.eigh(covariance)
     return np.asarray(vector * np.sqrt(np.maximum(value, 0.0)))

@@ -28,6 +28,7 @@ class Observed(NamedTuple):
     scores: Array  # [L]
     n_sources: int
     checks: Checks
+    state_scores: Array = link.SCORES  # [J]
 
     @classmethod
     def of(
@@ -39,14 +40,29 @@ class Observed(NamedTuple):
         n_sources: int,
         scores: Array,
         checks: Checks,
+        state_scores: Array = link.SCORES,
     ) -> Observed:
         columns = source * len(scores) + label
         votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
-        return cls(votes, scores, n_sources, checks)
+        return cls(votes, scores, n_sources, checks, state_scores)
 
     @property
     def n_sites(self) -> int:
         return int(self.votes.shape[0])
+
+    def with_reports(self, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Observed:
+        """Other reports about the same places by the same sources."""
+        return Observed.of(
+            site, source, label, self.n_sites, self.n_sources, self.scores, self.checks, self.state_scores
+        )
+
+    def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
+        """The reports about some places, which are numbered anew."""
+        return self._replace(votes=self.votes[kept], checks=checks)
+
+    @property
+    def functions(self) -> int:
+        return 1
 
     def blocks(self) -> list[slice]:
         return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
@@ -81,8 +97,8 @@ class Variances(NamedTuple):
 class State(NamedTuple):
     """Everything that crosses a step."""
 
-    eta: Array  # [N]
-    lam: Array  # [N]
+    eta: Array  # [N], or [N, F] with F functions
+    lam: Array  # [N], or [N, F, F]
     theta: Array  # [S, d]
     link: Link
     variances: Variances
@@ -101,17 +117,20 @@ class Evaluated(NamedTuple):
     evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
     covariance: Array  # [S, d, d] of θ if all appearances were known
-    gradient: Array  # [S·d + 2] of the objective in θ and in the link
+    gradient: Array  # [S·d + J] of the objective in θ and in the link
 
 
 def start(observed: Observed, prior: Prior, labels: int) -> State:
     n = observed.n_sites
     mean, variance = np.zeros(labels), np.full(labels, LEAN_VARIANCE)
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
+    J = len(observed.state_scores)
+    # Grades in between start with even thresholds, each a logit above the one before; the crowd moves them.
+    mean[1 : J - 1] = 0.5 * (observed.state_scores[0] ** 2 - observed.state_scores[1 : J - 1] ** 2) / (J - 1)
     population = Population(mean, variance)
     theta = np.tile(mean, (observed.n_sources, 1))
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
-    return State(np.zeros(n), np.zeros(n), theta, link.start(population), first)
+    return State(np.zeros(n), np.zeros(n), theta, link.start(population, observed.state_scores), first)
 
 
 SENSITIVITY_VARIANCE = 0.25  # of sources around 1: most lie between guessing and twice as sharp as the average
@@ -132,7 +151,7 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
     theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + _log_hyperprior(state.variances, prior)
+    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, _usual(population))
     slope = responses.slope(state.theta, observed.scores, sums.answers, population)
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
@@ -159,14 +178,15 @@ class Sums(NamedTuple):
     nugget_energy: float
     nugget_informed: float
     answers: Array  # [S, L, K] how often every source said what at which appearance
-    checked: Array  # [2, K] how often checked places were in which state at which appearance
+    checked: Array  # [J, K] how often checked places were in which state at which appearance
 
 
 def pass_over(observed: Observed, state: State, mean: Array, variance: Array) -> Sums:
     """Appearances of all places under q(f), block by block, so that memory stays flat."""
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
     eta, lam = np.empty(observed.n_sites), np.empty(observed.n_sites)
-    answers, checked, totals = np.zeros_like(table), np.zeros((2, len(APPEARANCES))), np.zeros(3)
+    answers, totals = np.zeros_like(table), np.zeros(3)
+    checked = np.zeros((len(observed.state_scores), len(APPEARANCES)))
     for rows in observed.blocks():
         likelihood = observed.likelihood(rows, table, state.link)
         local = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget)
@@ -179,12 +199,12 @@ def pass_over(observed: Observed, state: State, mean: Array, variance: Array) ->
     return Sums(float(totals[0]), eta, lam, float(totals[1]), float(totals[2]), answers.reshape(shape), checked)
 
 
-def _log_hyperprior(variances: Variances, prior: Prior) -> float:
-    """Of the logarithms of the inverse variances."""
+def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
+    """Of the logarithms of the inverse variances; usual [d] those of the sources' parameters."""
     smooth, nugget = -np.log(variances.smooth), -np.log(variances.nugget)
     total = prior.smooth_shape * smooth - prior.smooth_rate * np.exp(smooth)
     total += prior.nugget_shape * nugget - prior.nugget_rate * np.exp(nugget)
-    spread = np.log(variances.population.variance) + _usual(variances.population) / variances.population.variance
+    spread = np.log(variances.population.variance) + usual / variances.population.variance
     return float(total - 0.5 * PSEUDO_SOURCES * spread.sum())
 
 
@@ -194,24 +214,33 @@ def _usual(population: Population) -> Array:
     return usual
 
 
-def learned_variances(at: Evaluated, design: Design, prior: Prior) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed)."""
-    v, _, population = at.state.variances
+def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array, sources: Array) -> Variances:
+    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed).
+    sources [S, d, d]: how unsure the sources are.
+    """
+    w, by = at.q.mean[: design.basis.size], informed(at, design, prior)
+    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / float(by[0])
+    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / float(by[1])
+    population = _learned_population(at, at.state.variances.population, scores, sources)
+    return Variances(smooth, max(rough, LEAST_NUGGET), population)
+
+
+def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
+    """How many observations each variance is learned from, its prior's included: smooth, nugget, population [2 + d]."""
     m = design.basis.size
-    w, trace = at.q.mean[:m], float(np.trace(at.q.covariance[:m, :m]))
-    informed = max(m - trace / v, 0.0)
-    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
-    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
-    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population))
+    weights = max(m - float(np.trace(at.q.covariance[:m, :m])) / at.state.variances.smooth, 0.0)
+    places_ = at.nugget_informed + 2.0 * prior.nugget_shape
+    sources, d = at.state.theta.shape
+    return np.array([weights + 2.0 * prior.smooth_shape, places_, *[sources + PSEUDO_SOURCES] * d])
 
 
-def _learned_population(at: Evaluated, population: Population) -> Population:
-    theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
+def _learned_population(at: Evaluated, population: Population, scores: Array, sources: Array) -> Population:
+    theta, own = at.image.theta, np.einsum("sdd->sd", sources)
     mean = population.mean.copy()
-    # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean 0. Labels
-    # that name no state have leans of their own.
-    for d in range(2, theta.shape[1]):
-        mean[d] = theta[:, d].mean()
+    # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean from the
+    # first state to the last is 0. Grades in between and labels that name no state have leans of their own.
+    free = [d for d in range(1, theta.shape[1]) if d != int(np.argmax(scores))]
+    mean[free] = theta[:, free].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
     return Population(mean, (spread + PSEUDO_SOURCES * _usual(population)) / (len(theta) + PSEUDO_SOURCES))
 
@@ -232,7 +261,9 @@ def between(a: State, b: State, share: float) -> State:
     variances = Variances(
         float(mix_logs(one.smooth, other.smooth)), float(mix_logs(one.nugget, other.nugget)), population
     )
-    moved_link = Link(mix(a.link.theta, b.link.theta), mix(a.link.covariance, b.link.covariance))
+    moved_link = a.link._replace(
+        theta=mix(a.link.theta, b.link.theta), covariance=mix(a.link.covariance, b.link.covariance)
+    )
     return State(mix(a.eta, b.eta), mix(a.lam, b.lam), mix(a.theta, b.theta), moved_link, variances)
 
 
@@ -241,8 +272,8 @@ def pack(state: State) -> Array:
     v = state.variances
     return np.concatenate(
         [
-            state.eta,
-            state.lam,
+            state.eta.ravel(),
+            state.lam.ravel(),
             state.theta.ravel(),
             state.link.theta,
             np.log([v.smooth, v.nugget]),
@@ -254,14 +285,25 @@ def pack(state: State) -> Array:
 
 def globals_of(state: State) -> int:
     """How many entries of the vector are not of one place or source."""
-    return 4 + 2 * len(state.variances.population.mean)
+    return len(state.link.theta) + 2 + 2 * len(state.variances.population.mean)
 
 
 def unpack(like: State, z: Array) -> State:
     """The state that a vector of this layout describes. Precisions and variances stay in range."""
-    n, (S, d) = len(like.eta), like.theta.shape
-    eta, lam, theta, rest = np.split(z, [n, 2 * n, 2 * n + S * d])
-    population = Population(rest[4 : 4 + d].copy(), np.exp(rest[4 + d :]))
-    variances = Variances(float(np.exp(rest[2])), max(float(np.exp(rest[3])), LEAST_NUGGET), population)
-    moved_link = Link(rest[:2].copy(), like.link.covariance)
-    return State(eta.copy(), np.maximum(lam, places.LEAST_PRECISION), theta.reshape(S, d).copy(), moved_link, variances)
+    d = like.theta.shape[1]
+    ends = np.cumsum([like.eta.size, like.lam.size, like.theta.size, like.link.theta.size, 2, d])
+    eta, lam, theta, truth, logs, means, log_variances = np.split(z, ends)
+    population = Population(means.copy(), np.exp(log_variances))
+    smooth, nugget = np.exp(logs).tolist()
+    variances = Variances(smooth, max(nugget, LEAST_NUGGET), population)
+    moved_link = like.link._replace(theta=truth.copy())
+    sites = eta.reshape(like.eta.shape).copy(), _positive(lam.reshape(like.lam.shape))
+    return State(*sites, theta.reshape(like.theta.shape).copy(), moved_link, variances)
+
+
+def _positive(lam: Array) -> Array:
+    """Precisions of sites, [N] or matrices [N, F, F], with nothing below zero."""
+    if lam.ndim == 1:
+        return np.maximum(lam, places.LEAST_PRECISION)
+    value, vector = np.linalg.eigh(0.5 * (lam + lam.transpose(0, 2, 1)))
+    return np.asarray((vector * np.maximum(value, 0.0)[:, None, :]) @ vector.transpose(0, 2, 1))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crowdfield.inference.anderson import Anderson
-from crowdfield.inference.instrument import coupled, fitting
-from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
+from crowdfield.inference.instrument import fitting
+from crowdfield.inference.instrument.fitting import Progress, State
 from crowdfield.inference.instrument.grid import Array
-from crowdfield.inference.instrument.linear import Design
-
-LEAST_INFORMATION = 1e-3  # of a site, when steps are compared: one that says nothing moves nothing
+from crowdfield.inference.instrument.methods import Method
 
 
 class Policy(NamedTuple):
@@ -20,17 +18,18 @@ class Policy(NamedTuple):
 
     tol: float = 1e-4  # of a probability, a sensitivity or a lean
     max_iter: int = 200
-    variance_tol: float = 0.01  # of the logarithm of a variance: far less than reports can tell
+    variance_tol: float = 0.003  # of the logarithm of a variance: far less than reports can tell
     variance_sweeps: int = 60  # at the most, while the variances are learned
     overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
     shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
+    unsure_variances: bool = True  # whether what is not known of the variances widens the answer
     rounding: float = 1e-11  # relative fall of the objective that is none
 
 
 class Settled(NamedTuple):
-    at: Evaluated
+    at: Any
     history: list[float]  # of the objective, with the variances held
     n_iter: int
     converged: bool
@@ -38,9 +37,7 @@ class Settled(NamedTuple):
 
 
 def run(
-    observed: Observed,
-    design: Design,
-    prior: Prior,
+    method: Method,
     start: State,
     policy: Policy,
     *,
@@ -48,16 +45,16 @@ def run(
     progress: Progress | None = None,
 ) -> Settled:
     """From a state to the one that no step moves."""
-    current, n_iter = fitting.evaluate(observed, design, prior, start), 1
+    current, n_iter = method.evaluate(start), 1
     if learn:
-        current, n_iter = learn_variances(observed, design, prior, current, policy, progress)
+        current, n_iter = learn_variances(method, current, policy, progress)
     accelerator, history, change, quiet = Anderson(policy.window), [current.objective], np.inf, 0
     while n_iter < policy.max_iter and quiet < policy.patience:
-        step, tried = _rising_step(observed, design, prior, current, policy, accelerator)
+        step, tried = _rising_step(method, current, policy, accelerator)
         n_iter += tried
         if step is None:
             return Settled(current, history, n_iter, True, 0.0)
-        change = moved(current, step)
+        change = method.moved(current, step)
         current = step
         history.append(current.objective)
         quiet = quiet + 1 if change < policy.tol else 0
@@ -66,27 +63,19 @@ def run(
     return Settled(current, history, n_iter, quiet >= policy.patience, change)
 
 
-def learn_variances(
-    observed: Observed,
-    design: Design,
-    prior: Prior,
-    current: Evaluated,
-    policy: Policy,
-    progress: Progress | None = None,
-) -> tuple[Evaluated, int]:
+def learn_variances(method: Method, current: Any, policy: Policy, progress: Progress | None = None) -> tuple[Any, int]:
     """Empirical Bayes: steps that update the variances along, until these rest."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
     while n_iter < policy.variance_sweeps:
-        together = coupled.image(observed, design, current)
-        target = together._replace(variances=fitting.learned_variances(current, design, prior))
+        target = method.learning_image(current)
         change = log_change(current.state, target)
         if change < policy.variance_tol:
             break
         if share == 1.0:
-            proposed = fitting.unpack(current.state, accelerator.propose(*_packed(current, target)))
+            proposed = fitting.unpack(current.state, accelerator.propose(*_packed(method, current, target)))
         else:
             proposed = fitting.between(current.state, target, share)
-        new = fitting.evaluate(observed, design, prior, proposed)
+        new = method.evaluate(proposed)
         n_iter += 1
         if new.evidence < current.evidence - policy.overshoot and share > policy.shortest:
             accelerator.forget()
@@ -98,15 +87,12 @@ def learn_variances(
     return current, n_iter
 
 
-def _packed(at: Evaluated, target: State) -> tuple[Array, Array, Array]:
+def _packed(method: Method, at: Any, target: State) -> tuple[Array, Array, Array]:
     """A state and its image as vectors, and the step between them in units that matter alike: √nats."""
     z, image = fitting.pack(at.state), fitting.pack(target)
-    surprise = (target.eta - at.state.eta - (target.lam - at.state.lam) * at.mean) / np.sqrt(
-        target.lam + LEAST_INFORMATION
-    )
     sources = np.einsum("sij,sj->si", _roots(at.covariance), target.theta - at.state.theta).ravel()
     rest = image[-fitting.globals_of(target) :] - z[-fitting.globals_of(target) :]
-    return z, image, np.concatenate([surprise, sources, rest])
+    return z, image, np.concatenate([method.surprise(at, target).ravel(), sources, rest])
 
 
 def _roots(covariance: Array) -> Array:
@@ -114,22 +100,19 @@ def _roots(covariance: Array) -> Array:
     return np.asarray(np.linalg.cholesky(np.linalg.inv(covariance)).transpose(0, 2, 1))
 
 
-def _rising_step(
-    observed: Observed, design: Design, prior: Prior, current: Evaluated, policy: Policy, accelerator: Anderson
-) -> tuple[Evaluated | None, int]:
+def _rising_step(method: Method, current: Any, policy: Policy, accelerator: Anderson) -> tuple[Any | None, int]:
     """An accelerated step if it raises the objective, else the longest share of a plain one that does; None where
     none does.
     """
     slack = policy.rounding * abs(current.objective)
-    together = coupled.image(observed, design, current)
-    proposed = fitting.unpack(current.state, accelerator.propose(*_packed(current, together)))
-    new = fitting.evaluate(observed, design, prior, proposed)
+    proposed = accelerator.propose(*_packed(method, current, method.image(current)))
+    new = method.evaluate(fitting.unpack(current.state, proposed))
     if new.objective >= current.objective - slack:
         return new, 1
     accelerator.forget()
     share, tried = 1.0, 1
     while share >= policy.shortest:
-        new = fitting.evaluate(observed, design, prior, fitting.between(current.state, current.image, share))
+        new = method.evaluate(fitting.between(current.state, current.image, share))
         tried += 1
         if new.objective >= current.objective - slack:
             return new, tried
@@ -139,17 +122,10 @@ def _rising_step(
 
 def log_change(a: State, b: State) -> float:
     """How far the variances moved, in logarithms."""
-    one, other = _logs(a), _logs(b)
+    one, other = log_variances(a), log_variances(b)
     return float(np.abs(one - other).max())
 
 
-def _logs(state: State) -> Array:
+def log_variances(state: State) -> Array:
     v = state.variances
     return np.asarray(np.log(np.concatenate([[v.smooth, v.nugget], v.population.variance])))
-
-
-def moved(a: Evaluated, b: Evaluated) -> float:
-    """The largest change of anything a user sees: probabilities, sensitivities and leans."""
-    rate = np.abs(np.tanh(0.5 * b.mean) - np.tanh(0.5 * a.mean)).max(initial=0.0)  # twice that of a probability
-    sources = np.abs(b.state.theta - a.state.theta).max(initial=0.0)
-    return float(max(rate, 0.25 * sources, np.abs(b.state.link.theta - a.state.link.theta).max()))

@@ -1,8 +1,10 @@
-"""How appearance and truth hang together: P(t = 1 | g) = σ(a g + c), and what checked places say about it.
+"""How appearance and truth hang together: P(t = j | g) ∝ exp(a s_j g + c_j), and what checked places say about it.
 
-A place is checked where its state is known (gold) or where a source reported that is trusted to see the truth itself:
-one whose confusion matrix the user gave. With ℓ = Σ log π_1c − log π_0c over such reports (±∞ for gold) the likelihood
-of the appearance is σ(h) e^ℓ + σ(−h), h = a g + c: the state is summed out.
+With two states that is P(t = 1 | g) = σ(a g + c). The truth reads the appearance as a source does (`responses`), with
+the states as its labels: s are the scores of the states, c = D γ. A place is checked where its state is known (gold) or
+where a source reported that is trusted to see the truth itself: one whose confusion matrix the user gave. With
+ℓ_j = Σ log π_jc over such reports (−∞ for all states but one for gold) the likelihood of the appearance is
+Σ_j P(t = j | g) e^ℓ_j: the state is summed out.
 """
 
 from __future__ import annotations
@@ -20,87 +22,98 @@ from crowdfield.inference.instrument.responses import Population
 # that differs from the average one as the sources' own sensitivities differ: a crowd whose members see different things
 # cannot be sure. And the crowd as a whole leans by a factor of about e either way.
 SHIFT_SD = 1.0
-SCORES: Array = np.array([-0.5, 0.5])
+SCORES: Array = responses.state_scores(2)  # −½, ½
 
 
 class Checks(NamedTuple):
     """Places about whose state something is known apart from the crowd."""
 
     site: NDArray[np.int64]  # [G]
-    log_ratio: Array  # [G] ℓ of the second state against the first
+    said: Array  # [G, J] ℓ: log likelihood of every state
 
     def within(self, rows: slice) -> Checks:
         """Those of a run of places, numbered from its first."""
         inside = (self.site >= rows.start) & (self.site < rows.stop)
-        return Checks(self.site[inside] - rows.start, self.log_ratio[inside])
+        return Checks(self.site[inside] - rows.start, self.said[inside])
+
+    @property
+    def certain(self) -> NDArray[np.bool_]:
+        """Where only one state is possible (gold): [G]."""
+        return np.asarray(np.isfinite(self.said).sum(1) == 1)
 
 
 class Link(NamedTuple):
-    theta: Array  # [2] a, c
-    covariance: Array  # [2, 2]
+    theta: Array  # [J] a, γ_1, …, γ_{J−1}
+    covariance: Array  # [J, J]
+    scores: Array = SCORES  # [J]
 
     @property
-    def log_odds(self) -> Array:
-        """h on the grid: [K]."""
-        return np.asarray(self.theta[0] * APPEARANCES + self.theta[1])
+    def log_states(self) -> Array:
+        """log P(t = j | g) on the grid, the link being what it is at its mode: [J, K]."""
+        return np.asarray(responses.log_responses(self.theta[None], self.scores)[0])
+
+    def logits(self, g: Array) -> tuple[Array, Array]:
+        """Mean and covariance of a s_j g + c_j over what is not known of the link.   g [K] -> [K, J], [K, J, J]"""
+        features = np.zeros((len(g), len(self.scores), len(self.theta)))
+        features[:, :, 0] = g[:, None] * self.scores
+        features[:, :, 1:] = responses.lean_design(self.scores)
+        return features @ self.theta, features @ self.covariance @ features.transpose(0, 2, 1)
 
     @property
     def truth(self) -> Array:
-        """P(t = 1 | g) on the grid, averaged over what is not known of the link: [K]."""
-        variance = np.einsum("kd,de,ke->k", _features(), self.covariance, _features())
-        return _logistic(self.log_odds / np.sqrt(1.0 + np.pi / 8.0 * variance))  # MacKay's approximation
+        """P(t = j | g) on the grid, averaged over what is not known of the link: [J, K]."""
+        mean, V = self.logits(APPEARANCES)
+        gap = mean[:, :, None] - mean[:, None, :]
+        spread = np.einsum("kjj->kj", V)[:, :, None] + np.einsum("kjj->kj", V)[:, None, :] - 2.0 * V
+        # MacKay's approximation of every state against every other; with two states it is his own.
+        against = np.exp(-gap / np.sqrt(1.0 + np.pi / 8.0 * np.maximum(spread, 0.0)))
+        probability = 1.0 / against.sum(2)
+        return np.asarray((probability / probability.sum(1, keepdims=True)).T)
 
 
-def prior(population: Population) -> Population:
-    """Of slope a and shift c, in a crowd that varies so much."""
-    return Population(np.array([1.0, 0.0]), np.array([population.variance[0], SHIFT_SD**2]))
+def prior(population: Population, states: int) -> Population:
+    """Of slope a and shifts γ, in a crowd that varies so much: about what its average member says."""
+    mean, variance = population.mean[:states].copy(), np.full(states, SHIFT_SD**2)
+    variance[0] = population.variance[0]
+    return Population(mean, variance)
 
 
-def start(population: Population) -> Link:
-    expected = prior(population)
-    return Link(expected.mean, np.diag(expected.variance))
+def start(population: Population, scores: Array) -> Link:
+    expected = prior(population, len(scores))
+    return Link(expected.mean, np.diag(expected.variance), scores)
 
 
 def log_likelihood(link: Link, checks: Checks) -> Array:
-    """log(σ(h) e^ℓ + σ(−h)) on the grid, less its part that goes to infinity with ℓ: [G, K]."""
-    log_yes, log_no = -np.logaddexp(0.0, -link.log_odds), -np.logaddexp(0.0, link.log_odds)
-    ratio = checks.log_ratio[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):
-        # Written with the larger of the two first, so that gold (ℓ = ±∞) needs no case of its own.
-        yes_first = log_yes + np.log1p(np.exp(log_no - log_yes - np.maximum(ratio, 0.0)))
-        no_first = log_no + np.log1p(np.exp(log_yes - log_no + np.minimum(ratio, 0.0)))
-    return np.asarray(np.where(ratio > 0.0, yes_first, no_first))
+    """log Σ_j P(t = j | g) e^ℓ_j on the grid, less the largest ℓ: [G, K]."""
+    joint = link.log_states + (checks.said - checks.said.max(1, keepdims=True))[:, :, None]
+    top = joint.max(1)
+    return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(1)))
 
 
 def state_given_appearance(link: Link, checks: Checks) -> Array:
-    """P(t = 1 | g, ℓ): [G, K]."""
-    return _logistic(link.log_odds + checks.log_ratio[:, None])
+    """P(t = j | g, ℓ): [G, J, K]."""
+    joint = link.log_states + checks.said[:, :, None]
+    joint = np.exp(joint - joint.max(1, keepdims=True))
+    return np.asarray(joint / joint.sum(1, keepdims=True))
 
 
 def answers(link: Link, checks: Checks, posterior: Array) -> Array:
-    """How often checked places are in which state at which appearance.   posterior [G, K] -> [2, K]"""
-    r = state_given_appearance(link, checks)
-    return np.stack([(posterior * (1.0 - r)).sum(0), (posterior * r).sum(0)])
+    """How often checked places are in which state at which appearance.   posterior [G, K] -> [J, K]"""
+    return np.asarray(np.einsum("gjk,gk->jk", state_given_appearance(link, checks), posterior))
 
 
 def update(link: Link, checked: Array, population: Population) -> Link:
-    """Newton steps towards the mode.   checked [2, K]"""
-    theta, covariance = responses.maximise(link.theta[None], SCORES, checked[None], prior(population))
-    return Link(theta[0], covariance[0])
+    """Newton steps towards the mode.   checked [J, K]"""
+    expected = prior(population, len(link.scores))
+    theta, covariance = responses.maximise(link.theta[None], link.scores, checked[None], expected)
+    return Link(theta[0], covariance[0], link.scores)
 
 
 def slope(link: Link, checked: Array, population: Population) -> Array:
-    """Of the objective in (a, c): [2]."""
-    return np.asarray(responses.slope(link.theta[None], SCORES, checked[None], prior(population))[0])
+    """Of the objective in (a, γ): [J]."""
+    expected = prior(population, len(link.scores))
+    return np.asarray(responses.slope(link.theta[None], link.scores, checked[None], expected)[0])
 
 
 def log_prior(link: Link, population: Population) -> float:
-    return float(responses.log_prior(link.theta[None], prior(population))[0])
-
-
-def _features() -> Array:
-    return np.stack([APPEARANCES, np.ones_like(APPEARANCES)], axis=1)
-
-
-def _logistic(x: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+    return float(responses.log_prior(link.theta[None], prior(population, len(link.scores)))[0])

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from crowdfield.inference.instrument import (
     bases,
     coupled,
-    fitting,
     iterate,
     left_out,
     link,
+    methods,
     places,
     responses,
     selection,
+    unsure_variances,
 )
 from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
@@ -27,8 +28,13 @@ from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
+from crowdfield.inference.instrument.methods import AnyObserved, method_for
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.instrument.several import model as several
+from crowdfield.inference.instrument.several.model import FittedStates
+from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
 from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.softmax_moments import softmax_moments
 
 G_GRID: Array = np.linspace(-20.0, 20.0, 401)  # on which the link is tabulated
 F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
@@ -40,109 +46,152 @@ class Problem(NamedTuple):
 
     X: Array  # [N, D] the place of every thing that was reported on
     reported: Reported
-    observed: Observed
+    observed: AnyObserved
     columns: Columns
     prior: Prior
     kernel: Kernel
     engine: str
     seed: Any
 
+    @property
+    def one_appearance(self) -> Observed:
+        """The reports, of a problem of two states or ordered ones."""
+        assert isinstance(self.observed, Observed)
+        return self.observed
+
+    @property
+    def functions(self) -> int:
+        """How many functions of places there are: one for two states and ordered ones, else one fewer than states."""
+        return self.observed.functions
+
     def rng(self) -> np.random.Generator:
         """Which places and reports are looked at in a search is drawn alike every time, unless somebody seeds it."""
         return np.random.default_rng(0 if self.seed is None else self.seed)
 
     def start(self) -> State:
-        return fitting.start(self.observed, self.prior, len(self.observed.scores))
+        return methods.start(self.observed, self.prior)
 
 
 @dataclass(frozen=True)
 class Fitted:
+    """Of two states, or ordered ones."""
+
     problem: Problem
     design: Design
     settled: Settled
-    joint: Coupled
-    site_truth: Array  # [N] P(t = 1) of everything reported on
+    held: Coupled  # with the variances held
+    joint: Coupled  # with what is not known of the variances
+    site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
 
     @property
     def state(self) -> State:
-        return self.settled.at.state
+        state: State = self.settled.at.state
+        return state
 
     @property
     def link(self) -> Link:
         return self.joint.link
 
+    @property
+    def site_truth(self) -> Array:
+        """P of the second state of everything reported on: [N]."""
+        return self.site_states[:, 1]
+
     @cached_property
     def surface(self) -> Surface:
-        return Surface(self.design.basis, self.problem.columns, self.joint.q, self.state.variances.smooth)
+        return Surface(self.design.basis, self.problem.columns, self.joint.q, self.joint.variances.smooth)
 
     # --- the predictor of a map ---------------------------------------------------------------------------------
 
     def latent(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the log odds a f + c at places: both [M, 1]."""
+        """Mean and variance of the log odds a f + c at places: both [M, 1]. With grades, of the last against the first,
+        per unit of score.
+        """
         mean, variance = self.surface.at(X)
-        (a, c), V = self.link.theta, self.link.covariance
+        reach = self.link.scores[-1] - self.link.scores[0]
+        a, c = self.link.theta[0], self.link.theta[-1] / reach
+        V = self.link.covariance[np.ix_([0, -1], [0, -1])] / np.array([[1.0, reach], [reach, reach**2]])
         total = variance * (a**2 + V[0, 0]) + V[0, 0] * mean**2 + 2.0 * V[0, 1] * mean + V[1, 1]
         return (a * mean + c)[:, None], total[:, None]
 
     def rate(self, X: Array) -> tuple[Array, Array]:
-        """E[ρ] and its standard deviation, both [M, 2]. ρ is the state probability of the very place: what is not known
+        """E[ρ] and its standard deviation, both [M, J]. ρ is the state probability of the very place: what is not known
         of its appearance (the field there, and its own nugget) and of the link is in the deviation.
         """
         mean, variance = self.surface.at(X)
-        one, sd = self.truth_moments(mean, variance + self.state.variances.nugget)
-        return np.stack([1.0 - one, one], axis=1), np.stack([sd, sd], axis=1)
+        return self.state_moments(mean, variance + self.joint.variances.nugget)
 
-    def truth_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of σ(a g + c) where g has this mean and variance: [M], [M]."""
-        first, second = self._truth_of_g
+    def state_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of P(t | g) where g has this mean and variance [M]: [M, J], [M, J]."""
         g = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES
-        one = np.interp(g, G_GRID, first) @ F_WEIGHTS
-        two = np.interp(g, G_GRID, second) @ F_WEIGHTS
+        one, two = (
+            np.stack([np.interp(g, G_GRID, column) @ F_WEIGHTS for column in table], axis=1)
+            for table in self._states_of_g
+        )
+        one /= one.sum(1, keepdims=True)  # interpolation and rounding
         return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
+    def prior_rate_sds(self) -> Array:
+        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it. [J]"""
+        variances, level = self.joint.variances, self.joint.q.mean[self.design.basis.size]
+        return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
+
     def prior_rate_sd(self) -> float:
-        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it."""
-        variances, level = self.state.variances, float(self.joint.q.mean[self.design.basis.size])
-        g = level + np.sqrt(variances.smooth + variances.nugget) * F_NODES
-        first, second = (float(np.interp(g, G_GRID, table) @ F_WEIGHTS) for table in self._truth_of_g)
-        return float(np.sqrt(max(second - first**2, 0.0)))
+        """The same, of the second of two states."""
+        return float(self.prior_rate_sds()[1])
 
     def covariance(self, X: Array) -> list[Array]:
         return [self.link.theta[0] ** 2 * self.surface.covariance_at(X)]
 
     @cached_property
-    def _truth_of_g(self) -> tuple[Array, Array]:
-        """E[σ(a g + c)] and E[σ²] over what is not known of the link, as functions of g."""
-        mean = self.link.theta[0] * G_GRID + self.link.theta[1]
-        V = self.link.covariance
-        sd = np.sqrt(V[0, 0] * G_GRID**2 + 2.0 * V[0, 1] * G_GRID + V[1, 1])
-        rho = 0.5 * (1.0 + np.tanh(0.5 * (mean[:, None] + sd[:, None] * F_NODES)))
-        return rho @ F_WEIGHTS, rho**2 @ F_WEIGHTS
+    def _states_of_g(self) -> tuple[Array, Array]:
+        """E[P(t = j | g)] and E[P²] over what is not known of the link, as functions of g: [J, 401] each."""
+        first, sd = softmax_moments(*self.link.logits(G_GRID))
+        return first.T, (sd**2 + first**2).T
+
+    def covariate_weights(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of the weights of the covariates: [C], [C]."""
+        first, q = self.design.basis.size + 1, self.joint.q  # after the smooth part's features and the intercept
+        return q.mean[first:], np.sqrt(np.diag(q.covariance)[first:])
 
     # --- sources ------------------------------------------------------------------------------------------------
 
     @cached_property
     def confusion(self) -> Array:
-        """The confusion matrices that the responses imply on this map: [S, 2, L]."""
+        """The confusion matrices that the responses imply on this map: [S, J, L]."""
+        return self.implied_confusion(self.state.theta)
+
+    def implied_confusion(self, theta: Array) -> Array:
+        """The same for other parameters of the sources [S, d]."""
         density = places.marginal(*self.settled_moments, self.state.variances.nugget).mean(0)
-        return responses.implied_confusion(self.state.theta, self.problem.observed.scores, density, self.link.truth)
+        return responses.implied_confusion(theta, self.problem.observed.scores, density, self.link.truth)
 
     @property
     def settled_moments(self) -> tuple[Array, Array]:
         return self.settled.at.mean, self.settled.at.variance
 
+    def leans(self) -> tuple[Array, Array]:
+        """The lean of every source from the first state to the last, and its standard deviation: [S], [S]."""
+        last = len(self.link.scores) - 1
+        return self.state.theta[:, last], np.sqrt(self.joint.sources[:, last, last])
+
+    @cached_property
+    def site_sds(self) -> Array:
+        """The standard deviation of P(t = j) of everything reported on: [N, J]."""
+        return self.state_moments(*self.appearances.T)[1]
+
     def left_out(self) -> Array:
         """log P of every report given all others: [R]. With the joint covariance: what a report did to its source, and
         through it to the field, is as large as both are unsure together.
         """
-        mean, variance = self.design.moments(self.joint.q)
-        at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.joint.sources)
-        return left_out.log_probabilities(self.problem.observed, at, *self.problem.reported)
+        mean, variance = self.design.moments(self.held.q)
+        at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.held.sources)
+        return left_out.log_probabilities(self.problem.one_appearance, at, *self.problem.reported)
 
     def log_probabilities(self, new: Reported) -> Array:
         """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""
-        observed, state = self.problem.observed, self.state
+        observed, state = self.problem.one_appearance, self.state
         logs = responses.log_responses(state.theta, observed.scores)
         table = logs.reshape(-1, len(APPEARANCES))
         mean, variance = self.design.moments(self.joint.q)
@@ -156,6 +205,9 @@ class Fitted:
         return out
 
 
+AnyFitted = Fitted | FittedStates
+
+
 def fit(
     problem: Problem,
     start: State | None,
@@ -163,43 +215,46 @@ def fit(
     *,
     learn_variances: bool = True,
     progress: Progress | None = None,
-    size: bases.Size = bases.FINAL,
-) -> Fitted:
+    size: bases.Size | None = None,
+) -> AnyFitted:
     """With the problem's length-scale."""
+    size = bases.FINAL.shared_by(problem.functions) if size is None else size
     basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
     design = Design(basis, problem.columns, problem.X)
     first = problem.start() if start is None else start
-    settled = iterate.run(
-        problem.observed, design, problem.prior, first, policy, learn=learn_variances, progress=progress
-    )
-    return finished(problem, design, settled)
+    method = method_for(problem.observed, design, problem.prior)
+    settled = iterate.run(method, first, policy, learn=learn_variances, progress=progress)
+    return finished(problem, design, settled, policy)
 
 
-def finished(problem: Problem, design: Design, settled: Settled) -> Fitted:
+def finished(problem: Problem, design: Design, settled: Settled, policy: Policy) -> AnyFitted:
     """The joint covariance, and what is known of every place reported on."""
+    if isinstance(problem.observed, SeveralObserved):
+        return several.finished(problem, design, settled)
     at = settled.at
     before = _at_sites(problem.observed, at.state, at.mean, at.variance, at.state.link)
-    joint = coupled.join(problem.observed, design, at, before[1])
+    held = coupled.join(problem.observed, design, at, before[1][:, 0])
+    joint = held
+    if policy.unsure_variances:
+        joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
     mean, variance = design.moments(joint.q)
     truth, appearances = _at_sites(problem.observed, at.state, mean, variance, joint.link)
-    return Fitted(problem, design, settled, joint, truth, appearances)
+    return Fitted(problem, design, settled, held, joint, truth, appearances)
 
 
 def _at_sites(observed: Observed, state: State, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:
-    """P(t = 1) [N], and mean and variance of the appearance [N, 2]."""
+    """P(t = j) [N, J], and mean and variance of the appearance [N, 2]."""
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
-    truth, appearances = np.empty(len(mean)), np.empty((len(mean), 2))
+    truth, appearances = np.empty((len(mean), len(truth_link.scores))), np.empty((len(mean), 2))
     by_appearance = truth_link.truth
     for rows in observed.blocks():
         likelihood = observed.likelihood(rows, table, state.link)
         posterior = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget).posterior
-        truth[rows], appearances[rows] = posterior @ by_appearance, coupled.appearance_moments(posterior)
+        truth[rows], appearances[rows] = posterior @ by_appearance.T, coupled.appearance_moments(posterior)
         checks = observed.checks.within(rows)
-        known = link.state_given_appearance(state.link, checks)
-        settled = np.where(checks.log_ratio > 0.0, 1.0, 0.0)  # gold is certain, whatever rounding says
-        truth[rows.start + checks.site] = np.where(
-            np.isinf(checks.log_ratio), settled, (posterior[checks.site] * known).sum(1)
-        )
+        known = np.einsum("gjk,gk->gj", link.state_given_appearance(state.link, checks), posterior[checks.site])
+        settled = np.isfinite(checks.said)  # gold is certain, whatever rounding says
+        truth[rows.start + checks.site] = np.where(checks.certain[:, None], settled, known)
     return truth, appearances
 
 
@@ -234,7 +289,7 @@ def part_of(problem: Problem, most: int) -> tuple[Problem, NDArray[np.int64]]:
 
 def extended(state: State, position: NDArray[np.int64], n_sites: int, n_sources: int) -> State:
     """A state laid out for more places and sources: `position` [N_old] is where each old place is now."""
-    eta, lam = np.zeros(n_sites), np.zeros(n_sites)
+    eta, lam = (np.zeros((n_sites, *part.shape[1:])) for part in (state.eta, state.lam))
     kept = position >= 0
     eta[position[kept]], lam[position[kept]] = state.eta[kept], state.lam[kept]
     new = np.tile(state.variances.population.mean, (n_sources - len(state.theta), 1))

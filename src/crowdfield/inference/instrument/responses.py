@@ -1,8 +1,13 @@
 """What a source says, given the appearance of a place: the nominal response model.
 
-log P(l | g) = α a_l g + b_l − log Σ, with b_0 = 0. The label scores a are −½ for the label of the first state, ½ for
-that of the second, and 0 for labels that name no state ("maybe" is most probable in between). With two labels that is
-the two-parameter logistic σ(α g + b). A source's parameters are θ = (α, b_1, …, b_{L−1}), d = L numbers.
+log P(l | g) = α a_l g + b_l − log Σ. The label scores a are −½ for the label of the first state, ½ for that of the
+second, and 0 for labels that name no state ("maybe" is most probable in between). With two labels that is the
+two-parameter logistic σ(α g + b). A source's parameters are its sensitivity, its lean from the first state to the last,
+which moves its reading along the scale, and one number for every label in between: θ = (α, β_1, …, β_{L−1}), d = L
+numbers, with b = D β (`lean_design`). Turning the scale round turns the sign of the lean and changes nothing else.
+
+Ordered states (grades) have evenly spaced scores: the log odds of a grade against the one below it rise with g, which
+is the adjacent-category logit (rating scale) model. Higher grades become more probable as g grows, whatever the leans.
 """
 
 from __future__ import annotations
@@ -29,9 +34,31 @@ class Population(NamedTuple):
         return 1.0 / self.variance
 
 
+def state_scores(count: int) -> Array:
+    """Evenly spaced scores of ordered states, two states being the least: [J].
+
+    The spacing √(J − 1) divides the room that more grades need between a wider range of appearances and a sharper
+    reading of them, so that grades read well stay within the grid (`grid.REACH`) and several appearances of it apart.
+    """
+    return np.asarray(np.sqrt(count - 1.0) * (np.arange(count) - 0.5 * (count - 1.0)))
+
+
 def label_scores(states: tuple[object, ...], labels: tuple[object, ...]) -> Array:
-    """a [L]: which labels name which state."""
-    return np.array([-0.5 if label == states[0] else 0.5 if label == states[1] else 0.0 for label in labels])
+    """a [L]: the score of the state that a label names; 0, the middle, for labels that name none."""
+    scores = state_scores(len(states))
+    return np.array([scores[states.index(label)] if label in states else 0.0 for label in labels])
+
+
+def lean_design(scores: Array) -> Array:
+    """D [L, L − 1]: what the parameters β_1, …, β_{L−1} add to the logits of the labels.
+
+    The one of the last state's label is the lean along the scale, ½ for it and −½ for the first label; every other one
+    is that of its own label.
+    """
+    last = int(np.argmax(scores))
+    out = np.eye(len(scores))[:, 1:]
+    out[:, last - 1] = scores / (scores[last] - scores[0])
+    return out
 
 
 def log_responses(theta: Array, scores: Array) -> Array:
@@ -44,7 +71,7 @@ def log_responses(theta: Array, scores: Array) -> Array:
 
 def _logits(theta: Array, scores: Array) -> Array:
     slope = theta[:, :1] * scores  # [S, L]
-    offset = np.concatenate([np.zeros((len(theta), 1)), theta[:, 1:]], axis=1)
+    offset = theta[:, 1:] @ lean_design(scores).T
     return np.asarray(slope[:, :, None] * APPEARANCES + offset[:, :, None])
 
 
@@ -56,26 +83,37 @@ def log_prior(theta: Array, population: Population) -> Array:
 
 def information(theta: Array, scores: Array, counts: Array) -> Array:
     """Σ_k n_k Cov_p(∂ logits / ∂θ): what n_k answers at each appearance tell about θ.   counts [S, K] -> [S, d, d]"""
-    p = np.exp(log_responses(theta, scores))
-    d = theta.shape[1]
-    out = np.empty((len(theta), d, d))
+    return information_of(np.exp(log_responses(theta, scores)), scores, counts)
+
+
+def information_of(p: Array, scores: Array, counts: Array) -> Array:
+    """The same from P(l | g) [S, L, K]."""
+    L = len(scores)
+    out = np.empty((len(p), 1 + L, 1 + L))  # in sensitivity and offsets b
     weighted = counts[:, None, :] * p  # [S, L, K]
     mean_score = np.einsum("l,slk->sk", scores, p)
     spread = np.einsum("l,slk->sk", scores**2, p) - mean_score**2
     out[:, 0, 0] = (counts * spread) @ APPEARANCES**2
-    for i in range(1, d):
-        out[:, 0, i] = out[:, i, 0] = (weighted[:, i] * (scores[i] - mean_score)) @ APPEARANCES
-        for j in range(1, i + 1):
+    for i in range(L):
+        out[:, 0, 1 + i] = out[:, 1 + i, 0] = (weighted[:, i] * (scores[i] - mean_score)) @ APPEARANCES
+        for j in range(i + 1):
             both = -(weighted[:, i] * p[:, j]).sum(1)
-            out[:, i, j] = out[:, j, i] = both + (weighted[:, i].sum(1) if i == j else 0.0)
-    return out
+            out[:, 1 + i, 1 + j] = out[:, 1 + j, 1 + i] = both + (weighted[:, i].sum(1) if i == j else 0.0)
+    design = np.zeros((1 + L, L))
+    design[0, 0], design[1:, 1:] = 1.0, lean_design(scores)
+    return np.asarray(design.T @ out @ design)
 
 
 def gradient(theta: Array, scores: Array, weights: Array) -> Array:
     """Of Σ_lk w_lk log P(l | g_k).   weights [S, L, K] -> [S, d]"""
-    surplus = weights - weights.sum(1, keepdims=True) * np.exp(log_responses(theta, scores))
-    sensitivity = np.einsum("l,slk,k->s", scores, surplus, APPEARANCES)
-    return np.concatenate([sensitivity[:, None], surplus[:, 1:].sum(2)], axis=1)
+    return gradient_of(np.exp(log_responses(theta, scores)), scores, weights)
+
+
+def gradient_of(p: Array, scores: Array, weights: Array) -> Array:
+    """The same from P(l | g) [S, L, K]."""
+    surplus = weights - weights.sum(1, keepdims=True) * p
+    sensitivity = (surplus @ APPEARANCES) @ scores
+    return np.concatenate([sensitivity[:, None], surplus.sum(2) @ lean_design(scores)], axis=1)
 
 
 def slope(theta: Array, scores: Array, weights: Array, population: Population) -> Array:
@@ -108,8 +146,8 @@ def _maximise(theta: Array, scores: Array, weights: Array, population: Populatio
 
 
 def implied_confusion(theta: Array, scores: Array, appearances: Array, truth: Array) -> Array:
-    """E[P(l | t = j)] over the places of the map.   appearances [K]: how common each is; truth [K] P(t = 1 | g)
-    -> [S, 2, L]"""
+    """E[P(l | t = j)] over the places of the map.   appearances [K]: how common each is; truth [J, K] P(t = j | g)
+    -> [S, J, L]"""
     p = np.exp(log_responses(theta, scores))
-    joint = np.stack([appearances * (1.0 - truth), appearances * truth])  # [2, K]
+    joint = appearances * truth
     return np.asarray(np.einsum("slk,jk->sjl", p, joint / joint.sum(1, keepdims=True)))

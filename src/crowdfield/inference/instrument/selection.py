@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from crowdfield.inference.instrument import bases, fitting, iterate, left_out
-from crowdfield.inference.instrument.fitting import Observed, Prior, State
+from crowdfield.inference.instrument import bases, iterate
+from crowdfield.inference.instrument.fitting import Prior, State
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks
+from crowdfield.inference.instrument.methods import AnyObserved, method_for
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.lengthscale import log_moments
 
@@ -58,7 +59,7 @@ def search_range(X: Array, rng: np.random.Generator) -> tuple[float, float]:
     return min(max(low, 1e-6 * extent), extent / 4.0), extent
 
 
-def thinned(observed: Observed, X: Array, rng: np.random.Generator, most: int) -> NDArray[np.int64]:
+def thinned(observed: AnyObserved, X: Array, rng: np.random.Generator, most: int) -> NDArray[np.int64]:
     """About so many of the places: random ones with their nearest neighbours, so that short distances stay."""
     if len(X) <= most:
         return np.arange(len(X))
@@ -67,19 +68,19 @@ def thinned(observed: Observed, X: Array, rng: np.random.Generator, most: int) -
     return np.union1d(near, np.unique(observed.checks.site))
 
 
-def at_places(observed: Observed, reported: Reported, kept: NDArray[np.int64]) -> tuple[Reported, Observed]:
+def at_places(observed: AnyObserved, reported: Reported, kept: NDArray[np.int64]) -> tuple[Reported, AnyObserved]:
     """All that was reported at some of the places, which are numbered anew."""
     position = np.full(observed.n_sites, -1)
     position[kept] = np.arange(len(kept))
     rows = position[reported.site] >= 0
     inside = position[observed.checks.site] >= 0
-    checks = Checks(position[observed.checks.site[inside]], observed.checks.log_ratio[inside])
+    checks = Checks(position[observed.checks.site[inside]], observed.checks.said[inside])
     fewer = Reported(position[reported.site[rows]], reported.source[rows], reported.label[rows])
-    return fewer, observed._replace(votes=observed.votes[kept], checks=checks)
+    return fewer, observed.at_places(kept, fewer, checks)
 
 
 def learn(
-    observed: Observed,
+    observed: AnyObserved,
     reported: Reported,
     X: Array,
     columns: Columns,
@@ -97,13 +98,13 @@ def learn(
     fewer, part = at_places(observed, reported, kept)
     first = start._replace(eta=start.eta[kept], lam=start.lam[kept])
     found = _search(part, fewer, X[kept], columns, prior, kernel, engine, first, (low, high), log_prior, rng)
-    eta, lam = np.zeros(len(X)), np.zeros(len(X))
+    eta, lam = (np.zeros((len(X), *part.shape[1:])) for part in (found.state.eta, found.state.lam))
     eta[kept], lam[kept] = found.state.eta, found.state.lam
     return found._replace(state=found.state._replace(eta=eta, lam=lam))
 
 
 def _search(
-    observed: Observed,
+    observed: AnyObserved,
     reported: Reported,
     X: Array,
     columns: Columns,
@@ -122,14 +123,15 @@ def _search(
 
     def value(log_l: float) -> None:
         nonlocal best_state, best_value, first
-        basis = bases.choose(engine, kernel.with_lengthscale(float(np.exp(log_l))), X, rng, bases.SEARCH)
-        design = Design(basis, columns, X)
+        basis = bases.choose(
+            engine, kernel.with_lengthscale(float(np.exp(log_l))), X, rng, bases.SEARCH.shared_by(observed.functions)
+        )
+        method = method_for(observed, Design(basis, columns, X), prior)
         policy = iterate.Policy(variance_sweeps=FIRST_SWEEPS if first else SWEEPS)
-        current = fitting.evaluate(observed, design, prior, best_state)
-        current, _ = iterate.learn_variances(observed, design, prior, current, policy)
+        current, _ = iterate.learn_variances(method, method.evaluate(best_state), policy)
         first = False
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
-        tried[log_l] = float(left_out.log_probabilities(observed, current, *reported).sum()) + weight
+        tried[log_l] = float(method.left_out(current, *reported).sum()) + weight
         if tried[log_l] > best_value:
             best_state, best_value = current.state, tried[log_l]
 

@@ -1,0 +1,139 @@
+"""The two ways in which places are read, each as a value with the same methods, so that what repeats steps
+(`iterate`) and what compares length-scales (`selection`) know neither by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.inference.instrument import coupled, fitting, left_out
+from crowdfield.inference.instrument.fitting import Observed, Prior, State
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.linear import Design
+from crowdfield.inference.instrument.several import fitting as several
+from crowdfield.inference.instrument.several import left_out as several_left_out
+from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.quadrature import softmax
+
+LEAST_INFORMATION = 1e-3  # of a site, when steps are compared: one that says nothing moves nothing
+
+AnyObserved = Observed | SeveralObserved
+
+
+class Method(Protocol):
+    """Steps for one problem in one basis."""
+
+    def evaluate(self, state: State) -> Any:
+        """A state, its bound, and the state that one full step leads to."""
+        ...
+
+    def image(self, at: Any) -> State:
+        """Where the best full step leads."""
+        ...
+
+    def learning_image(self, at: Any) -> State:
+        """The same, with the variances that the evidence asks for."""
+        ...
+
+    def surprise(self, at: Any, target: State) -> Array:
+        """How far the sites move, in units that matter alike (√nats)."""
+        ...
+
+    def moved(self, a: Any, b: Any) -> float:
+        """The largest change of anything a user sees."""
+        ...
+
+    def left_out(self, at: Any, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Array:
+        """log P of every report given all others: [R]."""
+        ...
+
+
+@dataclass(frozen=True)
+class OneAppearance:
+    """Two states, or ordered ones: the appearance of a place is integrated on a grid."""
+
+    observed: Observed
+    design: Design
+    prior: Prior
+
+    def evaluate(self, state: State) -> fitting.Evaluated:
+        return fitting.evaluate(self.observed, self.design, self.prior, state)
+
+    def image(self, at: fitting.Evaluated) -> State:
+        return coupled.image(self.observed, self.design, at).image
+
+    def learning_image(self, at: fitting.Evaluated) -> State:
+        together = coupled.image(self.observed, self.design, at)
+        scores = self.observed.scores
+        variances = fitting.learned_variances(at, self.design, self.prior, scores, together.sources)
+        return together.image._replace(variances=variances)
+
+    def surprise(self, at: fitting.Evaluated, target: State) -> Array:
+        moved = target.eta - at.state.eta - (target.lam - at.state.lam) * at.mean
+        return np.asarray(moved / np.sqrt(target.lam + LEAST_INFORMATION))
+
+    def moved(self, a: fitting.Evaluated, b: fitting.Evaluated) -> float:
+        rate = np.abs(np.tanh(0.5 * b.mean) - np.tanh(0.5 * a.mean)).max(initial=0.0)  # twice that of a probability
+        return max(float(rate), _moved_parameters(a.state, b.state))
+
+    def left_out(
+        self, at: fitting.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
+    ) -> Array:
+        return left_out.log_probabilities(self.observed, at, site, source, label)
+
+
+@dataclass(frozen=True)
+class SeveralStates:
+    """States without an order: a function per state, and a Gaussian q of all of them."""
+
+    observed: SeveralObserved
+    design: Design
+    prior: Prior
+    offset: Array  # [N, F]
+
+    def evaluate(self, state: State) -> several.Evaluated:
+        return several.evaluate(self.observed, self.design, self.offset, self.prior, state)
+
+    def image(self, at: several.Evaluated) -> State:
+        return at.image
+
+    def learning_image(self, at: several.Evaluated) -> State:
+        variances = several.learned_variances(at, self.design, self.prior, len(self.observed.state_scores))
+        return at.image._replace(variances=variances)
+
+    def surprise(self, at: several.Evaluated, target: State) -> Array:
+        change = target.lam - at.state.lam
+        moved = target.eta - at.state.eta - np.einsum("nab,nb->na", change, at.places.mean)
+        scale = np.einsum("naa->n", target.lam) / moved.shape[1] + LEAST_INFORMATION
+        return np.asarray(moved / np.sqrt(scale)[:, None])
+
+    def moved(self, a: several.Evaluated, b: several.Evaluated) -> float:
+        one, other = (softmax(at.mean @ self.observed.state_scores.T) for at in (a, b))
+        return max(float(np.abs(one - other).max(initial=0.0)), _moved_parameters(a.state, b.state))
+
+    def left_out(
+        self, at: several.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
+    ) -> Array:
+        return several_left_out.log_probabilities(self.observed, at, site, source, label)
+
+
+def method_for(observed: AnyObserved, design: Design, prior: Prior) -> Method:
+    if isinstance(observed, SeveralObserved):
+        offset = several.offset_at(design.columns, design.X, observed.functions)
+        return SeveralStates(observed, design, prior, offset)
+    return OneAppearance(observed, design, prior)
+
+
+def start(observed: AnyObserved, prior: Prior) -> State:
+    if isinstance(observed, SeveralObserved):
+        return several.start(observed, prior)
+    return fitting.start(observed, prior, len(observed.scores))
+
+
+def _moved_parameters(a: State, b: State) -> float:
+    sources = np.abs(b.theta - a.theta).max(initial=0.0)
+    return float(max(0.25 * sources, np.abs(b.link.theta - a.link.theta).max()))

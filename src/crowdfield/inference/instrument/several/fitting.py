@@ -1,0 +1,194 @@
+"""One step for states without an order: q from the sites, the bound, and the state that a full step leads to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.errors import NumericalError
+from crowdfield.inference.instrument import responses
+from crowdfield.inference.instrument.fitting import (
+    LEAN_VARIANCE,
+    PSEUDO_SOURCES,
+    SENSITIVITY_VARIANCE,
+    Prior,
+    State,
+    Variances,
+    log_hyperprior,
+)
+from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
+from crowdfield.inference.instrument.linear import Columns, Design, Weights
+from crowdfield.inference.instrument.link import SHIFT_SD, Checks, Link
+from crowdfield.inference.instrument.responses import LONGEST_STEP, Population
+from crowdfield.inference.instrument.several import weights
+from crowdfield.inference.instrument.several.observed import Observed
+from crowdfield.inference.instrument.several.readings import Readings, read
+from crowdfield.inference.instrument.several.weights import Places
+from crowdfield.inference.quadrature import logsumexp, softmax
+
+# Leans and shifts of two labels differ by as much as the one lean of two states.
+USUAL_LEAN_VARIANCE = 0.5 * LEAN_VARIANCE
+SHIFT_VARIANCE = 0.5 * SHIFT_SD**2
+REPORTS = 1 << 15  # in hand at a time
+
+
+class Evaluated(NamedTuple):
+    """A state, what it implies, and the state that one full step leads to."""
+
+    state: State
+    q: Weights
+    places: Places
+    nugget_energy: float
+    nugget_informed: float
+    objective: float  # a lower bound of log p(reports, θ, link | variances)
+    evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
+    image: State
+    covariance: Array  # [S, d, d] of θ if all appearances were known
+
+    @property
+    def mean(self) -> Array:
+        return self.places.f_mean
+
+
+class Sums(NamedTuple):
+    """What the reports (or the checks) add up to."""
+
+    value: float
+    gradient: Array  # [N, F]
+    precision: Array  # [N, F, F]
+    pull: Array  # [S, d]
+    information: Array  # [S, d, d]
+
+
+def start(observed: Observed, prior: Prior) -> State:
+    n, F, L = observed.n_sites, observed.functions, len(observed.scores)
+    mean, variance = np.zeros(1 + L), np.full(1 + L, USUAL_LEAN_VARIANCE)
+    mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
+    population = Population(mean, variance)
+    first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
+    expected = link_prior(population, len(observed.state_scores))
+    truth = Link(expected.mean, np.diag(expected.variance), observed.state_scores)
+    return State(np.zeros((n, F)), np.zeros((n, F, F)), np.tile(mean, (observed.n_sources, 1)), truth, first)
+
+
+def link_prior(population: Population, states: int) -> Population:
+    mean, variance = np.zeros(1 + states), np.full(1 + states, SHIFT_VARIANCE)
+    mean[0], variance[0] = 1.0, population.variance[0]
+    return Population(mean, variance)
+
+
+def offset_at(columns: Columns, X: Array, functions: int) -> Array:
+    return np.zeros((len(X), functions)) if columns.offset is None else columns.offset(X)
+
+
+def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, state: State) -> Evaluated:
+    v, nugget, population = state.variances
+    q = weights.posterior(design, offset, state.eta, state.lam, (v, nugget))
+    at = weights.places(design, offset, q, state.eta, state.lam, nugget)
+    said = pass_over(observed, state, at)
+    checked, truth = _checked(observed.checks, state.link, at, population)
+    rough = weights.nuggets(at, state.eta, state.lam, nugget)
+    objective = said.value + checked.value - weights.kl(design, q, v, observed.functions) - rough.kl
+    objective += float(responses.log_prior(state.theta, population).sum())
+    if not np.isfinite(objective):
+        raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
+    covariance = np.asarray(np.linalg.inv(said.information + np.diag(population.precision)))
+    slope = said.pull - (state.theta - population.mean) * population.precision
+    theta = state.theta + _short(np.einsum("sij,sj->si", covariance, slope))
+    lam = said.precision + checked.precision
+    eta = said.gradient + checked.gradient + np.einsum("nab,nb->na", lam, at.mean)
+    image = State(eta, lam, theta, truth, state.variances)
+    log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
+    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(len(population.mean)))
+    return Evaluated(state, q, at, rough.energy, rough.informed, objective, evidence, image, covariance)
+
+
+def _short(step: Array) -> Array:
+    longest = np.abs(step).max(1, keepdims=True)
+    return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
+
+
+def usual(parameters: int) -> Array:
+    """The variances of a source's parameters before they are learned: [d]."""
+    out = np.full(parameters, USUAL_LEAN_VARIANCE)
+    out[0] = SENSITIVITY_VARIANCE
+    return out
+
+
+def pass_over(observed: Observed, state: State, at: Places) -> Sums:
+    """All reports, run by run, so that memory stays flat."""
+    (N, F), (S, d) = state.eta.shape, state.theta.shape
+    value, gradient, precision = 0.0, np.zeros((N, F)), np.zeros((N, F * F))
+    pull, information = np.zeros((S, d)), np.zeros((S, d * d))
+    for begin in range(0, len(observed.site), REPORTS):
+        rows = slice(begin, min(begin + REPORTS, len(observed.site)))
+        one = of_reports(observed, state, at, rows)
+        value += float(one.value.sum())
+        by_site, by_source = observed.by_site[:, rows], observed.by_source[:, rows]
+        gradient += by_site @ one.gradient
+        precision += by_site @ one.precision.reshape(-1, F * F)
+        pull += by_source @ one.pull
+        information += by_source @ one.information.reshape(-1, d * d)
+    return Sums(value, gradient, precision.reshape(N, F, F), pull, information.reshape(S, d, d))
+
+
+def of_reports(observed: Observed, state: State, at: Places, rows: slice) -> Readings:
+    site, source = observed.site[rows], observed.source[rows]
+    return read(state.theta[source], observed.scores, observed.said[rows], at.mean[site], at.covariance[site])
+
+
+def pass_reports(observed: Observed, state: State, at: Places) -> Array:
+    """Of every report's expected log likelihood the gradient in the mean appearance of its place: [R, F]."""
+    runs = range(0, len(observed.site), REPORTS)
+    parts = [of_reports(observed, state, at, slice(begin, begin + REPORTS)).gradient for begin in runs]
+    return np.concatenate(parts) if parts else np.zeros((0, observed.functions))
+
+
+def responsibilities(checks: Checks, truth: Link, mean: Array) -> tuple[Array, Array]:
+    """log Σ_j exp(E[h_j] + ℓ_j), and q(t) of the checked places, from the mean appearance there: [G], [G, J]."""
+    joint = truth.theta[0] * (mean @ truth.scores.T) + truth.theta[1:] + checks.said - checks.said.max(1, keepdims=True)
+    return logsumexp(joint), softmax(joint)
+
+
+def _checked(checks: Checks, truth: Link, at: Places, population: Population) -> tuple[Sums, Link]:
+    """The truth reads checked places as a source does, with q(t) for what it says; and the link after a Newton step."""
+    N, F = at.mean.shape
+    mean, covariance = at.mean[checks.site], at.covariance[checks.site]
+    total, r = responsibilities(checks, truth, mean)
+    theta = np.broadcast_to(truth.theta, (len(r), len(truth.theta)))
+    one = read(theta, truth.scores, r, mean, covariance)
+    # log Σ_j e^(h_j + ℓ_j) is convex in h: at the mean of h it is below its expectation.
+    value = total - (r * (truth.theta[0] * (mean @ truth.scores.T) + truth.theta[1:])).sum(1) + one.value
+    gradient, precision = np.zeros((N, F)), np.zeros((N, F, F))
+    gradient[checks.site], precision[checks.site] = one.gradient, one.precision
+    expected = link_prior(population, len(truth.scores))
+    slope = one.pull.sum(0) - (truth.theta - expected.mean) * expected.precision
+    known = np.asarray(np.linalg.inv(one.information.sum(0) + np.diag(expected.precision)))
+    moved = truth._replace(theta=truth.theta + _short((known @ slope)[None])[0], covariance=known)
+    log_prior = float(responses.log_prior(truth.theta[None], expected)[0])
+    nothing = np.zeros((0, 0))
+    return Sums(float(value.sum()) + log_prior, gradient, precision, nothing, nothing), moved
+
+
+def learned_variances(at: Evaluated, design: Design, prior: Prior, labels_of_states: int) -> Variances:
+    """The variances that the evidence asks for at this q (MacKay's updates), symmetric in the states."""
+    v, _, population = at.state.variances
+    F, m, size = at.mean.shape[1], design.basis.size, design.size
+    w = at.q.mean.reshape(F, size)[:, :m]
+    trace = float(np.diag(at.q.covariance).reshape(F, size)[:, :m].sum())
+    informed = max(F * m - trace / v, 0.0)
+    smooth = (float((w**2).sum()) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
+    rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
+    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population, labels_of_states))
+
+
+def _learned_population(at: Evaluated, population: Population, labels_of_states: int) -> Population:
+    theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
+    mean = population.mean.copy()
+    # The average of the crowd leans to no state; labels that name none have leans of their own.
+    mean[1 + labels_of_states :] = theta[:, 1 + labels_of_states :].mean(0)
+    spread = ((theta - mean) ** 2 + own).sum(0)
+    variance = (spread + PSEUDO_SOURCES * usual(len(mean))) / (len(theta) + PSEUDO_SOURCES)
+    variance[1 : 1 + labels_of_states] = variance[1 : 1 + labels_of_states].mean()
+    return Population(mean, variance)

@@ -1,0 +1,56 @@
+"""The reports on states without an order, report by report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.link import Checks
+
+
+@dataclass(frozen=True)
+class Observed:
+    site: NDArray[np.int64]  # [R]
+    source: NDArray[np.int64]
+    label: NDArray[np.int64]
+    n_sites: int
+    n_sources: int
+    scores: Array  # [L, F]
+    checks: Checks
+    state_scores: Array  # [J, F]
+
+    @property
+    def functions(self) -> int:
+        return int(self.scores.shape[1])
+
+    @cached_property
+    def said(self) -> Array:
+        """[R, L] 1 for the label of the report."""
+        return np.eye(len(self.scores))[self.label]
+
+    @cached_property
+    def by_site(self) -> Any:
+        """[N, R]: sums over the reports of every place."""
+        return _sums(self.site, self.n_sites)
+
+    @cached_property
+    def by_source(self) -> Any:
+        return _sums(self.source, self.n_sources)
+
+    def with_reports(self, site: Any, source: Any, label: Any) -> Observed:
+        """Other reports about the same places by the same sources."""
+        return replace(self, site=site, source=source, label=label)
+
+    def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
+        """The reports about some places, which are numbered anew."""
+        return replace(self.with_reports(*reported), n_sites=len(kept), checks=checks)
+
+
+def _sums(index: NDArray[np.int64], count: int) -> Any:
+    return sp.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), shape=(count, len(index)))

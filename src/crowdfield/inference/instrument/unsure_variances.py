@@ -1,0 +1,131 @@
+"""What is not known of the variances widens everything else.
+
+The variances are learned by empirical Bayes: ψ = log(v, τ², population) at the top of the evidence. A crowd of six
+cannot say how crowds vary, so that sources taken at ψ̂ look surer than they are. Each ψ_i is displaced in turn and the
+fit settles again; the slopes of the evidence there give its curvature, and with Σ = Cov(ψ):
+
+    Cov(x) ≈ E_ψ[Cov(x | ψ)] + J Σ Jᵀ,    J = ∂ mode / ∂ψ,    E_ψ[Var(x | ψ)] = Var(x | ψ̂) exp(ρᵀδ + ½ ρᵀ Σ ρ)
+
+with ρ = ∂ log Var / ∂ψ, for x the weights of the field, the sources and the link (the law of total variance, to first
+order in the means and in the logarithms of the variances). Variances are skewed: with curvature κ at its mode a log
+variance is taken for that of an inverse gamma distribution of shape κ, with mean δ = log κ − digamma(κ) above the mode
+and variance trigamma(κ) in place of 1/κ.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import digamma, polygamma
+
+from crowdfield.inference.instrument import coupled, fitting, iterate
+from crowdfield.inference.instrument.coupled import Coupled
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, State, Variances
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.iterate import log_variances
+from crowdfield.inference.instrument.linear import Design
+from crowdfield.inference.instrument.methods import OneAppearance
+from crowdfield.inference.instrument.responses import Population
+
+STEP = 0.5  # of a log variance: about its posterior standard deviation where reports are few
+LEAST_CURVATURE = 0.5  # of the log evidence in a log variance: even its prior says as much
+MOST_WIDENING = 2.0  # of the logarithm of a variance: beyond, first order is no longer true
+TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far less than the displacement itself moves
+MOST_SITES = 20_000  # places: with more the variances are known well enough
+
+
+class Seen(NamedTuple):
+    """A settled fit at some ψ."""
+
+    slope: Array  # of the log evidence in ψ [n]
+    joint: Coupled
+    theta: Array  # [S, d]
+
+
+def widen(
+    observed: Observed, design: Design, prior: Prior, at: Evaluated, joint: Coupled, policy: iterate.Policy
+) -> Coupled:
+    """The joint covariance with that of the variances in it, and the expected variances."""
+    if observed.n_sites > MOST_SITES or coupled.too_many(at.state):
+        return joint
+    held = policy._replace(tol=TOL, patience=1, max_iter=SWEEPS)
+    here = Seen(_slope(observed, design, prior, at), joint, at.state.theta)
+    psi, method = log_variances(at.state), OneAppearance(observed, design, prior)
+    there = []
+    for i in range(len(psi)):
+        moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
+        settled = iterate.run(method, moved, held, learn=False)
+        again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
+        there.append(Seen(_slope(observed, design, prior, settled.at), again, settled.at.state.theta))
+    return _widened(at.state, here, there, _posterior(here, there))
+
+
+def with_log_variances(state: State, psi: Array) -> State:
+    smooth, nugget = np.exp(psi[:2]).tolist()
+    population = Population(state.variances.population.mean, np.exp(psi[2:]))
+    return state._replace(variances=Variances(smooth, nugget, population))
+
+
+def _slope(observed: Observed, design: Design, prior: Prior, at: Evaluated) -> Array:
+    """Of the log evidence in ψ: how far the update of the variances would go, times half of what informs each."""
+    target = OneAppearance(observed, design, prior).learning_image(at)
+    ratio = np.exp(log_variances(target) - log_variances(at.state))
+    return np.asarray(0.5 * fitting.informed(at, design, prior) * (ratio - 1.0))
+
+
+class Unsure(NamedTuple):
+    """The posterior of ψ."""
+
+    shift: Array  # δ: its mean less its mode [n]
+    covariance: Array  # Σ [n, n]
+
+
+def _posterior(here: Seen, there: list[Seen]) -> Unsure:
+    curvature = -np.stack([(seen.slope - here.slope) / STEP for seen in there])
+    value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    covariance = (vector / np.maximum(value, LEAST_CURVATURE)) @ vector.T
+    shape = 1.0 / np.diag(covariance)
+    skew = np.sqrt(shape * polygamma(1, shape))
+    return Unsure(np.log(shape) - digamma(shape), skew[:, None] * covariance * skew)
+
+
+def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure) -> Coupled:
+    S, d = here.theta.shape
+    sources = np.empty((S, d, d))
+    for s in range(S):
+        modes = [seen.theta[s] for seen in there]
+        spreads = [seen.joint.sources[s] for seen in there]
+        sources[s] = _total(here.theta[s], here.joint.sources[s], modes, spreads, unsure)
+    link = _total(
+        here.joint.link.theta,
+        here.joint.link.covariance,
+        [seen.joint.link.theta for seen in there],
+        [seen.joint.link.covariance for seen in there],
+        unsure,
+    )
+    q = here.joint.q
+    field = _total(
+        q.mean,
+        q.covariance,
+        [seen.joint.q.mean for seen in there],
+        [seen.joint.q.covariance for seen in there],
+        unsure,
+    )
+    expected = log_variances(state) + np.minimum(unsure.shift + 0.5 * np.diag(unsure.covariance), MOST_WIDENING)
+    return Coupled(
+        q._replace(covariance=field),
+        sources,
+        here.joint.link._replace(covariance=link),
+        with_log_variances(state, expected).variances,
+    )
+
+
+def _total(mode: Array, spread: Array, modes: list[Array], spreads: list[Array], unsure: Unsure) -> Array:
+    """The law of total variance for one Gaussian vector."""
+    J = np.stack([(other - mode) / STEP for other in modes], axis=1)
+    log_own = np.log(np.diag(spread))
+    rho = np.stack([(np.log(np.diag(other)) - log_own) / STEP for other in spreads], axis=1)
+    growth = rho @ unsure.shift + 0.5 * np.einsum("ai,ij,aj->a", rho, unsure.covariance, rho)
+    grown = np.exp(0.5 * np.minimum(growth, MOST_WIDENING))
+    return np.asarray(grown[:, None] * spread * grown + J @ unsure.covariance @ J.T)
