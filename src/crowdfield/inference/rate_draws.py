@@ -96,7 +96,7 @@ class InstrumentRates:
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
         g = self.field(X)
         for f, function in enumerate(self.smooth):
-            # One noise for the nugget and for what the basis leaves out: all draws share the variance of the smooth part.
+            # One noise for the nugget and what the basis leaves out: all draws share the variance of the smooth part.
             alone = function.white(X) * function.sd[0] ** 2 + self.nugget
             _add_noise(g[f], np.sqrt(alone)[:, None], rng)
         logits = self.logits(g)
