@@ -121,10 +121,30 @@ def run(
     policy: Policy = Policy(),  # noqa: B008 - frozen
     progress: Progress | None = None,
 ) -> Fit:
-    """Iterate to convergence, from the prior or from an earlier state."""
-    opening = min(policy.opening, max(max_iter - 1, 0)) if start is None else 0
-    at = method.evaluate(method.init(opening) if start is None else start)
-    n_iter, length, quiet, change, settled = 1 + opening, 1.0, 0, np.inf, False
+    """Iterate to convergence, from the prior or from an earlier state.
+
+    An earlier state of other reports may lead to a dead end. Then the fit begins again from the prior.
+    """
+    if start is not None:
+        fit = _climb(method, start, 1, max_iter, tol, policy, progress)
+        if fit.converged or fit.n_iter >= max_iter:
+            return fit
+    opening = min(policy.opening, max(max_iter - 1, 0))
+    return _climb(method, method.init(opening), 1 + opening, max_iter, tol, policy, progress)
+
+
+def _climb(
+    method: Method,
+    state: Any,
+    n_iter: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+) -> Fit:
+    """From a state until nothing moves, or until no step raises the objective; n_iter passes have been made."""
+    at = method.evaluate(state)
+    length, quiet, change, settled = 1.0, 0, np.inf, False
     history, best, before = [at.bound.total], at.bound.total, None
     accelerator = Anderson(window=policy.window, mixing=policy.mixing)
     while n_iter < max_iter and not settled:
@@ -136,8 +156,8 @@ def run(
             new, used, tried = _accepted_step(method, at, length, best, n_iter, policy)
             n_iter += tried
             if new is None:
-                # No step raises the objective: near rest that is its top, far from it a dead end.
-                settled = change < policy.accelerated_below
+                # No step raises the objective: its top, if the last one gained next to nothing; else a dead end.
+                settled = len(history) > 1 and policy.accepts(history[-2], history[-1])
                 break
             direction = method.direction(at, new) / used
             turned = before is not None and float(direction @ before) < 0.0
