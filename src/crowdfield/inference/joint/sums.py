@@ -172,11 +172,18 @@ def _projections(
     keys, F, m = coupling.slope.shape
     projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
     ones, start = said.by_key.data, said.by_key.indptr
-    by_source = csr_array((ones, said.key // labels, start), shape=(block.n, keys // labels))
+    by_source = _counted(ones, said.key // labels, start, (block.n, keys // labels))
     for f in range(F):
         weight = kappa[said.site, f]
         projected[:, f] = engine.project_groups(block.sites, said.site, said.key, weight, keys)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
-        met = by_source.T @ csr_array((weight, said.key, start), shape=(block.n, keys))
+        met = by_source.T @ _counted(weight, said.key, start, (block.n, keys))
         shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]
     return projected, shifted
+
+
+def _counted(data: Array, column: Any, start: Any, shape: tuple[int, int]) -> csr_array:
+    """A sparse matrix with equal reports about one site added up: else their product is of every one with every one."""
+    out = csr_array((data, column, start), shape=shape, copy=True)
+    out.sum_duplicates()
+    return out
