@@ -56,15 +56,13 @@ def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     spans = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
     features = []
     for left, right in spans:
-        sea = shapely.box(left, south, right, north)
         near = (x0 <= right) & (x1 >= left) & (y0 <= north) & (y1 >= south)
         # Coordinates were rounded for the file; what that made touch itself is set right first.
-        for shape in shapely.make_valid(shapes[near]):
-            cut = shapely.clip_by_rect(shape, left, south, right, north)
-            cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
-            if not cut.is_empty:
-                features.append(_feature(cut, digits))
-                sea = shapely.difference(sea, cut)
+        cut = shapely.clip_by_rect(shapely.make_valid(shapes[near]), left, south, right, north)
+        cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
+        features += [_feature(shape, digits) for shape in cut[~shapely.is_empty(cut)]]
+        # Rounding, here again, makes narrow places touch themselves.
+        sea = shapely.difference(shapely.box(left, south, right, north), shapely.union_all(shapely.make_valid(cut)))
         if len(shapes) and not sea.is_empty:
             # Laid over a map that is about the land only.
             features.append(_feature(sea, digits, sea=True))
