@@ -41,7 +41,7 @@ def test_damage_grades_follow_the_shaking(tmp_path):
     centres = module.GRID.centres()
     near = np.linalg.norm(centres - (503_000.0, 4_172_500.0), axis=1) < 2_000
     assert destroyed[near].mean() > damaged[near].mean() > 0.2 > heatmap.of("intact").ravel()[near].mean()
-    assert destroyed[centres[:, 0] > 510_000].mean() < 0.1
+    assert destroyed[centres[:, 0] > 510_000].mean() < 0.3 * destroyed[near].mean()
 
 
 def test_the_flood_is_found_at_every_hour(tmp_path):

@@ -68,7 +68,7 @@ def test_near_reports_by_good_sources_count_most():
 
 def test_taking_the_strongest_source_back_moves_the_place_the_way_explain_says():
     X, y, s = crowd(2)
-    model = cf.HeatmapBCC(lengthscale=3.0).fit(X, y, s)
+    model = cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, y, s)
     table = model.explain([6.5, 3.5], state=1)
     by_source = table[table.kind == "report"].groupby("source").log_odds.sum()
     strongest = int(by_source.abs().idxmax())

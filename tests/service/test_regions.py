@@ -229,7 +229,7 @@ def test_who_may_not_change_a_region_and_to_what(working):
         client.post("/situations", json=MAP | {"id": "fixed", "region": [-73, 18, -72, 19]}).raise_for_status()
         for region in ([-73, -72, 18, 19], [0, 1, 0, 1], [0, 0, 1], None):
             assert client.patch("/situations/fixed", json={"region": region}).status_code == 422
-        assert client.patch("/situations/fixed", json={"region": [0, 0, 1, 1], "title": "x"}).status_code == 422
+        assert client.patch("/situations/fixed", json={"region": [0, 0, 1, 1], "colour": "x"}).status_code == 422
     for role in (None, "reader", "reporter", "trusted"):
         with working.client(role) as client:
             answer = client.patch("/situations/fixed", json={"region": [0, 0, 1, 1]})

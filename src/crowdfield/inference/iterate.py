@@ -156,8 +156,9 @@ def _climb(
             new, used, tried = _accepted_step(method, at, length, best, n_iter, policy)
             n_iter += tried
             if new is None:
-                # No step raises the objective: its top, if the last one gained next to nothing; else a dead end.
-                settled = len(history) > 1 and policy.accepts(history[-2], history[-1])
+                # No step raises the objective: its top where the last one moved or gained little, else a dead end.
+                gained_little = len(history) > 1 and policy.accepts(history[-2], history[-1])
+                settled = change < policy.accelerated_below or gained_little
                 break
             direction = method.direction(at, new) / used
             turned = before is not None and float(direction @ before) < 0.0

@@ -19,19 +19,21 @@ def learn(
     grid: Grid,
     *,
     most: int | None = None,
+    reports_model: str = "auto",
     fit: Callable[[Any, Reports], Any] | None = None,
 ) -> Any:
     """The model that `fuse` fits to these reports, which are in the grid's reference system.
 
     fit: what fits the model to all reports, as in `fuse`; by default this process.
+    reports_model: as in `HeatmapBCC`, where the kind of model is not to be found out.
     most: from more reports than this, the length-scale and the kind of model are found on so many of them, spread
     evenly over their order, and then kept for the fit to all: a search is many fits.
     """
     if most is None or len(reports) <= most:
-        return (fit or _fitted)(build_model(settings, reports, grid), reports)
+        return (fit or _fitted)(build_model(settings, reports, grid).set_params(reports_model=reports_model), reports)
     rows = np.unique(np.linspace(0, len(reports) - 1, most).astype(np.int64))
     part = reports.take(rows)
-    found = _fitted(build_model(settings, part, grid), part)
+    found = _fitted(build_model(settings, part, grid).set_params(reports_model=reports_model), part)
     held = replace(settings, lengthscale=float(np.ravel(found.lengthscale_)[0]))
     model = build_model(held, reports, grid).set_params(reports_model=found.reports_model_)
     return (fit or _fitted)(model, reports)

@@ -272,15 +272,18 @@ def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort
     """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for."""
     began = time.perf_counter()
     work, most = len(said) * functions, max(effort.searched // functions, 1)
+    # With three or more states the instrument model takes many times as long as there is.
+    kind = "auto" if functions == 1 else "one_state"
     if work <= effort.searched and not effort.thins:
-        return Fit(pipeline.hold(pipeline.learn(settings, said, grid)), True, len(said))
+        return Fit(pipeline.hold(pipeline.learn(settings, said, grid, reports_model=kind)), True, len(said))
     if effort.thins and settings.lengthscale == "learn":
         # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
         settings = replace(settings, lengthscale=max(grid.east - grid.west, grid.north - grid.south) / 10)
     quick = work >= LARGE or effort.thins
-    sweeps = FEW_SWEEPS if work >= HEAVY else COLD if quick else MOST_SWEEPS
+    # What has been too slow once starts with few; `_within` adds as many as there is time for.
+    sweeps = FEW_SWEEPS if work >= HEAVY or effort.thins else COLD if quick else MOST_SWEEPS
     settings = replace(settings, tol=TOLERANCE, max_iter=sweeps)
-    model = pipeline.hold(pipeline.learn(settings, said, grid, most=most))
+    model = pipeline.hold(pipeline.learn(settings, said, grid, most=most, reports_model=kind))
     return Fit(_within(model, began, effort, COLD if quick else MOST_SWEEPS), False, len(said))
 
 

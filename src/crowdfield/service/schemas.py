@@ -313,6 +313,12 @@ class SituationChange(Strict):
     columns: int | None = Field(None, ge=4, le=1024, description="as before by default")
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
 
+    @model_validator(mode="after")
+    def _says_something(self) -> "SituationChange":
+        if all(getattr(self, name) is None for name in type(self).model_fields):
+            raise ValueError("say what is to change: " + ", ".join(type(self).model_fields))
+        return self
+
 
 class SituationChanged(SituationOut):
     outside: int = Field(description="reports that stand but lie outside the region now; a larger one brings them back")
