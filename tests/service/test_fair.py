@@ -125,8 +125,8 @@ def test_a_map_too_large_for_its_deadline_is_coarser_says_so_and_delays_nobody(m
 
 
 @pytest.mark.skip(
-    reason="since the search for a length-scale is bounded, 2,500 reports of twelve states end within the deadline on a "
-    "quiet machine and not on a busy one; this needs a map that is slow on both"
+    reason="since the search for a length-scale is bounded, 2,500 reports of twelve states end within the deadline on "
+    "a quiet machine and not on a busy one; this needs a map that is slow on both"
 )
 def test_a_fit_past_its_deadline_is_ended_told_and_tried_with_fewer_reports(maps):
     maps.start("deep", states=HUGE["states"], columns=16, model={"lengthscale": "learn"})
