@@ -329,9 +329,7 @@ class HeatmapBCC(ReportClassifier):
                 if posed.lengthscale_prior is not None:
                     shape, rate = posed.lengthscale_prior
                     log_prior = partial(_log_gamma, shape, rate)
-                found, start, learned = with_learned_lengthscale(
-                    asked.problem, start, posed.lengthscale_bounds, log_prior
-                )
+                found, learned = with_learned_lengthscale(asked.problem, start, posed.lengthscale_bounds, log_prior)
                 asked = asked._replace(problem=found)
             compared = None
             if not must and kept is None:

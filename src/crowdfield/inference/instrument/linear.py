@@ -14,11 +14,13 @@ import numpy as np
 
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
 from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.instrument.places import in_parts
 
 BLOCK = 1 << 15  # places at a time
 SMALLEST_VARIANCE = 1e-12  # of f: rounding may leave a little less than nothing where reports pin it down
 DENSE_SPECTRAL = 1 << 20  # entries of φ: beyond, transforms are faster than matrix products
 DENSE_OTHER = 1 << 26  # 512 MB: an inducing basis has no transforms
+DENSE_ROWS = 1 << 12  # of φ at a time, on every core: long enough for matrix products at full speed
 
 
 INTERCEPT_SD = 2.0  # logits: states from 2 % to 98 % of the map are likely
@@ -77,8 +79,8 @@ class Design:
     def gram(self, lam: Array) -> Array:
         """Σ_i λ_i (φ_i, z_i)(φ_i, z_i)ᵀ: [m + C, m + C]."""
         if self.phi is not None:
-            scaled = np.sqrt(lam)[:, None] * self.phi
-            return np.asarray(scaled.T @ scaled)
+            phi, root = self.phi, np.sqrt(lam)[:, None]
+            return np.asarray(sum(in_parts(lambda rows: _outer(root[rows] * phi[rows]), len(lam), DENSE_ROWS)))
         m = self.basis.size
         out = np.empty((self.size, self.size))
         out[:m, :m] = self.basis.gram(self.basis.gram_statistics(self.points, lam))
@@ -90,8 +92,9 @@ class Design:
     def moments(self, q: Weights) -> tuple[Array, Array]:
         """Mean and variance of f at the places: [N], [N]."""
         if self.phi is not None:
-            variance = np.einsum("nm,nm->n", self.phi @ q.covariance, self.phi)
-            return self.offset + self.phi @ q.mean, np.maximum(variance, SMALLEST_VARIANCE)
+            phi, covariance = self.phi, q.covariance
+            parts = in_parts(lambda rows: _quadratic(phi[rows], covariance), len(phi), DENSE_ROWS)
+            return self.offset + phi @ q.mean, np.maximum(np.concatenate(parts), SMALLEST_VARIANCE)
         mean, variance = _moments(self.basis, self.points, self.Z, q)
         return self.offset + mean, variance
 
@@ -100,6 +103,15 @@ class Design:
         if self.phi is not None:
             return self.phi[rows]
         return np.hstack([self.basis.features(self.X[rows]), self.Z[rows]])
+
+
+def _outer(rows: Array) -> Array:
+    return np.asarray(rows.T @ rows)
+
+
+def _quadratic(rows: Array, matrix: Array) -> Array:
+    """The diagonal of rows · matrix · rowsᵀ."""
+    return np.asarray(np.einsum("nm,nm->n", rows @ matrix, rows))
 
 
 class Weights(NamedTuple):

@@ -263,7 +263,7 @@ def with_learned_lengthscale(
     start: State | None,
     bounds: tuple[float, float] | None,
     log_prior: Callable[[float], float] | None,
-) -> tuple[Problem, State, selection.Learned]:
+) -> tuple[Problem, selection.Learned]:
     found = selection.learn(
         problem.observed,
         problem.reported,
@@ -277,7 +277,7 @@ def with_learned_lengthscale(
         log_prior,
         problem.rng(),
     )
-    return problem._replace(kernel=problem.kernel.with_lengthscale(found.lengthscale)), found.state, found
+    return problem._replace(kernel=problem.kernel.with_lengthscale(found.lengthscale)), found
 
 
 def part_of(problem: Problem, most: int) -> tuple[Problem, NDArray[np.int64]]:

@@ -49,9 +49,9 @@ def integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) ->
     return Local(float(sums[0]), eta, lam, posterior, float(sums[1]), float(sums[2]))
 
 
-def in_parts(work: Callable[[slice], T], n: int) -> list[T]:
-    """`work` on runs of places, on all cores; results in the order of the places."""
-    parts = [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]
+def in_parts(work: Callable[[slice], T], n: int, size: int = ROWS) -> list[T]:
+    """`work` on runs of `size` places, on all cores; results in the order of the places."""
+    parts = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     if len(parts) < 2:
         return [work(rows) for rows in parts]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -1,7 +1,7 @@
 """Learning the length-scale: the one under which left-out reports are most probable.
 
-A coarse ladder of length-scales, then parabolas around the best. Fits go on from one another, and large maps are
-searched on a part of their places.
+A coarse ladder of length-scales, then parabolas around the best. All fits begin at the same start, so that no
+length-scale inherits the variances of another, and large maps are searched on a part of their places.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crowdfield.inference.lengthscale import log_moments
 STEP = 2.2  # factor between the rungs of the ladder: less than the evidence's width in a length-scale
 MOST_RUNGS = 8
 REFINEMENTS = 2
-FIRST_SWEEPS, SWEEPS = 20, 6  # of the first fit, and of those that go on from it
+SWEEPS = 10  # of every fit, at the most: left-out reports then change by far less than length-scales make them differ
 SEARCH_SITES = 2_000  # places: a length-scale is as well known from these as from millions
 NEIGHBOURS = 4  # of every place that is drawn, kept with it
 CLEAR = 8.0  # nats under the best: further on in that direction nothing is worth a look
@@ -44,7 +44,6 @@ class Learned(NamedTuple):
     lengthscale: float
     log_sd: float  # of log l, with exp(score) as its posterior on the length-scales tried
     tried: Array  # [n, 2] length-scales and log P(left-out reports) with log prior
-    state: State  # of the best fit, on all places
 
 
 def search_range(X: Array, rng: np.random.Generator) -> tuple[float, float]:
@@ -97,10 +96,7 @@ def learn(
     kept = thinned(observed, X, rng, SEARCH_SITES)
     fewer, part = at_places(observed, reported, kept)
     first = start._replace(eta=start.eta[kept], lam=start.lam[kept])
-    found = _search(part, fewer, X[kept], columns, prior, kernel, engine, first, (low, high), log_prior, rng)
-    eta, lam = (np.zeros((len(X), *part.shape[1:])) for part in (found.state.eta, found.state.lam))
-    eta[kept], lam[kept] = found.state.eta, found.state.lam
-    return found._replace(state=found.state._replace(eta=eta, lam=lam))
+    return _search(part, fewer, X[kept], columns, prior, kernel, engine, first, (low, high), log_prior, rng)
 
 
 def _search(
@@ -117,27 +113,21 @@ def _search(
     rng: np.random.Generator,
 ) -> Learned:
     low, high = limits
-    best_state, best_value, first = start, -np.inf, True
     tried: dict[float, float] = {}
     centre = np.log(high / 7.0)
 
     def value(log_l: float) -> None:
-        nonlocal best_state, best_value, first
         basis = bases.choose(
             engine, kernel.with_lengthscale(float(np.exp(log_l))), X, rng, bases.SEARCH.shared_by(observed.functions)
         )
         method = method_for(observed, Design(basis, columns, X), prior)
-        policy = iterate.Policy(variance_sweeps=FIRST_SWEEPS if first else SWEEPS)
-        current, _ = iterate.learn_variances(method, method.evaluate(best_state), policy)
-        first = False
+        current, _ = iterate.learn_variances(method, method.evaluate(start), iterate.Policy(variance_sweeps=SWEEPS))
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
         tried[log_l] = float(method.left_out(current, *reported).sum()) + weight
-        if tried[log_l] > best_value:
-            best_state, best_value = current.state, tried[log_l]
 
     if not high > low:
         value(float(np.log(low)))
-        return Learned(low, float("inf"), np.array([[low, best_value]]), best_state)
+        return Learned(low, float("inf"), np.array([[low, tried[float(np.log(low))]]]))
     rungs = np.linspace(np.log(low), np.log(high), int(np.clip(np.log(high / low) / np.log(STEP) + 1, 3, MOST_RUNGS)))
     _climb(rungs.tolist(), float(np.clip(centre, rungs[0], rungs[-1])), tried, value)
     order = sorted(tried)
@@ -145,7 +135,7 @@ def _search(
     best, table = order[i], np.array([[np.exp(x), tried[x]] for x in order])
     if 0 < i < len(order) - 1:
         best, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
-    return Learned(float(np.exp(best)), log_moments(table)[1], table, best_state)
+    return Learned(float(np.exp(best)), log_moments(table)[1], table)
 
 
 def _climb(rungs: list[float], centre: float, tried: dict[float, float], value: Callable[[float], None]) -> None:

@@ -1,8 +1,8 @@
 """What is not known of the variances widens everything else.
 
 The variances are learned by empirical Bayes: ψ = log(v, τ², population) at the top of the evidence. A crowd of six
-cannot say how crowds vary, so that sources taken at ψ̂ look surer than they are. Each ψ_i is displaced in turn and the
-fit settles again; the slopes of the evidence there give its curvature, and with Σ = Cov(ψ):
+cannot say how crowds vary, so that sources taken at ψ̂ look surer than they are. Each ψ_i that little is known of is
+displaced in turn and the fit settles again; the slopes of the evidence there give its curvature, and with Σ = Cov(ψ):
 
     Cov(x) ≈ E_ψ[Cov(x | ψ)] + J Σ Jᵀ,    J = ∂ mode / ∂ψ,    E_ψ[Var(x | ψ)] = Var(x | ψ̂) exp(ρᵀδ + ½ ρᵀ Σ ρ)
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
 from crowdfield.inference.instrument import coupled, fitting, iterate
@@ -32,13 +33,13 @@ STEP = 0.5  # of a log variance: about its posterior standard deviation where re
 LEAST_CURVATURE = 0.5  # of the log evidence in a log variance: even its prior says as much
 MOST_WIDENING = 2.0  # of the logarithm of a variance: beyond, first order is no longer true
 TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far less than the displacement itself moves
-MOST_SITES = 20_000  # places: with more the variances are known well enough
+KNOWN = 150.0  # observations that a variance is learned from: with more it is known to 12 %, which widens nothing
 
 
 class Seen(NamedTuple):
     """A settled fit at some ψ."""
 
-    slope: Array  # of the log evidence in ψ [n]
+    slope: Array  # of the log evidence in the n displaced ψ [n]
     joint: Coupled
     theta: Array  # [S, d]
 
@@ -47,18 +48,19 @@ def widen(
     observed: Observed, design: Design, prior: Prior, at: Evaluated, joint: Coupled, policy: iterate.Policy
 ) -> Coupled:
     """The joint covariance with that of the variances in it, and the expected variances."""
-    if observed.n_sites > MOST_SITES or coupled.too_many(at.state):
+    displaced = np.flatnonzero(fitting.informed(at, design, prior) < KNOWN)
+    if not len(displaced) or coupled.too_many(at.state):
         return joint
     held = policy._replace(tol=TOL, patience=1, max_iter=SWEEPS)
-    here = Seen(_slope(observed, design, prior, at), joint, at.state.theta)
+    here = Seen(_slope(observed, design, prior, at)[displaced], joint, at.state.theta)
     psi, method = log_variances(at.state), OneAppearance(observed, design, prior)
     there = []
-    for i in range(len(psi)):
+    for i in displaced:
         moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
         settled = iterate.run(method, moved, held, learn=False)
         again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
-        there.append(Seen(_slope(observed, design, prior, settled.at), again, settled.at.state.theta))
-    return _widened(at.state, here, there, _posterior(here, there))
+        there.append(Seen(_slope(observed, design, prior, settled.at)[displaced], again, settled.at.state.theta))
+    return _widened(at.state, here, there, _posterior(here, there), displaced)
 
 
 def with_log_variances(state: State, psi: Array) -> State:
@@ -75,7 +77,7 @@ def _slope(observed: Observed, design: Design, prior: Prior, at: Evaluated) -> A
 
 
 class Unsure(NamedTuple):
-    """The posterior of ψ."""
+    """The posterior of those ψ that were displaced; the others are taken as known."""
 
     shift: Array  # δ: its mean less its mode [n]
     covariance: Array  # Σ [n, n]
@@ -90,7 +92,7 @@ def _posterior(here: Seen, there: list[Seen]) -> Unsure:
     return Unsure(np.log(shape) - digamma(shape), skew[:, None] * covariance * skew)
 
 
-def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure) -> Coupled:
+def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure, displaced: NDArray[np.int64]) -> Coupled:
     S, d = here.theta.shape
     sources = np.empty((S, d, d))
     for s in range(S):
@@ -112,7 +114,8 @@ def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure) -> Cou
         [seen.joint.q.covariance for seen in there],
         unsure,
     )
-    expected = log_variances(state) + np.minimum(unsure.shift + 0.5 * np.diag(unsure.covariance), MOST_WIDENING)
+    expected = log_variances(state)
+    expected[displaced] += np.minimum(unsure.shift + 0.5 * np.diag(unsure.covariance), MOST_WIDENING)
     return Coupled(
         q._replace(covariance=field),
         sources,
