@@ -273,4 +273,4 @@ def _kept(question: dict[str, Any]) -> float:
 
 
 def _operation(route: APIRoute) -> str:
-    return f"{route.name}_{'_'.join(sorted(route.methods)).lower()}_{len(route.path_format)}"
+    return f"{route.name}_{'_'.join(sorted(route.methods or ())).lower()}_{len(route.path_format)}"

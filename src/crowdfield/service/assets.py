@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from crowdfield.outlines import OUTLINES
 from crowdfield.service import basemap
 from crowdfield.service.packing import BEST, Packed, pack
 
@@ -47,7 +48,7 @@ class Assets:
     @cached_property
     def digest(self) -> str:
         """Of all files together: a new one for any change."""
-        paths = [*self._own.values(), *self._library.values(), basemap.OUTLINES]
+        paths = [*self._own.values(), *self._library.values(), OUTLINES]
         total = hashlib.sha256()
         for path in paths:
             if path.is_file():

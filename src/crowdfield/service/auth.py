@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Engine, func, insert, select, update
 
@@ -85,7 +85,7 @@ class KeyInfo:
     any_source: bool
 
     @property
-    def state(self) -> str:
+    def state(self) -> Literal["valid", "expired", "revoked"]:
         return "revoked" if self.revoked else "expired" if _past(self.expires) else "valid"
 
 

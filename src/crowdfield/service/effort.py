@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crowdfield.data import Grid
-from crowdfield.service.intake import TRUSTED
+from crowdfield.service.auth import TRUSTED
 from crowdfield.service.journal import Entry
 
 # Each level of coarseness learns from a quarter of the reports of the level before.

@@ -91,9 +91,9 @@ class Broadcast:
             seen = self._after if last is None else last
             yield f"retry: 2000\nid: {seen}\n: connected\n\n"
             if last is not None:
-                for event in await self._pool.run(self._store.events, last, name=situation):
-                    seen = event.id
-                    yield _frame(event, exact)
+                for past in await self._pool.run(self._store.events, last, name=situation):
+                    seen = past.id
+                    yield _frame(past, exact)
             while True:
                 try:
                     event = await asyncio.wait_for(listener.get(), HEARTBEAT_SECONDS)

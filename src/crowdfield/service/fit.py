@@ -208,7 +208,7 @@ def _mapped(situation: Situation, ledger: Ledger) -> list[Entry]:
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
     """Where the model sees the reports.   [R, 2]"""
-    places = [(r.longitude, r.latitude) for r in reports]
+    places = np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64)
     metres = geography.transform_visible(places, geography.WGS84, situation.crs)
     # Situations that were started before there was a choice see exact places, as they always did.
     return scattered(situation.grid, metres) if situation.model.get("places") == "cell" else metres

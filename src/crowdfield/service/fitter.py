@@ -137,7 +137,11 @@ class Fitter:
         published, model = made
         published.info["moved"] = self._moved(situation, published)
         settled = model is None or bool(model.converged_) or bool(published.info["rested"])
-        told = {"settled": settled, "rested": bool(published.info["rested"]), "seconds": published.seconds}
+        told: dict[str, Any] = {
+            "settled": settled,
+            "rested": bool(published.info["rested"]),
+            "seconds": published.seconds,
+        }
         if not self._news(situation, ledger, published):
             if told["rested"]:
                 self._store.rested(situation.id, self._newest(situation).number)

@@ -205,7 +205,7 @@ class Made:
             work.future.add_done_callback(lambda _: self._under_way.pop(key, None))
         work.waiting += 1
         try:
-            return await pool.wait(work.future, shared=True)  # type: ignore[no-any-return]
+            return await pool.wait(work.future, shared=True)
         finally:
             work.waiting -= 1
             if not work.waiting:

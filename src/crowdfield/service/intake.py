@@ -92,7 +92,8 @@ def ushahidi(body: bytes, label: str, principal: Principal) -> list[Any]:
     post = rows[0] if rows else None
     if not isinstance(post, dict):
         raise Problem(422, "an Ushahidi post is a JSON object")
-    post = post.get("post") if isinstance(post.get("post"), dict) else post
+    inner = post.get("post")
+    post = inner if isinstance(inner, dict) else post
     place = _place(post.get("values", post))
     if place is None:
         raise Problem(422, "the post has no location: no value with lat and lon was found in it")
@@ -157,8 +158,8 @@ def admit(
             problems = faults(error)
             if single:
                 raise Problem(422, "the report cannot be used as it is", faults=problems) from error
-            reason = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
-            intake.rejects.append(Rejected(row=where, reason=reason))
+            broken = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
+            intake.rejects.append(Rejected(row=where, reason=broken))
             continue
         reason = unusable(report, situation) or (None if from_webhook else reserved(report, principal))
         if reason is not None:

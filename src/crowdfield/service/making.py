@@ -2,6 +2,7 @@
 
 import base64
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Maker:
         self._models: Recent[Any] = Recent(MODELS_KEPT)
 
     def make(self, question: dict[str, Any]) -> dict[str, Any]:
-        tasks = {
+        tasks: dict[str, Callable[..., dict[str, Any]]] = {
             "export": self.export,
             "points": self.points,
             "items": self.items,

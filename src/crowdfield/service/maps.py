@@ -79,7 +79,7 @@ class MapArrays:
         p = self.probability.astype(np.float64)
         return Heatmap(
             self.grid, self.situation.states, p / p.sum(axis=-1, keepdims=True), self.sd.astype(np.float64),
-            self.reports, about,
+            self.reports.astype(np.int64), about,
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from crowdfield.service.problems import Problem
 
@@ -96,7 +96,7 @@ class Pool:
         except Problem:
             self.refused += 1
             raise
-        future: Future[T] = self._executor.submit(self._timed, caller, work, *args, **named)
+        future = self._executor.submit(lambda: self._timed(caller, work, *args, **named))
         # The place is free when the work has ended, not when somebody stopped waiting for it.
         future.add_done_callback(lambda _: self._leave(caller))
         return future
@@ -133,7 +133,8 @@ class Pool:
             return (await asyncio.wait([waiting], timeout=left))[0]
         gone = asyncio.ensure_future(caller.gone())
         try:
-            done, _ = await asyncio.wait({waiting, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            pair: set[asyncio.Future[Any]] = {waiting, gone}
+            done, _ = await asyncio.wait(pair, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
         if gone in done and waiting not in done:

@@ -1,5 +1,5 @@
 """Imported by the process that fits are forked from: the outlines of countries are read once, and not by every fit."""
 
-from crowdfield.io import land
+from crowdfield.outlines import countries
 
-land.countries()
+countries()

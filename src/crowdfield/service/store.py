@@ -310,7 +310,8 @@ class Store:
     def model_version(self, name: str) -> int | None:
         """The version that the saved model belongs to."""
         with self.engine.connect() as connection:
-            return connection.execute(select(state.c.number).where(state.c.situation == name)).scalar()
+            number = connection.execute(select(state.c.number).where(state.c.situation == name)).scalar()
+        return None if number is None else int(number)
 
     def model(self, name: str) -> tuple[int, int, bytes] | None:
         """Version number, log position and saved model to go on from."""
@@ -329,7 +330,7 @@ class Store:
             if row is None or new.info.get(LAYOUT) not in (None, _situation(row).layout):
                 return None  # the map was given another region while it was fitted
             where = version.c.situation == name
-            number = 1 + max(
+            number: int = 1 + max(
                 row.numbered, connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0
             )
             connection.execute(
@@ -391,6 +392,7 @@ def _tell(connection: Connection, name: str, kind: str, data: dict[str, Any], no
         # Listeners remember the last number they saw; numbers must therefore appear in order, as in the log.
         connection.execute(text("LOCK TABLE event IN EXCLUSIVE MODE"))
     row = connection.execute(insert(event).values(situation=name, kind=kind, data=data, at=now))
+    assert row.inserted_primary_key is not None
     number = row.inserted_primary_key[0]
     connection.execute(delete(event).where(event.c.id <= number - _EVENTS_KEPT))
 

@@ -112,7 +112,7 @@ def cells(
     """Row and column (fractional) of the map under every pixel, and which pixels are on it; None where none is."""
     step = 4 if z < 7 else 16
     lattice = np.arange(0, SIZE + 1, step)
-    pixel = np.arange(SIZE) + 0.5
+    pixel = np.arange(SIZE, dtype=np.float64) + 0.5
     scale = SIZE * 2.0**z
     west, south, east, north = now.situation.region
     longitude = (x * SIZE + pixel) / scale * 360.0 - 180.0
@@ -147,7 +147,7 @@ def _between(lattice: NDArray[np.float64], step: int) -> NDArray[np.float64]:
     low = np.minimum(at.astype(int), lattice.shape[0] - 2)
     share = at - low
     rows = lattice[low] * (1 - share)[:, None] + lattice[low + 1] * share[:, None]
-    return rows[:, low] * (1 - share) + rows[:, low + 1] * share
+    return np.asarray(rows[:, low] * (1 - share) + rows[:, low + 1] * share)
 
 
 def _sample(values: NDArray[np.float32], row: NDArray[np.float64], column: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -159,11 +159,11 @@ def _sample(values: NDArray[np.float32], row: NDArray[np.float64], column: NDArr
     v, h = (r - top).astype(np.float32), (c - left).astype(np.float32)
     upper = values[top, left] * (1 - h) + values[top, right] * h
     lower = values[below, left] * (1 - h) + values[below, right] * h
-    return upper * (1 - v) + lower * v
+    return np.asarray(upper * (1 - v) + lower * v)
 
 
-def _index(share: NDArray[np.float32]) -> NDArray[np.intp]:
-    return np.clip(share * 255.0 + 0.5, 0, 255).astype(np.intp)
+def _index(share: NDArray[np.floating]) -> NDArray[np.intp]:
+    return np.asarray(np.clip(share * 255.0 + 0.5, 0, 255), dtype=np.intp)
 
 
 def _png(pixels: Pixels) -> bytes:

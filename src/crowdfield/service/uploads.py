@@ -80,7 +80,8 @@ class Reader:
     def file(self, file: IO[bytes], positive: str | None = None, plan: ImportPlan | None = None) -> Read:
         """The rows of a file of any known layout. Contacts and free text stay behind in it."""
         plan = plan or ImportPlan()
-        read = self._stored(file, positive, self._settings.import_limit, dict(plan.columns))
+        columns = {str(role): column for role, column in plan.columns.items()}
+        read = self._stored(file, positive, self._settings.import_limit, columns)
         return renamed(read, plan.labels)
 
     def _stored(

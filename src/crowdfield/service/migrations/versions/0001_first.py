@@ -1,5 +1,7 @@
 """The first tables. Written out, not taken from `tables`: a migration must not change when the code does."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -9,7 +11,7 @@ down_revision = None
 SEQUENCE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
-def of_situation(**options: bool) -> sa.Column:
+def of_situation(**options: Any) -> sa.Column[str]:
     return sa.Column("situation", sa.String(64), sa.ForeignKey("situation.id", ondelete="CASCADE"), **options)
 
 
