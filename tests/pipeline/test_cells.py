@@ -6,7 +6,7 @@ import pytest
 import crowdfield as cf
 from crowdfield import pipeline
 from crowdfield.data import Grid, Reports
-from crowdfield.pipeline.fusing import make_map
+from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.scoring import score
 
 MODELS = ["one_state", "instrument"]
@@ -79,7 +79,7 @@ def test_no_report_stands_out_of_a_published_map(fitted, heatmap):
 def test_gold_is_certain_and_known(fitted):
     X, wet, said = reports()
     model = cf.HeatmapBCC(lengthscale=2.0, reports_model=fitted[2].reports_model_, random_state=0)
-    model.fit(*said, gold=(X[:5], np.where(wet[:5], "wet", "dry")))
+    model.fit(said[0], said[1], said[2], gold=(X[:5], np.where(wet[:5], "wet", "dry")))
     known = model.at_reported_places()
     row = [int(np.flatnonzero((known.places == place).all(1))[0]) for place in X[:5]]
     np.testing.assert_allclose(known.probability[row, 1], wet[:5], atol=1e-12)
@@ -95,7 +95,7 @@ def test_score_judges_what_the_map_shows():
     told = score(fused, crowd)
     from crowdfield import geography, metrics
 
-    there = geography.transform(crowd.places, "EPSG:4326", fused.heatmap.grid.crs)
+    there = geography.transform(crowd.places, "EPSG:4326", str(fused.heatmap.grid.crs))
     p = fused.heatmap.of("flooded").ravel()[fused.heatmap.grid.index(there)]
     truth = (np.array(crowd.labels)[crowd.label] == "flooded").astype(float)
     assert told["cross_entropy_bits"] == pytest.approx(metrics.cross_entropy(truth, p))

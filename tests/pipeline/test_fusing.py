@@ -9,7 +9,7 @@ import shapely
 from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
-from crowdfield.pipeline import fusing
+from crowdfield.pipeline import mapping, tables
 
 CENTRE = (34.85, -19.82)
 STATES = ("dry", "flooded")
@@ -63,7 +63,7 @@ def test_knowledge_ends_where_the_reports_end(fused):
 
 
 def test_cells_are_predicted_the_same_in_blocks(fused, monkeypatch):
-    monkeypatch.setattr(fusing, "BLOCK", 37)
+    monkeypatch.setattr(mapping, "BLOCK", 37)
     again = pipeline.make_map(fused.model, fused.heatmap.grid, fused.heatmap.reports)
     np.testing.assert_allclose(again.probability, fused.heatmap.probability, rtol=1e-12)
 
@@ -86,15 +86,15 @@ def test_a_trusted_source_decides_where_others_disagree():
     reports = crowd(size=80, accuracy=0.75)
     visited = Reports.from_arrays(
         np.vstack([reports.places, here]),
-        [*fusing.said_labels(reports), "flooded"],
-        [*(f"volunteer {i}" for i in fusing.said_sources(reports)), "fire-brigade"],
+        [*tables.said_labels(reports), "flooded"],
+        [*(f"volunteer {i}" for i in tables.said_sources(reports)), "fire-brigade"],
         labels=STATES,
         crs=reports.crs,
     )
     unknown, certain = (pipeline.fuse(visited, SETTINGS, sources=trust) for trust in ({}, {"fire-brigade": "certain"}))
     assert at(certain.heatmap, *here) > at(unknown.heatmap, *here) + 0.1
     table = certain.table().set_index("source")
-    assert table.loc["fire-brigade", "accuracy"] > 0.98 and table["trusted"].sum() == 1
+    assert table["accuracy"]["fire-brigade"] > 0.98 and table["trusted"].sum() == 1
 
 
 def test_a_region_leaves_out_what_lies_elsewhere():
@@ -111,17 +111,17 @@ def test_files_can_be_joined():
     half = np.arange(240) < 100
     parts = [whole.take(half), whole.take(~half)]
     together = pipeline.joined(parts)
-    np.testing.assert_array_equal(fusing.keys(together), fusing.keys(whole))
+    np.testing.assert_array_equal(tables.keys(together), tables.keys(whole))
 
 
 def test_keys_are_the_same_in_every_run_and_differ_between_reports():
     reports = crowd()
-    np.testing.assert_array_equal(fusing.keys(reports), fusing.keys(crowd()))
-    assert len(np.unique(fusing.keys(reports))) == 240
+    np.testing.assert_array_equal(tables.keys(reports), tables.keys(crowd()))
+    assert len(np.unique(tables.keys(reports))) == 240
     # through another projection and back
     moved = geography.project(geography.project(reports, "EPSG:32736"), "EPSG:3857")
     back = geography.project(moved, "EPSG:32736")
-    np.testing.assert_array_equal(fusing.keys(back), fusing.keys(geography.project(reports, "EPSG:32736")))
+    np.testing.assert_array_equal(tables.keys(back), tables.keys(geography.project(reports, "EPSG:32736")))
 
 
 def test_the_score_knows_good_from_bad_and_what_it_cannot_say(fused):

@@ -8,7 +8,7 @@ from tests.pipeline.test_fusing import SETTINGS, crowd
 
 from crowdfield import pipeline
 from crowdfield.errors import InputError
-from crowdfield.pipeline import fusing
+from crowdfield.pipeline import tables
 
 
 @pytest.fixture(scope="module")
@@ -91,4 +91,4 @@ def test_a_run_of_another_format_is_refused(kept, tmp_path):
 
 def test_keys_are_those_of_the_reports(kept):
     assert kept[1].seen.dtype == np.uint64
-    assert set(kept[1].seen) == set(fusing.keys(kept[1].reports))
+    assert set(kept[1].seen) == set(tables.keys(kept[1].reports))

@@ -24,8 +24,9 @@ from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
 from crowdfield.inference.stratified import Estimate, Predicted, Sample
 from crowdfield.io import features, kinds
-from crowdfield.pipeline.fusing import Fused, fuse_on, joined
+from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
+from crowdfield.pipeline.tables import joined, names_of, said_labels, said_sources
 
 MOST_BYTES = 2**26  # of a file of answers
 BINS = 10  # of the reliability diagram, at the most
@@ -363,8 +364,6 @@ def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:
     first = pd.DataFrame(places).drop_duplicates(keep="last").index  # a place checked twice: the later check counts
 
     def fit(model: Any, reports: Any) -> Any:
-        from crowdfield.pipeline.fusing import names_of, said_labels, said_sources
-
         gold = (places[first], names_of(tuple(states))[first])
         return model.fit(reports.places, said_labels(reports), sources=said_sources(reports), gold=gold)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
-from crowdfield.models import unknown
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.checking import quick_warnings
+from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
 from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
+from crowdfield.pipeline.tables import joined, keys, said_labels, said_sources, within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 Progress = Callable[[str], None]
-# So many cells are predicted at once: enough to be fast, few enough to stay small in memory.
-BLOCK = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,92 +277,6 @@ def extend(
     return _finish(model, everything, grid, mask, counts, fused.settings, seen, said, progress)
 
 
-def make_map(
-    model: HeatmapBCC | AtTime,
-    grid: Grid,
-    counts: NDArray[np.int64],
-    *,
-    mask: NDArray[np.bool_] | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    field_only: bool = False,
-) -> Heatmap:
-    """Ask a model about every cell of a grid.
-
-    A cell with reports shows the state of the things reported in it, one without what the field says at its centre.
-
-    Parameters
-    ----------
-    model : HeatmapBCC or AtTime
-        A fitted model.
-    grid : Grid
-        Where the map is, in the coordinates that the model was fitted in.
-    counts : ndarray [rows, columns] of int
-        How many reports lie in each cell: ``grid.counts(places)``.
-    mask : ndarray [rows, columns] of bool, optional
-        The cells that the map speaks about; all others are NaN.
-    metadata : mapping, optional
-        To be kept with the map.
-    field_only : bool, default=False
-        Show the field everywhere, so that no report stands out by itself.
-
-    Returns
-    -------
-    Heatmap
-        The probability of each state in each cell, and its standard deviation.
-
-    Examples
-    --------
-    >>> import crowdfield as cf
-    >>> X, y, sources = cf.testing.example_crowd()
-    >>> model = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, sources)
-    >>> grid = cf.Grid(west=-0.5, east=9.5, south=-0.5, north=9.5, columns=10, rows=10)
-    >>> heatmap = cf.pipeline.make_map(model, grid, grid.counts(X))
-    >>> heatmap.of(1).shape, int(heatmap.reports.sum())
-    ((10, 10), 500)
-    """
-    wanted = np.ones(grid.size, dtype=bool) if mask is None else np.asarray(mask, dtype=bool).ravel()
-    centres = grid.centres()[wanted]
-    states = tuple(model.classes_.tolist() if hasattr(model.classes_, "tolist") else model.classes_)
-    probability = np.full((grid.size, len(states)), np.nan)
-    sd = np.full_like(probability, np.nan)
-    rows = np.flatnonzero(wanted)
-    for start in range(0, len(rows), BLOCK):
-        part = slice(start, start + BLOCK)
-        probability[rows[part]], sd[rows[part]] = model.predict_rate(centres[part])
-    if not field_only:
-        _show_reported_places(model, grid, wanted, probability, sd)
-    shape = (*grid.shape, len(states))
-    about = {**dict(metadata or {}), "prior_sd": prior_sd(model)}
-    return Heatmap(grid, states, probability.reshape(shape), sd.reshape(shape), counts, about)
-
-
-def _show_reported_places(
-    model: Any,
-    grid: Grid,
-    wanted: NDArray[np.bool_],
-    probability: NDArray[np.float64],
-    sd: NDArray[np.float64],
-) -> None:
-    """Into cells with reports: the mean probability of the places in them, and the root mean square deviation."""
-    known = model.at_reported_places() if hasattr(model, "at_reported_places") else None
-    if known is None or known.places.shape[1] != 2:  # with time, places are of many moments and the map is of one
-        return
-    cell = grid.index(known.places)
-    inside = cell >= 0
-    count = np.bincount(cell[inside], minlength=grid.size)
-    shown = (count > 0) & wanted
-    for j in range(known.probability.shape[1]):
-        total = np.bincount(cell[inside], known.probability[inside, j], minlength=grid.size)
-        spread = np.bincount(cell[inside], known.sd[inside, j] ** 2, minlength=grid.size)
-        probability[shown, j] = total[shown] / count[shown]
-        sd[shown, j] = np.sqrt(spread[shown] / count[shown])
-
-
-def prior_sd(model: Any) -> list[float]:
-    """The standard deviation of each ρ_j where nobody reported, to as many digits as a scale of colours shows."""
-    return [round(float(value), 4) for value in unknown.prior_rate_sd(model)]
-
-
 def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     """The estimator that the settings describe."""
     from crowdfield import geography
@@ -397,79 +309,6 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
         random_state=settings.seed,
         covariates=layers.of_settings(settings, grid),
     )
-
-
-def within(reports: Reports, grid: Grid, *, allow_none: bool = False) -> tuple[Reports, int]:
-    """The reports inside the grid, and how many are not."""
-    keep = grid.index(reports.places[:, :2]) >= 0
-    if not keep.any() and not allow_none:
-        raise InputError(
-            f"none of the {len(reports):,} reports lies in the region. Are longitude and latitude swapped?"
-        )
-    return (reports if keep.all() else reports.take(keep)), int(np.count_nonzero(~keep))
-
-
-def joined(parts: Sequence[Reports]) -> Reports:
-    """Join several tables of reports. What one of them lacks (times, ids) the whole lacks.
-
-    Parameters
-    ----------
-    parts : sequence of Reports
-        In one reference system.
-
-    Returns
-    -------
-    Reports
-        All rows, in order.
-
-    Examples
-    --------
-    With `reports` of the example of `fuse`:
-
-    >>> len(cf.pipeline.joined([reports, reports]))
-    120
-    """
-    if len({part.crs for part in parts}) > 1:
-        raise InputError(
-            "the files are in different reference systems; read them all in degrees, or project them first."
-        )
-    return reduce(Reports.join, parts)
-
-
-def keys(reports: Reports) -> NDArray[np.uint64]:
-    """A number for each report that stays the same in every run: from its id, else from who, what, where and when."""
-    import pandas as pd
-
-    if reports.id is not None:
-        columns: dict[str, Any] = {"id": [str(value) for value in reports.id]}
-    else:
-        columns = {
-            "source": said_sources(reports).astype(str),
-            "label": said_labels(reports).astype(str),
-            # To a millimetre: a projection there and back must not make a report new.
-            **{f"place{d}": np.round(reports.places[:, d] * 1000).astype(np.int64) for d in range(2)},
-            "time": np.zeros(len(reports)) if reports.time is None else np.nan_to_num(reports.time),
-        }
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy().astype(np.uint64)
-
-
-def said_labels(reports: Reports) -> NDArray[Any]:
-    """What each report says, as it was given.   [R]"""
-    return names_of(reports.labels)[reports.label]
-
-
-def said_sources(reports: Reports) -> NDArray[Any]:
-    """Who sent each report, as it was given.   [R]"""
-    return names_of(reports.sources)[reports.source]
-
-
-def names_of(names: tuple[Any, ...]) -> NDArray[Any]:
-    """Names as an array that keeps them what they are: strings, numbers, or anything else as objects."""
-    if len({type(name) for name in names}) == 1 and isinstance(names[0], str | int | float):
-        return np.asarray(names)
-    out = np.empty(len(names), dtype=object)
-    out[:] = names
-    return out
 
 
 def _fit(model: Any, reports: Reports) -> Any:
@@ -540,38 +379,3 @@ def _finish(
     }
     heatmap = make_map(model, grid, counts, mask=mask, metadata=metadata)
     return Fused(model, heatmap, reports, settings, seen, about)
-
-
-@dataclass(frozen=True)
-class AtTime:
-    """A model of (easting, northing, time), asked about one moment: it can be mapped like any other.
-
-    Parameters
-    ----------
-    model : HeatmapBCC
-        Fitted to places whose last column is time.
-    time : float
-        The moment, in the units of that column.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import crowdfield as cf
-    >>> from crowdfield.inference.kernels import space_time
-    >>> X, y, sources = cf.testing.example_crowd()
-    >>> hours = np.linspace(0, 10, len(X))
-    >>> model = cf.HeatmapBCC(kernel=space_time("matern32", 4.0, "matern12", 8.0), reports_model="one_state", tol=0.01)
-    >>> model = model.fit(np.column_stack([X, hours]), y, sources)
-    >>> cf.pipeline.AtTime(model, 5.0).predict_rate(np.array([[8.0, 5.0]]))[0].shape
-    (1, 2)
-    """
-
-    model: HeatmapBCC
-    time: float
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
-
-    def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """E[ρ*] and its standard deviation at places [M, 2] at this moment: both [M, J]."""
-        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))

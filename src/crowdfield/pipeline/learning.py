@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from crowdfield.data import Grid, Reports
-from crowdfield.pipeline.fusing import build_model, said_labels, said_sources
+from crowdfield.pipeline.fusing import build_model
 from crowdfield.pipeline.settings import Settings
+from crowdfield.pipeline.tables import said_labels, said_sources
 
 
 def learn(

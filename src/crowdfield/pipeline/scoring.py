@@ -9,7 +9,8 @@ import numpy as np
 from crowdfield import metrics
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
-from crowdfield.pipeline.fusing import Fused, within
+from crowdfield.pipeline.fusing import Fused
+from crowdfield.pipeline.tables import within
 
 
 def score(fused: Fused, gold: Reports) -> dict[str, Any]:

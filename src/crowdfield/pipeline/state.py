@@ -30,8 +30,9 @@ from crowdfield.io.archives import Archive
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import plain
 from crowdfield.models.covariates import KnownCovariates, raw_values
-from crowdfield.pipeline.fusing import Fused, make_map
+from crowdfield.pipeline.fusing import Fused
 from crowdfield.pipeline.layers import covariates_of
+from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.quiet import without_silence
 from crowdfield.pipeline.settings import from_plain
 

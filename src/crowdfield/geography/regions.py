@@ -1,0 +1,230 @@
+"""Regions in degrees: which places lie in one, and the region around some places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data.region import Region
+from crowdfield.errors import InputError
+
+# Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
+# than `NEAR` degrees, about a kilometre, is in the middle.
+FEW, GAP, NEAR = 0.02, 2.0, 0.01
+# Degrees of longitude: reports that are spread wider are of no one place, and the map's region must be said.
+WIDEST = 180.0
+# The middle of more places than this is found from so many of them: it need not be exact.
+MIDDLE_OF = 50_000
+
+
+def wrap(longitude: Any) -> Any:
+    """Bring longitudes into [−180, 180).
+
+    Parameters
+    ----------
+    longitude : float or array_like
+        Degrees.
+
+    Returns
+    -------
+    float or ndarray
+        As given, where it was there already.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.wrap(181.0)
+    -179.0
+    """
+    given = np.asarray(longitude, dtype=np.float64)
+    # What is already there stays as it was written, to the last digit.
+    wrapped = np.where((given >= -180.0) & (given < 180.0), given, (given + 180.0) % 360.0 - 180.0)
+    return float(wrapped) if np.ndim(longitude) == 0 else wrapped
+
+
+def within(region: Sequence[float], longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+    """Tell which places lie in a region: west ≤ longitude < east and south ≤ latitude < north.
+
+    Half-open, so that two regions side by side share no report; the pole itself belongs to a region that reaches it.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees; west greater than east crosses the antimeridian.
+    longitude, latitude : array_like [R]
+        Degrees.
+
+    Returns
+    -------
+    ndarray [R] of bool
+        True inside.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.within((177, -20, -178, -15), [178.5, 170.0], [-18.0, -18.0])  # Fiji
+    array([ True, False])
+    """
+    lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
+    west, south, east, north = box = Region(*region)
+    # Measured from the west edge, so that the antimeridian needs no special case.
+    east_of_west = np.mod(lon - west, 360.0)
+    # A subtraction must not push a place on the western edge just below it.
+    east_of_west = np.where(lon == west, 0.0, east_of_west)
+    inside_east = (east_of_west < box.width) & (lon != east) if box.width < 360 else np.isfinite(lon)
+    inside_north = (lat >= south) & ((lat < north) | ((north == 90.0) & (lat == 90.0)))
+    return np.asarray(inside_east & inside_north)
+
+
+def held(region: Region, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which places lie in a region or on its edges."""
+    west, south, east, north = region
+    east_of_west = np.mod(wrap(places[:, 0]) - west, 360.0)
+    inside_east = (east_of_west <= (east - west) % 360.0) | (wrap(places[:, 0]) == east)
+    return np.asarray(inside_east & (places[:, 1] >= south) & (places[:, 1] <= north))
+
+
+def bounds(places: ArrayLike) -> Region:
+    """Give the smallest region around (longitude, latitude) places; it may cross the antimeridian (west > east).
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        Longitude and latitude in degrees.
+
+    Returns
+    -------
+    Region
+        West, south, east, north.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.bounds([[179.0, -18.0], [-179.0, -17.0]])
+    Region(west=179.0, south=-18.0, east=-179.0, north=-17.0)
+    """
+    p = np.asarray(places, dtype=np.float64)
+    if p.ndim != 2 or p.shape[1] != 2 or len(p) == 0:
+        raise InputError("a region needs at least one (longitude, latitude) place.")
+    south, north = float(p[:, 1].min()), float(p[:, 1].max())
+    west, east = float(p[:, 0].min()), float(p[:, 0].max())
+    if west >= -180.0 and east < 180.0 and east - west <= 180.0:
+        return Region(west, south, east, north)
+    lon = np.sort(wrap(p[:, 0]))
+    west, east = float(lon[0]), float(lon[-1])
+    if east - west <= 180.0:
+        return Region(west, south, east, north)
+    # The region is the circle of longitudes less its widest empty arc.
+    gaps = np.diff(np.append(lon, lon[0] + 360.0))
+    widest = int(np.argmax(gaps))
+    return Region(float(lon[(widest + 1) % len(lon)]), south, float(lon[widest]), north)
+
+
+def main_bounds(places: ArrayLike) -> Region:
+    """Give the region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
+
+    Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
+    others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes.
+
+    Parameters
+    ----------
+    places : array_like [R, 2]
+        Longitude and latitude in degrees.
+
+    Returns
+    -------
+    Region
+        West, south, east, north.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> town = [[-72.0 - i / 1000, 18.0 + i / 1000] for i in range(100)]
+    >>> geography.main_bounds([*town, [0.0, 0.0]]).east  # one report at 0, 0 is left out
+    -72.0
+    """
+    p = np.asarray(places, dtype=np.float64)
+    whole = bounds(p)
+    east = p[:, 0]
+    if not -180.0 <= whole.west <= whole.east < 180.0 or (east >= 180.0).any():
+        # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
+        east = wrap(east - _middle_longitude(east))
+    few = slice(None, None, max(1, len(p) // MIDDLE_OF))
+    distance = np.abs(east - np.median(east[few]))
+    np.maximum(distance, np.abs(p[:, 1] - np.median(p[few, 1])), out=distance)
+    first = len(p) - int(FEW * len(p))
+    bulk = max(float(np.partition(distance, first - 1)[first - 1]), NEAR)
+    if distance.max() <= GAP * bulk:
+        return whole  # the farthest is not far, so there is no need to put them in order
+    ranked = np.maximum(np.sort(distance), NEAR)
+    gaps = np.flatnonzero(ranked[first:] > GAP * ranked[first - 1 : -1])
+    if len(gaps) == 0:
+        return whole
+    return bounds(p[distance < ranked[first + gaps[0]]])
+
+
+def map_bounds(places: ArrayLike) -> Region:
+    """The region that a map of these places shows; an error where they are spread over more than half of the world."""
+    bulk = main_bounds(places)
+    if span(bulk) > WIDEST:
+        raise InputError(
+            f"the reports reach over {span(bulk):.0f}° of longitude, so a map of them all would be one of the world. "
+            "Name the region to map with --region W,S,E,N (the whole world is --region=-180,-90,180,90)."
+        )
+    return bulk
+
+
+def _middle_longitude(longitude: NDArray[np.float64]) -> float:
+    """The circular mean: where most of the longitudes point."""
+    angle = np.radians(longitude)
+    return math.degrees(math.atan2(float(np.sin(angle).mean()), float(np.cos(angle).mean())))
+
+
+def centre(region: Sequence[float]) -> tuple[float, float]:
+    """Give (longitude, latitude) in the middle of a region.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees.
+
+    Returns
+    -------
+    (float, float)
+        Longitude and latitude.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.centre((170, -20, -170, 0))
+    (-180.0, -10.0)
+    """
+    west, south, _, north = region
+    return wrap(west + span(region) / 2), (south + north) / 2
+
+
+def span(region: Sequence[float]) -> float:
+    """Give the width of a region in degrees of longitude; a region around a single place spans none.
+
+    Parameters
+    ----------
+    region : sequence of float
+        West, south, east, north in degrees.
+
+    Returns
+    -------
+    float
+        Degrees.
+
+    Examples
+    --------
+    >>> from crowdfield import geography
+    >>> geography.span((170, -20, -170, 0))
+    20.0
+    """
+    box = Region(*region)
+    return box.width if box.west != box.east else 0.0
