@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -149,12 +150,27 @@ def test_the_assessment_finds_what_the_map_hides():
     assert "% of the map is right" in result.lines()[0]
 
 
+@pytest.mark.parametrize("states", [("damaged", "undamaged"), ("dry", "wet")])
+def test_the_reliability_diagram_is_of_the_state_in_question_wherever_it_stands(states):
+    heatmap, truth = make()
+    rare = heatmap.probability[..., 1] ** 4  # so that the two states cannot be mistaken for each other
+    heatmap = replace(heatmap, states=states, probability=np.stack([1 - rare, rare], axis=-1))
+    asked = states.index(heatmap.positive)
+    result = cf.assess(heatmap, answered(plan(heatmap, size=200, seed=1), truth, states))
+    assert result.positive == result.plain()["positive"] == heatmap.positive != states[1 - asked]
+    said = np.average(result.reliability["said"], weights=result.reliability["checks"])
+    assert said == pytest.approx(heatmap.probability[..., asked].mean(), abs=0.2)
+    axes = result.figure().axes[0]
+    assert axes.get_xlabel() == f"probability of “{heatmap.positive}” on the map"
+
+
 def test_a_model_is_assessed_by_a_simple_random_sample():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 10, (80, 2))
     model = cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, (X[:, 0] > 5).astype(int))
     places = rng.uniform(0, 10, (60, 2))
     result = cf.assess(model, (places, (places[:, 0] > 5).astype(int)))
+    assert result.positive == 1
     assert result.accuracy.low < result.accuracy.value <= result.accuracy.high and result.accuracy.value > 0.8
     assert "simple random sample" in result.notes[-1]
 

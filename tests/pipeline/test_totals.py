@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import openpyxl
@@ -17,6 +18,7 @@ from crowdfield.io.amounts import read_amounts
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.pipeline.districts import locate
 from crowdfield.pipeline.totals import totals, write_totals
+from crowdfield.pipeline.totals_picture import choropleth
 
 WEST, SOUTH, SIZE = 36.80, -1.30, 0.05  # degrees
 
@@ -177,6 +179,20 @@ def test_every_format_can_be_read_back(found, tmp_path):
     assert (tmp_path / "totals.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="written as"):
         write_totals(found, tmp_path / "totals.shp")
+
+
+def test_the_coloured_map_shows_the_state_in_question_wherever_it_stands(found):
+    """Of two states, the same place has the same colour whichever of them is asked for."""
+    renamed = found.table.rename(
+        columns=lambda name: name.replace("_dry", "_damaged").replace("_flooded", "_undamaged")
+    )
+    turned = replace(found, table=renamed, states=("damaged", "undamaged"), positive="damaged")
+    for asked in (found, turned):
+        other = next(state for state in asked.states if state != asked.positive)
+        first, second = choropleth(asked).axes[0], choropleth(asked, other).axes[0]
+        assert first.get_title(loc="left") == f"Share: {asked.positive}"
+        for one, two in zip(first.patches, second.patches, strict=True):
+            np.testing.assert_allclose(one.get_facecolor(), two.get_facecolor(), atol=0.01)
 
 
 def test_the_command_says_the_same(fused, found, tmp_path):

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from crowdfield.data import Heatmap
+from crowdfield.data.positive import decide
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
@@ -40,7 +41,7 @@ class Assessment:
 
     states: one row per state: mapped_share (of the map), area (share that really is in the state), area_pp (the same,
     prediction-powered), users and producers accuracy, each with _low and _high; commission and omission are one less.
-    reliability: what the map says against what checks found.
+    reliability: what the map says of the state in question, `positive`, against what checks found.
     """
 
     checks: int
@@ -49,6 +50,7 @@ class Assessment:
     states: pd.DataFrame
     strata: pd.DataFrame
     reliability: pd.DataFrame
+    positive: Any
     notes: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
@@ -62,6 +64,7 @@ class Assessment:
                 "states": self.states.to_dict("records"),
                 "strata": self.strata.to_dict("records"),
                 "reliability": self.reliability.to_dict("records"),
+                "positive": self.positive,
                 "notes": list(self.notes),
             }
         )
@@ -104,7 +107,8 @@ def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
     -------
     Assessment
         ``accuracy``; ``states``, a table with one row per state (area, user's and producer's accuracy); ``strata``;
-        ``reliability``; ``notes``; and the methods ``lines()`` (text), ``plain()`` (for JSON) and ``figure()``.
+        ``reliability`` of the state in question, ``positive``; ``notes``; and the methods ``lines()`` (text),
+        ``plain()`` (for JSON) and ``figure()``.
 
     Examples
     --------
@@ -149,13 +153,15 @@ def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
         "right": counts[np.arange(len(counts)), drawn.mapped],
     })  # fmt: skip
     weight = (drawn.cells / drawn.checked)[stratum]
+    asked = heatmap.states.index(heatmap.positive)
     return Assessment(
         len(truth),
         level,
         stratified.accuracy(drawn, level),
         pd.DataFrame(states),
         by_stratum,
-        reliability(shown[:, -1], truth == len(heatmap.states) - 1, weight, level),
+        reliability(shown[:, asked], truth == asked, weight, level),
+        heatmap.positive,
         tuple(notes),
     )
 
@@ -195,8 +201,10 @@ def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]
         {"stratum": ["all"], "cells": [0], "checks": [len(truth)], "right": [int((truth == mapped).sum())]}
     )
     notes.append("the places are taken as a simple random sample; a map would allow strata and narrower intervals")
-    diagram = reliability(shown[:, -1], truth == len(classes) - 1, np.ones(len(truth)), level)
-    return Assessment(len(truth), level, right, pd.DataFrame(states), table, diagram, tuple(notes))
+    positive = decide(classes, shown.mean(axis=0)).state
+    asked = classes.index(positive)
+    diagram = reliability(shown[:, asked], truth == asked, np.ones(len(truth)), level)
+    return Assessment(len(truth), level, right, pd.DataFrame(states), table, diagram, positive, tuple(notes))
 
 
 def _proportion(hit: np.ndarray, level: float) -> Estimate | None:
@@ -306,7 +314,7 @@ def _row(state: Any, mapped_share: float, found: Mapping[str, Estimate | None]) 
 
 
 def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level: float) -> pd.DataFrame:
-    """What the map says of the last state against how often it is true, in bins of about as many checks each."""
+    """What the map says of one state against how often it is true, in bins of about as many checks each."""
     bins = int(np.clip(len(shown) // (2 * LEAST_IN_BIN), 1, BINS))
     edges = np.unique(np.quantile(shown, np.linspace(0.0, 1.0, bins + 1)))
     code = np.clip(np.searchsorted(edges, shown, side="right") - 1, 0, max(len(edges) - 2, 0))

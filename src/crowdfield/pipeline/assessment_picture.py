@@ -25,7 +25,7 @@ def draw(found: Assessment) -> Figure:
 
 
 def _reliability(axes: Any, found: Assessment) -> None:
-    table, state = found.reliability, found.states["state"].iloc[-1]
+    table, state = found.reliability, found.positive
     axes.plot([0, 1], [0, 1], color=FAINT, lw=0.8, ls=(0, (4, 3)), zorder=0)
     middle = table["found"].to_numpy()
     spread = [middle - table["found_low"].to_numpy(), table["found_high"].to_numpy() - middle]

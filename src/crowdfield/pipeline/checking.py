@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crowdfield.data.positive import decide
 from crowdfield.errors import MissingDependencyError
 from crowdfield.inference import agreement
 from crowdfield.inference.agreement import Agreement
@@ -271,12 +272,12 @@ def quick_warnings(model: Any) -> list[str]:
 
 
 def _labels(model: HeatmapBCC) -> tuple[list[str], int]:
-    """The labels in the order of the model's draws, and the one that names the last state (else the last label)."""
+    """The labels in the order of the model's draws, and the one that names the state in question (else the last)."""
     names = list(model.reports_.labels)
     if model.reports_model_ == "instrument":
         names = [names[code] for code in model._asked.order]
-    last = model.classes_.tolist()[-1]
-    return [str(name) for name in names], names.index(last) if last in names else len(names) - 1
+    asked = decide(model.classes_.tolist()).state
+    return [str(name) for name in names], names.index(asked) if asked in names else len(names) - 1
 
 
 def _mean_and_error(values: Array, place: NDArray[np.int64]) -> tuple[float, float]:

@@ -29,6 +29,7 @@ class DistrictTotals:
     table: pd.DataFrame
     areas: NamedAreas
     states: tuple[Any, ...]
+    positive: Any  # the state in question, shown where only one is
     level: float
     thresholds: tuple[float, ...]
     weights: str | None  # what the amounts are of, where a raster says what cells count for
@@ -80,6 +81,7 @@ def totals(
         table,
         areas,
         fused.heatmap.states,
+        fused.heatmap.positive,
         level,
         tuple(table.attrs["thresholds"]),
         None if weights is None else Path(weights).stem,

@@ -13,8 +13,9 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
+from crowdfield.data.positive import scale_name
 from crowdfield.errors import InputError
-from crowdfield.plot import FAINT, INK, PROBABILITY, UNKNOWN, suppressed
+from crowdfield.plot import FAINT, INK, UNKNOWN, scale, suppressed
 
 if TYPE_CHECKING:
     from crowdfield.pipeline.totals import DistrictTotals
@@ -24,15 +25,16 @@ LONGEST_NAME = 18
 
 
 def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
-    """By default of the last state, as the map shows it."""
-    state = found.states[-1] if state is None else state
+    """By default of the state in question, in the colours of the map."""
+    state = found.positive if state is None else state
     if state not in found.states:
         raise InputError(f"there is no state {state!r}; the map has {found.states!r}.")
     table = found.table
     share, known = table[f"share_{state}"].to_numpy(float), 1.0 - table["unknown_share"].to_numpy(float)
     figure = Figure(figsize=(8.2, 6.4), layout="constrained", dpi=130)
     axes = figure.subplots()
-    shades = suppressed(share, np.nan_to_num(known))
+    colours = scale(scale_name(found.states, found.positive, state))
+    shades = suppressed(share, np.nan_to_num(known), colours)
     for number, shape in enumerate(found.areas.shapes):
         empty = not np.isfinite(share[number])
         axes.add_patch(
@@ -53,7 +55,7 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     if len(table) <= NAMED:
         _name(axes, found, state)
     axes.set_title(f"Share: {state}", loc="left", color=INK, fontsize=12, fontweight="bold")
-    bar = figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), PROBABILITY), ax=axes, shrink=0.6, pad=0.02)
+    bar = figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), colours), ax=axes, shrink=0.6, pad=0.02)
     bar.set_label(f"expected share that is “{state}”", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
     handles = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="nobody knows")]
