@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -264,6 +265,54 @@ def test_gold_given_twice_counts_once(fused):
     twice = with_gold(once, checked.assign(state="dry"))
     assert len(twice.model._gold_.places) == len(checked)
     assert twice.heatmap.of("wet").mean() < once.heatmap.of("wet").mean()
+
+
+def sheets_of(path):
+    book = openpyxl.load_workbook(path, read_only=True)
+    return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+
+
+@pytest.mark.parametrize("answers", ["names", "labels"])
+def test_the_answers_to_a_form_are_assessed_like_the_plan_itself(tmp_path, answers):
+    """The form is filled in here as KoboToolbox does it: calculations look the chosen place up in the choices."""
+    states = ("dry land", "under water")
+    heatmap, truth = make()
+    heatmap = replace(heatmap, states=states)
+    found = plan(heatmap, size=80, seed=2)
+    sheets = sheets_of(write_plan(found, tmp_path / "form.xlsx"))
+    survey = [dict(zip(sheets["survey"][0], row, strict=True)) for row in sheets["survey"][1:]]
+    choices = [dict(zip(sheets["choices"][0], row, strict=False)) for row in sheets["choices"][1:]]
+    places = [row for row in choices if row["list_name"] == "place"]
+    names = [row["name" if answers == "names" else "label"] for row in choices if row["list_name"] == "state"]
+    assert {row["type"].split()[-1] for row in survey if row["type"].startswith("select_one")} == {"place", "state"}
+    assert [place["name"] for place in places] == [str(number) for number in found.places["id"]]
+    assert all(state not in str(place["label"]) for place in places for state in states)
+    calculated = [row["name"] for row in survey if row["type"] == "calculate"]
+    assert all(row["calculation"].endswith(f"/{row['name']}") for row in survey if row["type"] == "calculate")
+    wanted = answered(found, truth, states)
+    said = [names[states.index(state)] for state in wanted["state"]]
+    with (tmp_path / "export.csv").open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, delimiter=";", quoting=csv.QUOTE_ALL)
+        out.writerow(["place", "state", "photo", *calculated, "_id", "_submission_time"])
+        for place, state in zip(places, said, strict=True):
+            out.writerow([place["name"], state, "", *(place[name] for name in calculated), 1, "2026-11-17T08:00:00"])
+    result = cf.assess(heatmap, read_checked(tmp_path / "export.csv"))
+    assert result.plain() == cf.assess(heatmap, wanted).plain()
+
+
+def test_a_zooniverse_manifest_hides_the_strata_and_its_answers_can_be_assessed(tmp_path):
+    heatmap, truth = make()
+    found = plan(heatmap, size=80, seed=2)
+    path = write_plan(found, tmp_path / "checks.manifest.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        subjects = list(csv.DictReader(file))
+    assert [name for name in subjects[0] if not name.startswith("#")] == ["id", "filename"]
+    wanted = answered(found, truth)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.DictWriter(file, [*subjects[0], "state"])
+        out.writeheader()
+        out.writerows({**row, "state": state} for row, state in zip(subjects, wanted["state"], strict=True))
+    assert cf.assess(heatmap, read_checked(path)).plain() == cf.assess(heatmap, wanted).plain()
 
 
 def test_plans_are_written_as_files_that_say_their_suffix(tmp_path):

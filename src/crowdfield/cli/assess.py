@@ -32,8 +32,8 @@ def assess(
             "--output",
             "-o",
             metavar="FILE",
-            help="plan: the places (.csv, .geojson, .kml). result: a picture (.png) or all figures (.json, .csv). "
-            "May be repeated.",
+            help="plan: the places (.csv, .geojson, .kml), a form for KoboToolbox or ODK (.xlsx), or a Zooniverse "
+            "manifest (.manifest.csv). result: a picture (.png) or all figures (.json, .csv). May be repeated.",
         ),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", min=2, help="plan: how many places.")] = None,
@@ -72,7 +72,7 @@ def assess(
 
 
 def _check_outputs(action: str, outputs: list[Path]) -> None:
-    known = (".csv", ".geojson", ".kml") if action == "plan" else (".png", ".json", ".csv")
+    known = (".csv", ".geojson", ".kml", ".xlsx") if action == "plan" else (".png", ".json", ".csv")
     for path in outputs:
         if path.suffix.lower() not in known:
             raise typer.BadParameter(f"{path}: write it as {', '.join(known)}.", param_hint="--output")

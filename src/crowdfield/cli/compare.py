@@ -35,14 +35,17 @@ def compare(
     """What changed between two moments or two settings, with the probability that it really did."""
     from crowdfield import pipeline
     from crowdfield.cli.console import Talk
-    from crowdfield.cli.inputs import map_from
+    from crowdfield.cli.inputs import map_and_keys
     from crowdfield.io.layers import plain
 
     talk = Talk.of(voice)
     with talk.progress("Comparing"):
-        change = pipeline.compare(map_from(before), map_from(after), state=show, least=least)
+        (earlier, first), (later, second) = map_and_keys(before), map_and_keys(after)
+        change = pipeline.compare(earlier, later, state=show, least=least)
     written = [pipeline.write_change(change, path) for path in output or []]
     found = change.summary()
+    if first is not None and second is not None:
+        found["shared_reports"] = len(set(first.tolist()) & set(second.tolist()))
     talk.result({**plain(found), "written": [str(path) for path in written]}, [*_lines(found, least), *_wrote(written)])
 
 
@@ -53,6 +56,8 @@ def _lines(found: dict[str, Any], least: float) -> list[str]:
     by = f" by more than {share(least)}" if least else ""
     reports = found.get("reports") or {}
     counts = f"; reports: {reports['before']:,} before, {reports['after']:,} after" if all(reports.values()) else ""
+    shared = found.get("shared_reports", 0)
+    both = f"{shared:,} reports are in both maps: what is probable is said too cautiously (docs/compare.md)"
     return [
         f"{found['state']}: {share(found['mean_before'])} of the map, then {share(found['mean_after'])}{counts}",
         *(
@@ -62,6 +67,7 @@ def _lines(found: dict[str, Any], least: float) -> list[str]:
             for word in ("rose", "fell")
         ),
         f"no change that can be told in {found['unchanged']:,}; nobody knows in {found['unknown']:,}",
+        *([both] if shared else []),
     ]
 
 

@@ -15,6 +15,9 @@ import typer
 from crowdfield.cli.console import Talk
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from crowdfield.cli.options import Picture, Said
     from crowdfield.data import Heatmap, Reports
     from crowdfield.io import ReadResult
@@ -198,11 +201,19 @@ def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
         return pipeline.fuse(reports, settings, about=about, progress=say)
 
 
-def map_from(path: Path) -> Heatmap:
-    """The map of a saved run (.cf), or one written as .tif or .nc."""
+def map_and_keys(path: Path) -> tuple[Heatmap, NDArray[np.uint64] | None]:
+    """The map of a saved run (.cf) and the keys of its reports; a map written as .tif or .nc holds no keys."""
     from crowdfield import io, pipeline
 
-    return pipeline.load_run(path).heatmap if path.suffix.lower() == ".cf" else io.read_map(path)
+    if path.suffix.lower() != ".cf":
+        return io.read_map(path), None
+    run = pipeline.load_run(path)
+    return run.heatmap, run.seen
+
+
+def map_from(path: Path) -> Heatmap:
+    """The map of a saved run (.cf), or one written as .tif or .nc."""
+    return map_and_keys(path)[0]
 
 
 def digest(path: Path) -> str:

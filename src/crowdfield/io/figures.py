@@ -31,10 +31,8 @@ def write_csv(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[st
 
 def write_xlsx(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[str, Any], path: Path) -> None:
     """A workbook: the table with its HXL row, frozen below it, and a second sheet that says how it was made."""
-    from openpyxl import Workbook
-    from openpyxl.styles import Font
-
-    book = Workbook()
+    Font = library("openpyxl.styles", "excel").Font
+    book = library("openpyxl", "excel").Workbook()
     sheet = book.active
     sheet.title = "totals"
     sheet.append([safe(name) for name, _, _ in columns])

@@ -7,12 +7,13 @@ from crowdfield.data import Heatmap
 from crowdfield.errors import InputError, MissingDependencyError
 
 
-def library(name: str) -> Any:
+def library(name: str, extra: str = "geo") -> Any:
+    """An optional library; where it is missing, an error that says which extra of crowdfield brings it."""
     try:
         return import_module(name)
     except ImportError:
         raise MissingDependencyError(
-            f"this format needs {name}, which is not installed. Install it with: pip install 'crowdfield[geo]'"
+            f"this format needs {name}, which is not installed. Install it with: pip install 'crowdfield[{extra}]'"
         ) from None
 
 

@@ -25,9 +25,11 @@ from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
 from crowdfield.inference.stratified import Estimate, Predicted, Sample
 from crowdfield.io import features, kinds
+from crowdfield.io.layers import slug
 from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
 from crowdfield.pipeline.tables import joined, names_of, said_labels, said_sources
+from crowdfield.pipeline.task_lists import HIDDEN
 
 MOST_BYTES = 2**26  # of a file of answers
 BINS = 10  # of the reliability diagram, at the most
@@ -246,7 +248,10 @@ def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
 
 def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
     by_text = {str(state): code for code, state in enumerate(states)}
-    found = [by_text.get(str(value).strip(), -1) for value in answered["state"]]
+    # Forms hold a state under a name of letters, digits and underscores.
+    short = [slug(state) for state in states]
+    known = {**{name: code for code, name in enumerate(short) if short.count(name) == 1}, **by_text}
+    found = [known.get(str(value).strip(), -1) for value in answered["state"]]
     if -1 in found:
         strange = answered["state"].iloc[found.index(-1)]
         raise InputError(f"a check says {strange!r}, but the map's states are {', '.join(map(repr, by_text))}.")
@@ -346,7 +351,7 @@ def read_checked(path: str | Path) -> pd.DataFrame:
         raise InputError(f"the checks {problem}") from None
     if found.kind.name in kinds.FEATURES:
         read = features.read(path, found)
-        return pd.DataFrame({name.lower(): values for name, values in read.columns.items()})
+        return pd.DataFrame({_column(name): values for name, values in read.columns.items()})
     if found.kind is not kinds.TEXT or found.member is not None or found.gzipped:
         raise InputError(f"the checks {path} are {found.kind.title}. Save them as CSV or GeoJSON.")
     try:
@@ -356,7 +361,12 @@ def read_checked(path: str | Path) -> pd.DataFrame:
     dialect = ";" if text.split("\n", 1)[0].count(";") > text.split("\n", 1)[0].count(",") else ","
     rows: list[Mapping[str, Any]] = list(csv.DictReader(textio.StringIO(text), delimiter=dialect))
     frame = pd.DataFrame(rows)
-    return frame.rename(columns={name: str(name).strip().lower() for name in frame.columns})
+    return frame.rename(columns={name: _column(name) for name in frame.columns})
+
+
+def _column(name: Any) -> str:
+    """The name of a column in small letters, without the sign that hides it from Zooniverse's volunteers."""
+    return str(name).strip().lower().removeprefix(HIDDEN)
 
 
 def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:

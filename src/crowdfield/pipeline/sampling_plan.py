@@ -20,6 +20,7 @@ from crowdfield.io.layers import description, plain, slug
 from crowdfield.io.table import safe
 from crowdfield.io.vector import DIGITS, write_features
 from crowdfield.models.unknown import is_unknown
+from crowdfield.pipeline import task_lists
 
 SURE = 0.9  # probability of the mapped state from which on a cell counts as sure
 LEAST = 10  # checks in a stratum, if it has as many cells: fewer say nothing about it
@@ -27,7 +28,8 @@ LEAST = 10  # checks in a stratum, if it has as many cells: fewer say nothing ab
 LEAST_WRONG = 0.1
 GROWTH = 1.05  # of a sample that is still too small for the wanted interval
 MARGIN = 0.05  # half width of an interval of a share of the map, where no size is asked for
-FORMATS = (".geojson", ".csv", ".kml")
+FORMATS = (".geojson", ".csv", ".kml", ".xlsx")
+MANIFEST = ".manifest.csv"  # the end of the name of a Zooniverse manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,7 @@ class Plan:
 
     places: pd.DataFrame
     strata: pd.DataFrame
+    states: tuple[Any, ...]
     seed: int
     level: float
     margin: float  # to expect
@@ -116,7 +119,7 @@ def plan(
         "sample": {"seed": seed, "level": level, "strata": plain(table.to_dict("records"))},
     }
     places = _places(heatmap, strata, np.concatenate(chosen), each, rng)
-    return Plan(places, table, seed, level, margin_found, about)
+    return Plan(places, table, heatmap.states, seed, level, margin_found, about)
 
 
 def _allocated(strata: Strata, spread: np.ndarray, size: int) -> np.ndarray:
@@ -146,12 +149,19 @@ def _places(
 
 
 def write_plan(found: Plan, path: str | Path) -> Path:
-    """As .geojson, .csv or .kml, by the suffix. The column `state` is empty, for what is found there."""
+    """By the suffix: .geojson, .csv, .kml, .xlsx (a form for KoboToolbox or ODK), .manifest.csv (for Zooniverse).
+
+    The column `state` of .geojson and .csv is empty, for what is found there.
+    """
     path = Path(path)
     check_format(path)
     rows = plain(found.places.to_dict("records"))
     with replacing(path) as temporary:
-        if path.suffix.lower() == ".csv":
+        if path.name.lower().endswith(MANIFEST):
+            task_lists.write_manifest(rows, temporary)
+        elif path.suffix.lower() == ".xlsx":
+            task_lists.write_xlsform(rows, found.states, temporary)
+        elif path.suffix.lower() == ".csv":
             with temporary.open("w", encoding="utf-8", newline="") as file:
                 out = csv.writer(file)
                 out.writerow(found.places.columns)
