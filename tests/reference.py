@@ -34,15 +34,15 @@ def matern32(X, Z, lengthscale):
 @dataclass(frozen=True)
 class Problem:
     X: np.ndarray  # [N, D]
-    site: list  # [R] where each report was made,
-    source: list  # by whom,
-    label: list  # and what it says
+    site: list[int]  # [R] where each report was made,
+    source: list[int]  # by whom,
+    label: list[int]  # and what it says
     alpha0: np.ndarray  # [S, J, L]
     a0: float = 1.0
     b0: float = 1.0
     lengthscale: float = 1.0
     mu: np.ndarray | None = None  # [N, F] the prior mean at the sites; zero if not given
-    known: dict = field(default_factory=dict)  # site -> its state: gold
+    known: dict[int, int] = field(default_factory=dict)  # site -> its state: gold
 
     @property
     def N(self):
@@ -271,12 +271,12 @@ class Posterior:
     r: np.ndarray  # [N, J]
     alpha: np.ndarray  # [S, J, L]
     f_hat: np.ndarray  # [N, F]
-    Sigma: list  # F matrices [N, N]
+    Sigma: list[np.ndarray]  # F matrices [N, N]
     eta: np.ndarray  # [N, F]
     lam: np.ndarray  # [N, F]
     shape: float
     rate: float
-    history: list  # of the bound's total
+    history: list[float]  # of the bound's total
 
     @property
     def variance(self):

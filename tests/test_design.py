@@ -61,6 +61,7 @@ def test_methods_honour_the_protocol():
 def test_engines_and_fields_honour_their_protocols(name):
     X = np.random.default_rng(0).uniform(0, 10, (30, 2))
     kernel = kernels.kernel("matern32", 3.0)
+    engine: base.Engine
     if name == "iterative":
         engine = IterativeEngine(SpectralBasis(kernel, X), X, np.random.default_rng(0))
     else:

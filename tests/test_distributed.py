@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed")
 from crowdfield import distributed as over_dask  # noqa: E402
 
 # Tight, so that what is compared is the answer and not where the iteration happened to stop.
-SETTINGS = {"lengthscale": 4.0, "engine": "spectral", "tol": 1e-6, "random_state": 0}
+SETTINGS: dict[str, Any] = {"lengthscale": 4.0, "engine": "spectral", "tol": 1e-6, "random_state": 0}
 
 
 def reports(n=900, sources=8, seed=1) -> pd.DataFrame:
@@ -42,7 +45,7 @@ def one_process(frame, **settings):
 def differs_by(a, b) -> float:
     places = np.random.default_rng(0).random((300, 2)) * 10
     rates = np.abs(a.predict_rate(places)[0] - b.predict_rate(places)[0]).max()
-    return max(rates, np.abs(a.confusion_ - b.confusion_).max(), np.abs(np.log(a.scale_ / b.scale_)).max())
+    return float(max(rates, np.abs(a.confusion_ - b.confusion_).max(), np.abs(np.log(a.scale_ / b.scale_)).max()))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +105,7 @@ def test_reports_in_memory_give_an_ordinary_model(client, frame, tmp_path):
 
 
 def test_a_lost_worker_does_not_lose_the_fit(client, frame, files):
-    killed = []
+    killed: list[int] = []
 
     def kill_one(sweep: int, bound: float, change: float) -> None:
         if sweep >= 4 and not killed:
@@ -124,7 +127,7 @@ def test_a_dask_dataframe_with_what_is_learned_around(client, frame):
     """Length-scale and communities: searched on the same sites as in one process."""
     dataframe = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
     frame = frame.head(400)
-    asked = {"lengthscale": "learn", "communities": 1, "tol": 1e-3, "lengthscale_bounds": (3.0, 5.0)}
+    asked: dict[str, Any] = {"lengthscale": "learn", "communities": 1, "tol": 1e-3, "lengthscale_bounds": (3.0, 5.0)}
     fitted = over_dask.fit(
         dataframe.from_pandas(frame.rename(columns={"label": "says"}), npartitions=2),
         client,
@@ -136,7 +139,7 @@ def test_a_dask_dataframe_with_what_is_learned_around(client, frame):
     assert differs_by(fitted, alone) < 1e-3
 
 
-BAD = {
+BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "no such file": (lambda d: str(d / "nothing-*.parquet"), {}, "no Parquet files"),
     "not Parquet": (lambda d: d / "text.parquet", {}, "cannot be read as Parquet"),
     "no such column": (lambda d: d / "reports-0.parquet", {"label": "verdict"}, "no column 'verdict'.*label="),
@@ -161,7 +164,7 @@ def test_bad_input_says_what_and_where(client, files, case):
     good = pd.read_parquet(files / "reports-0.parquet").head(3)
     good[["label", "source"]].to_parquet(files / "bare.parquet")
     good.assign(northing=[1.0, np.nan, 2.0]).to_parquet(files / "nan.parquet")
-    good.assign(label=["none", None, "none"]).to_parquet(files / "unsaid.parquet")
+    good.assign(label=pd.Series(["none", None, "none"])).to_parquet(files / "unsaid.parquet")
     given, keywords, message = BAD[case]
     with pytest.raises(InputError, match=message):
         over_dask.fit(given(files), client, **keywords)

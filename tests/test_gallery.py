@@ -14,6 +14,7 @@ EXAMPLES = sorted(path.stem for path in GALLERY.glob("*.py"))
 
 def example(name):
     spec = importlib.util.spec_from_file_location(f"gallery_{name}", GALLERY / f"{name}.py")
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,5 +1,8 @@
 """Each metric against what it means, not against itself."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -71,7 +74,7 @@ def test_nlpd_logit_normal_integrates_to_one_and_prefers_the_right_spread():
 
     f = np.random.default_rng(4).normal(0.3, 1.5, 4000)
     score = {v: metrics.nlpd_logit_normal(expit(f), np.full(4000, 0.3), np.full(4000, v)) for v in (0.5, 2.25, 9.0)}
-    assert min(score, key=score.get) == 2.25
+    assert min(score, key=lambda variance: score[variance]) == 2.25
 
 
 def test_calibration_error_of_a_calibrated_and_an_overconfident_map():
@@ -99,7 +102,7 @@ def test_reliability_of_empty_bins_is_unknown_not_zero():
     assert np.isnan(diagram.observed[1:9]).all() and diagram.error == pytest.approx(0.05)
 
 
-BAD = {
+BAD: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
     "lengths": (metrics.auc, ([0, 1], [0.1, 0.2, 0.3]), "2 rows"),
     "soft truth in AUC": (metrics.auc, ([0.2, 1], [0.1, 0.2]), "0s and 1s"),
     "unknown state": (metrics.auc, ([0, 5], [[0.1, 0.9], [0.4, 0.6]]), "state codes"),

@@ -6,13 +6,14 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 
 
-def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+def run(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     # PYTHONPATH would put the checkout before the installed wheel.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, **options)

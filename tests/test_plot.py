@@ -21,8 +21,8 @@ GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 def make(probability, sd, grid=GRID, **metadata):
     p = np.broadcast_to(np.asarray(probability, float), grid.shape)
     s = np.broadcast_to(np.asarray(sd, float), grid.shape)
-    two = [np.stack([1 - p, p], -1), np.stack([s, s], -1)]
-    return Heatmap(grid, ("dry", "flooded"), *two, np.zeros(grid.shape, int), metadata)
+    both, spread = np.stack([1 - p, p], -1), np.stack([s, s], -1)
+    return Heatmap(grid, ("dry", "flooded"), both, spread, np.zeros(grid.shape, int), metadata)
 
 
 def pixels(figure):

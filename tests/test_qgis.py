@@ -26,6 +26,7 @@ GRID = Grid(690_000, 702_000, 7_796_000, 7_806_000, 12, 10, "EPSG:32736")
 
 def load(path, name):
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -44,7 +45,7 @@ def test_a_style_lies_beside_every_raster_and_vector_map(tmp_path, suffix):
     assert style.name == "map.qml" and root.tag == "qgis"
     render = root.find("pipe/rasterrenderer")
     assert render.get("type") == "singlebandpseudocolor" and render.get("band") == "1"
-    stops = [(float(item.get("value")), item.get("color")) for item in render.iter("item")]
+    stops = [(float(item.attrib["value"]), item.get("color")) for item in render.iter("item")]
     assert stops[0][0] == 0 and stops[-1][0] == 1
     red, _, blue = (int(stops[-1][1][at : at + 2], 16) for at in (1, 3, 5))
     assert blue > 2 * red  # water is blue
@@ -56,7 +57,7 @@ def test_a_style_lies_beside_every_raster_and_vector_map(tmp_path, suffix):
 
 def test_a_map_of_changes_has_a_style_from_less_to_more(tmp_path):
     root = xml.fromstring(write_change_style(tmp_path / "change.tif").read_text(encoding="utf-8"))
-    stops = [(float(item.get("value")), item.get("color")) for item in root.iter("item")]
+    stops = [(float(item.attrib["value"]), item.get("color")) for item in root.iter("item")]
     assert (stops[0][0], stops[-1][0]) == (-1, 1) and stops[0][1] == "#2d004b" and stops[-1][1] == "#7f3b08"
     rules = root.findall("renderer-v2/rules/rule")
     assert rules[0].get("filter") == "\"verdict\" = 'unknown'" and rules[-1].get("label") == "+80 to +100 %"
@@ -110,7 +111,7 @@ def test_the_plugin_calls_the_command_and_tells_its_errors(tmp_path, monkeypatch
     program.chmod(0o755)
     monkeypatch.setenv(command.VARIABLE, str(program))
     io.write(make(), tmp_path / "a.tif")
-    said = []
+    said: list[str] = []
     arguments = command.compare(tmp_path / "a.tif", tmp_path / "a.tif", tmp_path / "c.tif")
     answer = command.call(arguments, said.append)
     assert answer["rose"] == 0 and (tmp_path / "c.tif").is_file() and said

@@ -1,6 +1,7 @@
 """Silence as evidence: a crowd that only ever says yes, and what it leaves unsaid."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_nobody_there_means_no_silence():
     )
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "shape": (dict(exposure=np.ones(7)), "exposure"),
     "negative": (dict(exposure=-1.0), "exposure"),
     "NaN": (dict(exposure=np.full(GRID.shape, np.nan)), "exposure"),

@@ -43,7 +43,7 @@ def test_two_states_are_one_function_and_its_sigmoid():
 
 
 def test_states_are_drawn_with_the_rates_that_the_mean_sets():
-    mean = np.log([0.2, 0.3, 0.5])
+    mean = np.log([0.2, 0.3, 0.5]).tolist()
     field = draw_field(
         rng().random((40_000, 2)), states=("low", "middle", "high"), inverse_scale=1e8, prior_mean=mean, rng=rng(4)
     )

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,12 +222,13 @@ def test_rejected_rows_are_kept_with_their_reasons(tmp_path, run, reports):
 
 def test_rejects_lie_beside_the_output_where_the_input_cannot_be_written_to(tmp_path, run, reports, monkeypatch):
     from crowdfield.io import result as results
+    from crowdfield.io import table
 
     with reports.open("a") as file:
         file.write("900,somebody,118.2,34.8,dry\n")
     maps = tmp_path / "maps"
     maps.mkdir()
-    write_rows = results.write_rows
+    write_rows = table.write_rows
 
     def read_only(names, rows, path):
         if path.parent == tmp_path:
@@ -271,7 +273,7 @@ def test_options_are_shown_one_by_one_and_handed_over_in_groups():
 
 def test_reproduce_hands_over_what_was_said(tmp_path, run, monkeypatch):
     """The experiments have tests of their own; here only that the command asks for the right ones."""
-    asked = {}
+    asked: dict[str, Any] = {}
 
     def reproduce(names, output, *, quick, seed, jobs, progress):
         asked.update(names=names, quick=quick, seed=seed, jobs=jobs)
@@ -286,11 +288,13 @@ def test_reproduce_hands_over_what_was_said(tmp_path, run, monkeypatch):
 
 def test_a_run_is_compared_drawn_and_reported(tmp_path, run, reports):
     state, picture = tmp_path / "run.cf", tmp_path / "map.png"
-    code, out, _ = run("fuse", reports, "--state", state, "-o", picture, "--bare", "--show", "dry", *FAST, "--json")
-    assert code == 0 and json.loads(out)["positive"] == "dry" and (tmp_path / "map.png.aux.xml").is_file()
+    code, fused, _ = run("fuse", reports, "--state", state, "-o", picture, "--bare", "--show", "dry", *FAST, "--json")
+    assert code == 0 and json.loads(fused)["positive"] == "dry" and (tmp_path / "map.png.aux.xml").is_file()
     code, out, _ = run("compare", state, state, "-o", tmp_path / "change.geojson", "--json")
     found = json.loads(out)
     assert code == 0 and (found["state"], found["rose"], found["fell"]) == ("dry", 0, 0)
+    assert found["shared_reports"] == json.loads(fused)["reports"]
+    assert f"{found['shared_reports']} reports are in both maps" in run("compare", state, state)[1]
     table = tmp_path / "districts.csv"
     table.write_text("district,km2\n#adm1+name,#indicator+num\nNorth,4.5\n")
     page = tmp_path / "report.html"

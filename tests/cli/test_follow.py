@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -42,10 +43,16 @@ def central(number):
     }
 
 
+class Reporting(ThreadingHTTPServer):
+    origin: str
+    state: dict[str, Any]
+
+
 class Server(BaseHTTPRequestHandler):
     """Submissions are numbered from 0; `state` says how many there are, and what goes wrong."""
 
     def do_GET(self):
+        assert isinstance(self.server, Reporting)
         state, parts = self.server.state, urlsplit(self.path)
         asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         state["asked"].append(asked)
@@ -68,7 +75,7 @@ class Server(BaseHTTPRequestHandler):
         more = start + PAGE < len(rows)
         link = f"{state.get('link', self.server.origin)}{self.path}&start={start + PAGE}" if more else None
         page = rows[start : start + PAGE]
-        body = {"count": len(rows), "next": link, "previous": None, "results": page}
+        body: dict[str, Any] = {"count": len(rows), "next": link, "previous": None, "results": page}
         if not is_kobo:
             body = {"@odata.context": "x", "value": page} | ({"@odata.nextLink": link} if link else {})
         return self.answer(200, body)
@@ -89,7 +96,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    made = Reporting(("127.0.0.1", 0), Server)
     made.origin = f"http://127.0.0.1:{made.server_address[1]}"
     made.state = {"count": 30, "asked": []}
     thread = threading.Thread(target=made.serve_forever, daemon=True)

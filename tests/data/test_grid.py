@@ -65,7 +65,7 @@ def test_from_cell_is_not_fooled_by_rounding():
 
 def test_counts_count_only_what_is_inside():
     grid = Grid(0, 2, 0, 2, columns=2, rows=2)
-    assert grid.counts([[0.5, 1.5], [0.6, 1.6], [1.5, 0.5], [9, 9]]).tolist() == [[2, 0], [0, 1]]
+    assert grid.counts([[0.5, 1.5], [0.6, 1.6], [1.5, 0.5], [9.0, 9.0]]).tolist() == [[2, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_entropy_is_in_bits_and_nan_outside_the_mask():
 
 
 def test_the_most_probable_state_is_never_named_outside_the_mask():
-    assert np.array_equal(make().most_probable, [[0, 0, 0], [1, 1, np.nan]], equal_nan=True)
+    assert np.array_equal(make().most_probable, [[0.0, 0.0, 0.0], [1.0, 1.0, np.nan]], equal_nan=True)
 
 
 def test_one_state_can_be_asked_for_by_name():

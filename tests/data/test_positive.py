@@ -12,7 +12,7 @@ import pytest
 import rasterio
 
 from crowdfield import io, plot
-from crowdfield.data import Grid, Heatmap, Reports
+from crowdfield.data import Grid, Heatmap, Region, Reports
 from crowdfield.data.positive import decide, front_first, scale_name, theme
 from crowdfield.errors import InputError
 from crowdfield.pipeline import Settings
@@ -110,7 +110,7 @@ def test_every_output_shows_the_state_in_question_first(states, wanted, tmp_path
         lengthscale_ = 100.0
 
     assert {look.state for look in looks_of(Doubtful(), heatmap, 2)} == {wanted}
-    live = Situation("s", "S", states, states, (0, 0, 1, 1), "EPSG:32736", (0, 1, 0, 1), 4, 4, {}, 0.0)
+    live = Situation("s", "S", states, states, Region(0, 0, 1, 1), "EPSG:32736", (0, 1, 0, 1), 4, 4, {}, 0.0)
     assert live.positive == wanted and live.scales[states.index(wanted)] == theme(wanted)
 
 

@@ -50,7 +50,7 @@ def test_every_docstring_describes_its_parameters_and_has_an_example(name):
 def example_run():
     """What the example of `pipeline.fuse` leaves; other examples say that they go on from it."""
     names: dict[str, object] = {}
-    test = doctest.DocTestParser().get_doctest(inspect.getdoc(cf.pipeline.fuse), names, "fuse", None, 0)
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(cf.pipeline.fuse) or "", names, "fuse", None, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         doctest.DocTestRunner().run(test, clear_globs=False)
@@ -60,7 +60,7 @@ def example_run():
 @pytest.mark.parametrize("name", [name for name, found in EVERY.items() if ">>> " in (found.__doc__ or "")])
 def test_every_example_runs_and_gives_what_it_says(name, example_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = inspect.getdoc(EVERY[name])
+    text = inspect.getdoc(EVERY[name]) or ""
     shared = dict(example_run) if "of the example of" in text else {}
     test = doctest.DocTestParser().get_doctest(text, shared, name, None, 0)
     assert test.examples

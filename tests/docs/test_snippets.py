@@ -8,6 +8,7 @@ import shlex
 import shutil
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -49,7 +50,7 @@ def test_the_python_of_every_page_runs(page, tmp_path, monkeypatch, capsys):
             exec(compile(textwrap.dedent(code), name(page), "exec"), names)  # noqa: S102
 
 
-COMMAND = typer.main.get_command(app)
+COMMAND: Any = typer.main.get_command(app)  # Typer has a copy of Click of its own
 PLACEHOLDER = re.compile(r"[\[\]{}…]|\.\.\.")
 
 

@@ -61,7 +61,7 @@ def test_one_haiti_cell_and_the_notes_on_it(data_folder, monkeypatch, tmp_path):
     assert "auc" not in found  # every gold cell is positive
     ce = found.pivot_table(index="n", columns="method", values="cross_entropy")
     # Interpolation helps where reports are sparse; IBCC with all labels is its own gold standard.
-    assert ce.loc[169, haiti.OURS] < ce.loc[169, "IBCC"]
+    assert ce[haiti.OURS][169] < ce["IBCC"][169]
     assert ce.loc[675].idxmin() == "IBCC"
     assert any("675" in note for note in claims.NOTES["haiti"])
 

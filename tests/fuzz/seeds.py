@@ -111,8 +111,8 @@ def _binary() -> Iterator[tuple[str, str, bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         yield "geopackage", "reports.gpkg", geopackage(Path(folder) / "r.gpkg").read_bytes()
         columns = {"geometry": [WKB_POINT, None], "label": ["dry", "wet"], "n": [1.5, None], "flag": [True, False]}
-        for name, options in (("plain", {"compression": "none"}), ("packed", {"compression": "zstd"})):
-            path = geoparquet(Path(folder) / f"{name}.parquet", columns, **options)
+        for name, compression in (("plain", "none"), ("packed", "zstd")):
+            path = geoparquet(Path(folder) / f"{name}.parquet", columns, compression=compression)
             yield "parquet", path.name, path.read_bytes()
     points = shp([(1.0, 2.0), (3.0, 4.0)])
     yield "shapefile", "points", len(points).to_bytes(2, "little") + points + _dbf()

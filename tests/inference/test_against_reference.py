@@ -1,5 +1,7 @@
 """The fast variational code against the equations written slowly and literally (tests/reference.py)."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests import reference as ref
@@ -30,7 +32,7 @@ def diagonal(S, J, L):
     return alpha0
 
 
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "two states": dict(J=2, L=2, seed=1),
     "two states, three labels": dict(J=2, L=3, seed=2),
     "a prior mean": dict(J=2, L=2, seed=3, mean=[0.7]),
@@ -56,7 +58,7 @@ def both(J, L, seed, mean=None, a0=1.0, b0=1.0, trusted=False, known=None, **siz
         X, site.tolist(), source.tolist(), label.tolist(), alpha0, a0, b0, LENGTHSCALE, mu, known or {}
     )
     prior_mean = 0.0 if mean is None else (mean[0] if J == 2 else list(mean))
-    settings = dict(
+    settings: dict[str, Any] = dict(
         lengthscale=LENGTHSCALE,
         confusion_prior={s: alpha0[s] for s in range(S)},
         scale_shape=a0,
@@ -82,7 +84,7 @@ def test_variational_bayes_is_the_reference(case, linearisation):
     problem, fit = both(**CASES[case])
     slow = ref.variational_bayes(problem, linearisation)
     fast = fit(inference="vb", linearisation=linearisation)
-    close = dict(rtol=1e-6, atol=1e-6)
+    close: dict[str, Any] = dict(rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(fast.posterior_, slow.r, **close)
     np.testing.assert_allclose(fast.alpha_, slow.alpha, **close)
     np.testing.assert_allclose(fast.scale_, slow.e_scale, **close)
@@ -91,10 +93,10 @@ def test_variational_bayes_is_the_reference(case, linearisation):
     np.testing.assert_allclose(variance, slow.variance, **close)
     # Beyond two states the package's quadrature is coarser than the reference's.
     order = 48 if problem.J == 2 else 15
-    loose = close if problem.J == 2 else dict(rtol=2e-3, atol=2e-4)
+    loose: dict[str, Any] = close if problem.J == 2 else dict(rtol=2e-3, atol=2e-4)
     terms = ref.bound(slow, linearisation, order)
     found = fast.bound_terms_
-    tight = close if linearisation == "polya_gamma" else loose
+    tight: dict[str, Any] = close if linearisation == "polya_gamma" else loose
     np.testing.assert_allclose(found["field"], terms["field"], **close)
     np.testing.assert_allclose(found["scale"], terms["scale"], **close)
     np.testing.assert_allclose(found["confusion"], terms["confusion"], **close)

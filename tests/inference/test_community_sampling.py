@@ -5,7 +5,7 @@ import pytest
 
 from crowdfield.inference import community_sampling as cs
 from crowdfield.inference import sampling
-from crowdfield.inference.communities import STRENGTH_RATE
+from crowdfield.inference.communities import STRENGTH_RATE, log_dirichlet_multinomial
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import kernel
@@ -21,19 +21,19 @@ def test_the_draws_of_a_shared_prior_are_those_of_its_density():
     rng = np.random.default_rng(0)
     chains = 40
     state = prior.init(chains, rng)
-    seen = []
+    draws = []
     repeated = np.broadcast_to(counts, (chains, 4, 2, 2))
     for sweep in range(500):
         state = prior.step(state, repeated, rng)
         if sweep >= 50:
-            seen.append(np.log(state.beta[:, 0, :, 0]))
-    seen = np.concatenate(seen)
+            draws.append(np.log(state.beta[:, 0, :, 0]))
+    seen = np.concatenate(draws)
     grid = np.linspace(-6.0, 8.0, 400)
     a, b = np.meshgrid(grid, grid, indexing="ij")
     beta = np.exp(np.stack([a, b], axis=-1))[..., None]  # [.., L, 1]
     log_density = a + b - STRENGTH_RATE * beta.sum(axis=(-2, -1))
     for row in [*counts[0, :, :, 0], BASE[0]]:
-        log_density += cs.log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
+        log_density += log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
     mass = np.exp(log_density - log_density.max())
     mass /= mass.sum()
     expected = np.array([(mass * a).sum(), (mass * b).sum()])

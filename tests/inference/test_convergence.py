@@ -1,6 +1,7 @@
 """Converged must mean converged; and what rises, rises."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_the_start_does_not_matter_to_the_scale():
 def test_an_accelerated_ekf_does_not_stop_at_a_fixed_point_that_does_not_hold(states):
     """Few reports of many sources: the level field is a fixed point that plain steps leave, slowly, for another one."""
     X, y, sources, grid = small(1, states=states)
-    way = dict(lengthscale=7.0, inference="vb", linearisation="ekf", max_iter=1000)
+    way: dict[str, Any] = dict(lengthscale=7.0, inference="vb", linearisation="ekf", max_iter=1000)
     model = cf.HeatmapBCC(**way).fit(X, y, sources=sources)
     longer = cf.HeatmapBCC(tol=1e-8, **way).fit(X, y, sources=sources)
     assert model.converged_
@@ -88,7 +89,12 @@ def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
 def test_what_is_shown_belongs_to_the_q_that_was_kept():
     """A step that was tried and refused must leave nothing behind: q(t) follows from the q that was accepted."""
     X, y, sources, _ = small(5, side=14, reports=400)
-    for way in (dict(inference="collapsed"), dict(inference="vb"), dict(inference="vb", linearisation="ekf")):
+    ways: list[dict[str, Any]] = [
+        dict(inference="collapsed"),
+        dict(inference="vb"),
+        dict(inference="vb", linearisation="ekf"),
+    ]
+    for way in ways:
         for sweeps in (9, 12, 15, 20):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -104,7 +110,9 @@ def test_the_scale_does_not_run_away_before_sources_and_map_have_met():
     )
     reports = world.reports
     given = reports.places, reports.label, reports.source
-    settings = dict(confusion_prior=[[2, 1], [1, 2]], scale_shape=0.5, scale_rate=5.0, reports_model="one_state")
+    settings: dict[str, Any] = dict(
+        confusion_prior=[[2, 1], [1, 2]], scale_shape=0.5, scale_rate=5.0, reports_model="one_state"
+    )
     cold = cf.HeatmapBCC(lengthscale=30.0, **settings).fit(*given)
     other = cf.HeatmapBCC(lengthscale=15.0, **settings).fit(*given)
     warm = other.set_params(lengthscale=30.0).forget(rows=[])

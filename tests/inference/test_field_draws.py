@@ -1,5 +1,7 @@
 """Joint draws of latent functions: the right moments at every place, and the right covariance between places."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,7 @@ def test_draws_through_inducing_points_need_no_features():
 def field_of(name):
     rng = np.random.default_rng(2)
     eta, lam = rng.normal(0.0, 1.0, len(SITES)), rng.uniform(0.0, 0.5, len(SITES))
+    engine: Any
     if name == "dual":
         engine = ExactEngine(KERNEL, SITES)
     elif name == "iterative":

@@ -127,7 +127,7 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(state
     sampler = gibbs.Sampler(data, prior, InducingBasis(MATERN, X))
     state = sampler.init(1, rng)
     step = np.full((2, 1), 1.0)
-    seen = []
+    draws = []
     for _ in range(6000 if states == 2 else 4000):
         state, info = sampler.step(state, rng, step)
         pi = np.exp(state.log_pi[0])  # [S, L, J]
@@ -135,8 +135,10 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(state
         label = (rows.cumsum(axis=1) < rng.random((len(rows), 1))).sum(axis=1)
         sampler.key = data.source.astype(np.int64) * labels + label
         f = state.g[0, 0] + prior.mean[:, 0]
-        seen.append([np.log(state.scale[0]), f[0], f[0] ** 2, f[0] * f[1], pi[0, 0, 0], pi[1, 1, 0], info.t[0, 0] == 0])
-    seen = np.array(seen)
+        draws.append(
+            [np.log(state.scale[0]), f[0], f[0] ** 2, f[0] * f[1], pi[0, 0, 0], pi[1, 1, 0], info.t[0, 0] == 0]
+        )
+    seen = np.array(draws)
     # The same functionals under the prior, drawn directly.
     n = 40_000
     scale = rng.gamma(4.0, 1.0 / 4.0, n)
@@ -172,7 +174,7 @@ def test_simulation_based_calibration():
     basis = InducingBasis(MATERN, X)
     phi = basis.features(X)
     alpha0 = diagonal_prior(2, 2, 2)
-    ranks = []
+    found = []
     for _ in range(60):
         scale = rng.gamma(4.0, 0.25)
         w = rng.standard_normal(basis.size) / np.sqrt(scale)
@@ -189,9 +191,8 @@ def test_simulation_based_calibration():
         draws = np.stack(
             [state.scale, state.g[:, 0, 0], state.g[:, 0].mean(1), np.exp(state.log_pi[:, 0, 0, 0])], axis=1
         )
-        ranks.append((draws < [scale, f[0], f.mean(), pi[0, 0, 0]]).sum(0))
-    ranks = np.array(ranks)
-    for column in ranks.T:
+        found.append((draws < [scale, f[0], f.mean(), pi[0, 0, 0]]).sum(0))
+    for column in np.array(found).T:
         counts = np.bincount(column // 5, minlength=4)
         statistic = ((counts - 15.0) ** 2 / 15.0).sum()
         assert chi2.sf(statistic, 3) > 0.005, counts
@@ -277,8 +278,8 @@ def test_equal_seeds_give_equal_answers():
     X, site, source, label = simulated(2)
     data, prior = problem(X, site, source, label, sources=3)
     basis = InducingBasis(MATERN, X)
-    runs = [sampling.run(data, prior, basis, np.random.default_rng(10), sweeps=300).target for _ in range(2)]
-    np.testing.assert_array_equal(*runs)
+    first, second = (sampling.run(data, prior, basis, np.random.default_rng(10), sweeps=300).target for _ in range(2))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_rows_of_tiny_pseudo_counts_are_drawn_without_underflow():

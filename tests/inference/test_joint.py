@@ -1,6 +1,7 @@
 """Sources and map unsure together: algebra against literal sums, the gradient against differences of the objective."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,7 @@ def test_the_variance_at_a_place_is_that_of_all_its_reports_together(states, lab
     assert len(q.slope) == 5
     phi, data = sites.engine.features(sites.engine.blocks[0]), sites.data
     table = state.table(q)
+    assert table.coupling is not None
     slopes = table.coupling.slope
     for i in (0, 7, 20):
         keys = (data.source * labels + data.label)[data.site == i]
@@ -128,7 +130,7 @@ def test_no_source_is_less_sure_than_its_prior_by_more_than_the_field_may_add():
     assert (through[..., 0, 0] <= method.MOST_ADDED * prior[..., 0, 0] + 1e-9).all()
 
 
-SETTINGS = dict(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]])
+SETTINGS: dict[str, Any] = dict(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]])
 
 
 def test_engines_agree():
@@ -144,7 +146,8 @@ def test_engines_agree():
 
 def test_as_near_to_the_truth_as_gibbs():
     world = simulate(2400, rng=np.random.default_rng([2017, 3]), reliable=10, noisy=10)
-    given = tuple(part[:400] for part in (world.reports.places, world.reports.label, world.reports.source))
+    said = world.reports
+    given = said.places[:400], said.label[:400], said.source[:400]
     nlpd = {}
     for inference in ("collapsed", "gibbs"):
         model = cf.HeatmapBCC(inference=inference, random_state=0, **SETTINGS).fit(*given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -13,7 +15,7 @@ from crowdfield.inference.kernels import KERNELS, RBF, Matern32, Matern52, Produ
 NAMES = sorted(KERNELS)
 
 
-def transform(k, distance: float, dimension: int) -> float:
+def transform(k, distance: float, dimension: int) -> Any:
     """∫ S(ξ) e^{2πi ξ·x} dξ for a radial density, by quadrature over the radial frequency."""
 
     def density(xi: float) -> float:

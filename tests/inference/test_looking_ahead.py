@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Matern32
+from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.sites import Sites
 
 SOURCES = 6
@@ -20,13 +23,13 @@ def crowd(states: int, labels: int, n: int = 900):
     """One report a place; q(f) fixed, so that only the sources' counts move."""
     rng = np.random.default_rng(states * 10 + labels)
     logits = 1.5 * rng.standard_normal((n, states))
-    truth = (linearise.softmax(logits).cumsum(1) < rng.random((n, 1))).sum(1)
+    truth = (softmax(logits).cumsum(1) < rng.random((n, 1))).sum(1)
     source = rng.integers(0, SOURCES, n)
     label = np.where(rng.random(n) < 0.3 + 0.1 * source, truth % labels, rng.integers(0, labels, n))
     block = Block(
         sites=slice(0, n),
         mean=np.zeros((n, 1)),
-        site=np.arange(n),
+        site=np.arange(n, dtype=np.int32),
         key=source * labels + label,
         known=np.full(n, -1, np.int32),
         repeats=None,
@@ -37,7 +40,7 @@ def crowd(states: int, labels: int, n: int = 900):
 
 def update(block: Block, logits, alpha0, counts):
     table = confusion.by_report(confusion.expected_log_pi(alpha0 + counts))
-    r = linearise.softmax(logits + confusion.sum_by_site(block, table[block.key]))
+    r = softmax(logits + confusion.sum_by_site(block, table[block.key]))
     labels = alpha0.shape[2]
     return confusion.counts(block, r, SOURCES, labels), confusion.missing(block, r, SOURCES, labels)
 
@@ -89,7 +92,7 @@ def test_the_observed_share_is_how_the_slope_answers_the_mean():
     likelihood = np.array([[0.0, 1.2]])
     for m, v in [(-2.0, 0.5), (0.1, 2.0), (1.5, 0.01)]:
 
-        def slope(at: float, v: float = v) -> float:
+        def slope(at: float, v: float = v) -> Any:
             local = linearise.polya_gamma(np.array([[at]]), np.array([[v]]), likelihood, C)
             return local.eta[0, 0] - local.lam[0, 0] * at
 

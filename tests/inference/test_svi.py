@@ -91,9 +91,11 @@ def test_targets_come_back_in_the_order_of_the_data():
 
 
 def test_steps_satisfy_robbins_and_monro():
+    data, prior = world(50)[:2]
     with pytest.raises(InputError, match="forgetting"):
         svi.run(
-            *world(50)[:2],
+            data,
+            prior,
             InducingBasis(Matern32(1.0), np.zeros((1, 2))),
             vb.SCHEMES["polya_gamma"],
             rng=np.random.default_rng(0),

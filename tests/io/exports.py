@@ -8,6 +8,7 @@ import sqlite3
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 SQUARE = [[-73.75, 18.19], [-73.74, 18.19], [-73.74, 18.2], [-73.75, 18.2], [-73.75, 18.19]]
 
@@ -16,22 +17,22 @@ def square(east: float = 0.0) -> list[list[float]]:
     return [[x + east, y] for x, y in SQUARE]
 
 
-def features(rows: list[dict], geometries: list[dict]) -> bytes:
+def features(rows: list[dict[str, Any]], geometries: list[dict[str, Any] | None]) -> bytes:
     found = [
         {"type": "Feature", "properties": row, "geometry": shape} for row, shape in zip(rows, geometries, strict=True)
     ]
     return json.dumps({"type": "FeatureCollection", "features": found}).encode()
 
 
-def points(*places: tuple[float, float]) -> list[dict]:
+def points(*places: tuple[float, float]) -> list[dict[str, Any] | None]:
     return [{"type": "Point", "coordinates": list(place)} for place in places]
 
 
-def polygons(count: int) -> list[dict]:
+def polygons(count: int) -> list[dict[str, Any] | None]:
     return [{"type": "Polygon", "coordinates": [square(0.02 * i)]} for i in range(count)]
 
 
-def workbook(sheets: dict[str, list[list]]) -> bytes:
+def workbook(sheets: dict[str, list[list[Any]]]) -> bytes:
     import openpyxl
 
     book = openpyxl.Workbook()
@@ -45,7 +46,7 @@ def workbook(sheets: dict[str, list[list]]) -> bytes:
     return out.getvalue()
 
 
-def parquet(columns: dict[str, list]) -> bytes:
+def parquet(columns: dict[str, list[Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -54,7 +55,9 @@ def parquet(columns: dict[str, list]) -> bytes:
     return out.getvalue()
 
 
-def shapefile(rows: list[dict[str, str]], rings: list[list[list[float]]] | None, prj: str | None = None) -> dict:
+def shapefile(
+    rows: list[dict[str, str]], rings: list[list[list[float]]] | None, prj: str | None = None
+) -> dict[str, bytes]:
     """The parts of a Shapefile by their endings: polygons where rings are given, else points."""
     records = b""
     for number, _ in enumerate(rows, start=1):

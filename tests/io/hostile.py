@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -242,13 +243,13 @@ def _(folder: Path, url: str) -> Path:
     return path
 
 
-def geoparquet(path: Path, columns: dict[str, object], *, groups: int = 1, **options: object) -> Path:
+def geoparquet(path: Path, columns: dict[str, object], *, groups: int = 1, **options: Any) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     about = {"version": "1.0.0", "primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB"}}}
     table = pa.table(columns).replace_schema_metadata({"geo": json.dumps(about)})
-    with parquet.ParquetWriter(path, table.schema, **options) as writer:  # type: ignore[arg-type]
+    with parquet.ParquetWriter(path, table.schema, **options) as writer:
         for _ in range(groups):
             writer.write_table(table, row_group_size=len(table))
     return path

@@ -45,16 +45,16 @@ def test_values_are_found_through_the_reprojection(degrees):
 
 def test_only_what_lies_under_the_map_is_read(degrees):
     grid = geography.make_grid(region=(-72.4, 18.4, -72.3, 18.5), cell="1km")
-    layer = io.read_covariates([degrees], grid.crs, grid)
+    layer = io.read_covariates([degrees], str(grid.crs), grid)
     assert layer.rasters[0].values.size < 600
-    whole = io.read_covariates([degrees], grid.crs)
+    whole = io.read_covariates([degrees], str(grid.crs))
     np.testing.assert_allclose(layer(grid.centres()), whole(grid.centres()), rtol=1e-5)
 
 
 def test_another_region_is_an_error(degrees):
     grid = geography.make_grid(region=(10.0, 50.0, 10.1, 50.1), cell="1km")
     with pytest.raises(InputError, match="no part of this raster lies under the map"):
-        io.read_covariates([degrees], grid.crs, grid)
+        io.read_covariates([degrees], str(grid.crs), grid)
 
 
 def test_nodata_and_the_outside_are_missing(tmp_path):

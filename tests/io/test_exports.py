@@ -4,6 +4,7 @@ import csv
 import gzip
 import io as streams
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def without_box(request, monkeypatch):
 
 
 HEADER = "source,lat,lon,label,time\n"
-ROWS = [["ann", 18.5, -72.3, "flooded", "2010-01-12"], ["bob", 18.6, -72.4, "dry", "2010-01-13"]]
+ROWS: list[list[Any]] = [["ann", 18.5, -72.3, "flooded", "2010-01-12"], ["bob", 18.6, -72.4, "dry", "2010-01-13"]]
 TABLE = HEADER + "".join(",".join(map(str, row)) + "\n" for row in ROWS)
 WANTED = [(-72.3, 18.5, "flooded", "ann"), (-72.4, 18.6, "dry", "bob")]
 
@@ -91,7 +92,7 @@ def test_the_same_two_reports_are_read_from_every_kind_of_file(tmp_path, case):
 
 
 # name: (content, options, what is read)
-READ = {
+READ: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "Kobo's API as CSV": (exports.kobo_csv(), {}, {"labels": ("dt", "sw"), "reports": 3, "layout": "kobo"}),
     "Kobo's API as JSON": (exports.kobo_json(), {}, {"labels": ("dt", "sw"), "reports": 2, "layout": "kobo"}),
     "ODK Central's OData": (
@@ -219,7 +220,7 @@ def test_an_export_is_read_rightly(tmp_path, case):
 
 
 # name: (content, what the message says); each names the option that reads the file, or what to do instead
-ASKED = {
+ASKED: dict[str, Any] = {
     "several layers": ("layers", "holds 2 layers: 'damage', 'extent'.*--layer NAME"),
     "several sheets": (exports.workbook({"A": HEADED, "B": HEADED}), "holds 2 sheets: 'A', 'B'.*--layer NAME"),
     "several Shapefiles": (exports.grading_zip(), "holds 3 files.*settlements_poly_grading.shp.*--layer NAME"),

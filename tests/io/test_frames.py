@@ -28,7 +28,7 @@ def test_any_frame_gives_the_reports_of_the_same_file(make, tmp_path):
     np.testing.assert_allclose(found.places, expected.places)
     assert (found.labels, found.sources, found.crs) == (expected.labels, expected.sources, expected.crs)
     assert (found.label == expected.label).all() and (found.source == expected.source).all()
-    np.testing.assert_allclose(found.time, expected.time)
+    np.testing.assert_allclose(np.asarray(found.time), np.asarray(expected.time))
 
 
 def test_a_geoframe_brings_its_own_places_and_system():

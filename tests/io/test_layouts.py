@@ -543,7 +543,7 @@ def test_duplicates_count_once_unless_they_are_to_be_kept(tmp_path):
     kept = io.read(path, duplicates="keep")
     assert (kept.used, kept.duplicate) == (4, 0)
     with pytest.raises(InputError, match="'once', 'keep' or 'events'"):
-        io.read(path, duplicates="never")
+        io.read(path, duplicates="never")  # type: ignore[arg-type]
 
 
 def test_an_id_decides_what_is_a_duplicate(tmp_path):
@@ -596,7 +596,7 @@ def test_times_are_read_in_the_order_the_file_shows(tmp_path, cells, seconds):
 
 def test_a_time_that_cannot_be_read_is_told_and_the_report_kept(tmp_path):
     result = io.read(write(tmp_path, "t.csv", "lat,lon,label,time\n1,2,x,yesterday\n1,3,y,31/02/2010\n1,4,y,\n"))
-    assert result.used == 3 and np.isnan(result.reports.time).all()
+    assert result.used == 3 and np.isnan(np.asarray(result.reports.time)).all()
     assert any("2 times in column 'time' could not be read" in note for note in result.notes)
 
 
@@ -632,12 +632,13 @@ def test_rejects_are_written_beside_the_file_and_cannot_run_in_a_spreadsheet(tmp
 
 def test_rejects_go_elsewhere_where_the_files_own_folder_cannot_be_written(tmp_path, monkeypatch):
     from crowdfield.io import result as results
+    from crowdfield.io import table
 
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
     result = io.read(write(tmp_path, "r.csv", "lat,lon,label\n1,2,x\nbad,2,x\n"))
-    write_rows = results.write_rows
+    write_rows = table.write_rows
 
     def guarded(names, rows, path):
         if path.parent == tmp_path:
@@ -646,9 +647,9 @@ def test_rejects_go_elsewhere_where_the_files_own_folder_cannot_be_written(tmp_p
 
     monkeypatch.setattr(results, "write_rows", guarded)
     assert result.write_rejects() == here / "r.csv.rejects.csv"
-    results = tmp_path / "results"
-    results.mkdir()
-    assert result.write_rejects(instead=results) == results / "r.csv.rejects.csv"
+    elsewhere = tmp_path / "results"
+    elsewhere.mkdir()
+    assert result.write_rejects(instead=elsewhere) == elsewhere / "r.csv.rejects.csv"
     with pytest.raises(InputError, match="Permission denied"):
         result.write_rejects(tmp_path / "x.csv")
 

@@ -1,5 +1,7 @@
 """What users get wrong, and what the world gets wrong: a clear error, or a finite and sensible map."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -12,7 +14,7 @@ SAID = np.array([0, 0, 0, 1, 1, 1])
 WHO = np.array(["a", "b", "a", "b", "a", "b"])
 
 
-REPORTS = {
+REPORTS: dict[str, tuple[Any, Any, Any, str]] = {
     "empty": (np.empty((0, 2)), [], [], "0 sample"),
     "NaN": (np.where(SQUARE == 6.0, np.nan, SQUARE), SAID, WHO, "NaN"),
     "infinite": (np.where(SQUARE == 6.0, np.inf, SQUARE), SAID, WHO, "inf"),
@@ -33,7 +35,7 @@ def test_bad_reports(case):
         cf.HeatmapBCC().fit(X, y, sources)
 
 
-SETTINGS = {
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "lengthscale 0": (dict(lengthscale=0.0), "lengthscale"),
     "lengthscale < 0": (dict(lengthscale=-3.0), "lengthscale"),
     "lengthscale NaN": (dict(lengthscale=np.nan), "lengthscale"),
@@ -69,7 +71,7 @@ def test_bad_settings(case):
         cf.HeatmapBCC(**settings).fit(SQUARE, SAID, WHO)
 
 
-GOLD = {
+GOLD: dict[str, tuple[Any, str]] = {
     "unknown state": (([[0.0, 0.0]], ["flooded"]), "'flooded'"),
     "lengths": (([[0.0, 0.0]], [0, 1]), "1 places but 2"),
     "columns": (([[0.0, 0.0, 0.0]], [0]), "2 columns"),
@@ -197,7 +199,8 @@ def test_places_that_nearly_coincide():
 def test_a_lengthscale_cannot_be_learned_from_one_place_but_that_is_no_error():
     model = cf.HeatmapBCC(lengthscale="learn").fit(np.zeros((4, 2)), [0, 1, 1, 1], list("abcd"))
     sensible(model, SQUARE)
-    by_column = cf.HeatmapBCC(lengthscale=["learn", "learn"]).fit(SQUARE * [1.0, 0.0], SAID, WHO)
+    each: Any = ["learn", "learn"]
+    by_column = cf.HeatmapBCC(lengthscale=each).fit(SQUARE * [1.0, 0.0], SAID, WHO)
     sensible(by_column, SQUARE)
 
 

@@ -10,7 +10,7 @@ from crowdfield.errors import InputError
 def test_majority_vote_counts_votes_and_falls_back_on_the_most_frequent_label():
     X = np.array([[0.0, 0.0]] * 3 + [[1.0, 0.0]] * 2)
     model = cf.MajorityVote().fit(X, ["no", "yes", "yes", "no", "no"])
-    np.testing.assert_allclose(model.predict_proba([[0, 0], [1, 0], [9, 9]]), [[1 / 3, 2 / 3], [1, 0], [0.6, 0.4]])
+    np.testing.assert_allclose(model.predict_proba([[0, 0], [1, 0], [9, 9]]), [[1 / 3, 2 / 3], [1.0, 0.0], [0.6, 0.4]])
     assert list(model.predict([[0, 0], [1, 0], [9, 9]])) == ["yes", "no", "no"]
 
 

@@ -1,5 +1,7 @@
 """GPClassifier and IBCCGP: a field over labels taken at their word."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,7 +85,7 @@ def test_three_states_permute_with_their_names():
     np.testing.assert_allclose(a.predict_proba(X), b.predict_proba(X)[:, [2, 0, 1]], atol=1e-6)
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "lengthscale": (dict(lengthscale=-1.0), "lengthscale must be a positive"),
     "lengthscale word": (dict(lengthscale="guess"), "learn"),
     "too many lengthscales": (dict(lengthscale=[1.0, 2.0, 3.0]), "columns"),

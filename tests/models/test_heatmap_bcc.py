@@ -1,5 +1,7 @@
 """HeatmapBCC: limits that leave no choice, symmetries, convergence, and what a user may say about states and priors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -56,7 +58,7 @@ def test_a_tiny_lengthscale_leaves_each_site_to_its_own_reports(how):
     y = np.array([1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0])
     sure = {"only": np.array([[0.8, 0.2], [0.3, 0.7]]) * 1e7}
     # A prior mean that is given leaves no level to be learned, which all sites would share.
-    even = dict(prior_mean=lambda places: np.zeros(len(places)))
+    even: dict[str, Any] = dict(prior_mean=lambda places: np.zeros(len(places)))
     model = cf.HeatmapBCC(lengthscale=1e-3, confusion_prior=sure, scale_shape=1e6, scale_rate=1e6, **even, **how)
     model.fit(X, y, ["only"] * len(y))
     said = np.where(y == 1, np.log(0.7 / 0.2), np.log(0.3 / 0.8))

@@ -1,5 +1,7 @@
 """HeatmapBCC(inference="gibbs"): the same contract, and close to VB where VB is close to the truth."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def simulated(seed, states=2, reports=150, sources=5, side=8):
 @pytest.mark.parametrize(("seed", "states"), [(0, 2), (1, 2), (2, 3)])
 def test_gibbs_and_vb_agree_on_the_states_of_small_problems(seed, states):
     grid, X, y, sources = simulated(seed, states)
-    settings = dict(lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
+    settings: dict[str, Any] = dict(lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
     sampled = cf.HeatmapBCC(inference="gibbs", **settings).fit(X, y, sources=sources)
     for other in ("vb", "collapsed"):
         approximate = cf.HeatmapBCC(inference=other, **settings).fit(X, y, sources=sources)
@@ -47,17 +49,17 @@ def test_what_a_sampled_model_offers():
 
 def test_the_same_random_state_gives_the_same_map():
     grid, X, y, sources = simulated(4)
-    maps = [
+    first, second = (
         cf.HeatmapBCC(inference="gibbs", lengthscale=4.0, random_state=7).fit(X, y, sources=sources).predict_proba(grid)
         for _ in range(2)
-    ]
-    np.testing.assert_array_equal(*maps)
+    )
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("engine", ["exact", "inducing", "spectral"])
 def test_every_engine_samples_the_same_posterior(engine):
     grid, X, y, sources = simulated(5)
-    settings = dict(inference="gibbs", lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
+    settings: dict[str, Any] = dict(inference="gibbs", lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
     model = cf.HeatmapBCC(engine=engine, **settings).fit(X, y, sources=sources)
     auto = cf.HeatmapBCC(**settings).fit(X, y, sources=sources)
     assert np.abs(model.predict_proba(grid) - auto.predict_proba(grid)).mean() < 0.02

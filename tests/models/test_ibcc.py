@@ -1,6 +1,7 @@
 """IBCC against the stored gold of the paper's authors, its limits and its bound."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_find_sites_is_exact():
     np.testing.assert_array_equal(find_sites(sites, wanted), slow)
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "negative prior": (dict(confusion_prior=[[2, -1], [1, 2]]), "positive pseudo-counts"),
     "prior shape": (dict(confusion_prior=[[2, 1, 1], [1, 2, 1]]), "shape"),
     "prior words": (dict(confusion_prior=[["a", "b"], ["c", "d"]]), "must be numbers"),

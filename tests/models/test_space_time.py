@@ -1,5 +1,7 @@
 """Maps that move: a time column with its own scale, a filter for streams, and time alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,8 +63,10 @@ def test_forgetting_what_is_no_longer_heard_leaves_the_map_of_now():
     X, y, s = front(4, reports=300)
     trusted = np.array([[90.0, 10.0], [10.0, 90.0]])  # so that only the field's memory is at stake
     # A prior mean that is given leaves no level to be learned: a level remembers all reports, however old.
-    even = dict(prior_mean=lambda places: np.zeros(len(places)))
-    settings = dict(kernel=space_time("matern32", 3.0, "matern12", 1.0), confusion_prior=trusted, **even)
+    even: dict[str, Any] = dict(prior_mean=lambda places: np.zeros(len(places)))
+    settings: dict[str, Any] = dict(
+        kernel=space_time("matern32", 3.0, "matern12", 1.0), confusion_prior=trusted, **even
+    )
     model = cf.HeatmapBCC(**settings).fit(X, y, s)
     before = model.predict_rate(at(10.0))[0]
     model.forget_before(10.0, influence=0.01)
@@ -87,7 +91,7 @@ def test_time_alone():
 def test_each_factor_learns_a_scale_of_its_own():
     X, y, s = front(6, reports=130)
     slow = X * [1.0, 1.0, 100.0]  # the same in other units
-    settings = dict(lengthscale="learn", tol=1e-2, random_state=0)
+    settings: dict[str, Any] = dict(lengthscale="learn", tol=1e-2, random_state=0)
     model = cf.HeatmapBCC(kernel=space_time("matern32", 3.0, "matern32", 300.0), **settings).fit(slow, y, s)
     space, also_space, time = model.lengthscale_
     assert space == also_space and 0.3 < space <= 12.0 and 100.0 < time <= 1000.0
@@ -96,7 +100,8 @@ def test_each_factor_learns_a_scale_of_its_own():
 
 def test_numbers_beside_learn_stay():
     X, y, s = front(6, reports=80)
-    model = cf.HeatmapBCC(kernel=space_time("matern32", 1.0), lengthscale=[3.0, 3.0, "learn"], tol=1e-2)
+    scales: Any = [3.0, 3.0, "learn"]
+    model = cf.HeatmapBCC(kernel=space_time("matern32", 1.0), lengthscale=scales, tol=1e-2)
     model.fit(X, y, s)
     assert list(model.lengthscale_[:2]) == [3.0, 3.0] and model.lengthscale_[2] > 0.5
 

@@ -1,5 +1,7 @@
 """Totals of areas: they agree with the map, their intervals hold, and odd areas are said to be odd."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,7 +26,7 @@ def cells():
     return np.stack(np.meshgrid(np.arange(SIDE), np.arange(SIDE)), axis=-1).reshape(-1, 2).astype(float)
 
 
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "collapsed, exact": {"reports_model": "one_state", "engine": "exact"},
     "collapsed, spectral": {"reports_model": "one_state", "engine": "spectral"},
     "collapsed, inducing": {"reports_model": "one_state", "engine": "inducing"},

@@ -18,7 +18,7 @@ def flood_reports(count: int, seed: int = 0) -> Reports:
 
 
 @pytest.fixture(scope="session")
-def runs():
+def runs() -> tuple[pipeline.Fused, pipeline.Fused]:
     """The same flood with 60 reports and with 160."""
     settings = pipeline.Settings(lengthscale="3km", inference="vb")
     about = {"input": [{"file": "<b>reports</b>.csv", "hash": "sha256:00"}]}

@@ -38,7 +38,8 @@ def test_the_probability_of_a_change_is_that_of_two_independent_betas(high, low,
         count = mean * (1 - mean) / sd**2 - 1
         return rng.beta(mean * count, (1 - mean) * count, 400_000)
 
-    found = probability_above(*(np.array([value]) for value in (*high, *low)), least)
+    ones = [np.array([value]) for value in (*high, *low)]
+    found = probability_above(ones[0], ones[1], ones[2], ones[3], least)
     assert found[0] == pytest.approx(np.mean(draw(*high) > draw(*low) + least), abs=4e-3)
 
 

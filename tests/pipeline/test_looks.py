@@ -1,5 +1,7 @@
 """Where to look next: apart from each other, on land, as GeoJSON or KML; and maps that do not fit the machine."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,10 @@ from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 from crowdfield.io import land
 from crowdfield.models.heatmap_bcc import HeatmapBCC
+from crowdfield.outlines import OUTLINES
 from crowdfield.pipeline import looks, sizes
 
-needs_outlines = pytest.mark.skipif(not land.OUTLINES.is_file(), reason="the outlines of countries are not installed")
+needs_outlines = pytest.mark.skipif(not OUTLINES.is_file(), reason="the outlines of countries are not installed")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,12 @@ def fused():
     labels = np.where(places[:, 0] > -73.75, "damaged", "intact")
     labels = np.where(rng.random(80) < 0.2, "intact", labels)
     reports = Reports.from_arrays(places, labels, rng.integers(0, 5, 80), crs="EPSG:4326")
-    settings = {"lengthscale": "3km", "cell": "500m", "region": (-73.9, 18.0, -73.6, 18.3), "inference": "vb"}
+    settings: dict[str, Any] = {
+        "lengthscale": "3km",
+        "cell": "500m",
+        "region": (-73.9, 18.0, -73.6, 18.3),
+        "inference": "vb",
+    }
     return pipeline.fuse(reports, **settings)
 
 

@@ -37,7 +37,7 @@ from crowdfield.service.auth import EVERYTHING, Keys, Role
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.store import Store
 
-FLOOD = {
+FLOOD: dict[str, Any] = {
     "id": "flood",
     "title": "Flood",
     "states": ["dry", "flooded"],
@@ -165,7 +165,7 @@ class SmallDisk:
         subprocess.run(["umount", "-l", str(self.folder)], check=True)
 
 
-def report(name: str) -> dict[str, object]:
+def report(name: str) -> dict[str, Any]:
     """The report of this name: the same whenever it is sent."""
     rng = np.random.default_rng([int(part) for part in name.split("-")])
     east, north, source = rng.random(), rng.random(), int(rng.integers(5))
@@ -232,7 +232,7 @@ def torture(
     longest: float = 0.7,
     disk: SmallDisk | None = None,
     revive: Callable[[], object] = lambda: None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Kill the server, its worker or a fitting process so often, then look at what is left.
 
     With a `disk` it is full during half of the deaths; `revive` starts a database that did not survive that. Raises
@@ -288,7 +288,7 @@ def torture(
     return {"kills": dict(done), "times the disk was full": full} | judge(database, reporters)
 
 
-def judge(database: str, reporters: Reporters) -> dict[str, object]:
+def judge(database: str, reporters: Reporters) -> dict[str, Any]:
     engine = connect(database)
     with engine.connect() as connection:
         rows = connection.execute(
@@ -324,7 +324,7 @@ def _newest(engine: Engine) -> int:
     """The number of the newest version; 0 where there is none, or where the database cannot say just now."""
     try:
         with engine.connect() as connection:
-            return connection.execute(text("SELECT coalesce(max(number), 0) FROM version")).scalar_one()
+            return int(connection.execute(text("SELECT coalesce(max(number), 0) FROM version")).scalar_one())
     except DBAPIError:
         return 0
 

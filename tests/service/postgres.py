@@ -61,7 +61,7 @@ class Postgres:
         """The address of a new, empty database."""
         name = f"workspace{next(self._count)}"
         with psycopg.connect(f"{self._base}/postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+            connection.execute(f"CREATE DATABASE {name}")
         return f"{self._base}/{name}"
 
     def stop(self) -> None:

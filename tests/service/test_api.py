@@ -331,7 +331,8 @@ def test_ogc_features_page_through_all_reports(mapped):
     client = mapped.client("trusted")
     assert client.get("/ogc/conformance").json()["conformsTo"][0].endswith("/core")
     assert client.get("/ogc/collections").json()["collections"][0]["id"] == "flood"
-    url, seen = "/ogc/collections/flood/items?limit=10", []
+    url: str | None = "/ogc/collections/flood/items?limit=10"
+    seen: list[str] = []
     while url:
         page = client.get(url)
         assert page.headers["content-type"] == "application/geo+json"

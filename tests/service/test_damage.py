@@ -21,7 +21,8 @@ def run(capfd):
     def command(*arguments):
         if arguments[0] == "serve":
             done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
-            code, said = done.returncode, done.stdout + done.stderr
+            code: object = done.returncode
+            said = done.stdout + done.stderr
         else:
             with pytest.raises(SystemExit) as ended:
                 main(list(arguments))

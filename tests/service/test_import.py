@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tests.service.workspace import FLOOD
 
-from crowdfield.io.land import OUTLINES, on_land
+from crowdfield.io.land import on_land
+from crowdfield.outlines import OUTLINES
 from crowdfield.service.fit import settings_of
 from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import unpack

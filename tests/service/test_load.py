@@ -54,7 +54,8 @@ def strangers(server, kind, seconds):
 @pytest.mark.parametrize("kind", ["basemap", "exports", "points", "tiles", "all"])
 def test_reports_are_acknowledged_while_twelve_strangers_ask_for_the_dearest(server, kind):
     load = strangers(server, kind, 4)
-    took, health = [], []
+    took: list[float] = []
+    health: list[float] = []
     with server.client("reporter") as reporter, server.client() as anybody:
         time.sleep(1)
         end = time.monotonic() + 2.5

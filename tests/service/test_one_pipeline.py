@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfield import geography, io, pipeline
+from crowdfield.data import Reports
 from crowdfield.models import comparison
 from crowdfield.service.fit import load_model
 from crowdfield.service.maps import unpack
@@ -98,7 +99,7 @@ def test_the_region_of_a_file_lies_on_its_cells(tmp_path):
     for middle, spread in (((-72.4, 18.5), 0.3), ((179.9, -17.0), 0.4), ((10.0, 60.0), 12.0), ((0.0, 0.0), 60.0)):
         places = np.asarray(middle) + rng.uniform(-spread, spread, (200, 2))
         places[:, 0] = geography.wrap(places[:, 0])
-        reports = pipeline.fusing.Reports.from_arrays(places, ["-"] * 200, crs=geography.WGS84)
+        reports = Reports.from_arrays(places, ["-"] * 200, crs=geography.WGS84)
         grid = geography.make_grid(reports)
         region = geography.covered(grid, places)
         assert all(region.holds(*place) for place in places.tolist())

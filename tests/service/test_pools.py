@@ -74,7 +74,7 @@ def test_work_past_its_deadline_is_given_up_and_its_place_is_free_when_it_ends()
 
 
 def test_work_is_charged_to_whoever_asked_even_when_it_fails(pool):
-    bill = []
+    bill: list[float] = []
 
     async def scene():
         asking.set(Caller("c", True, bill.append))

@@ -5,6 +5,7 @@ Each line of the threat model in docs/security.md names its test here.
 
 import json
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,13 @@ def _iso(seconds):
 def test_no_question_tells_apart_two_crowds_that_differ_below_cells_and_days(world, role):
     """Bisection, overlapping boxes, paging, single items: whatever is asked, both crowds give the same answer."""
     rng = np.random.default_rng(7)
-    asked = [{}, {"limit": 1}, {"limit": 1, "offset": 1}, {"bbox": "nonsense"}, {"datetime": ".."}]
+    asked: list[dict[str, Any]] = [
+        {},
+        {"limit": 1},
+        {"limit": 1, "offset": 1},
+        {"bbox": "nonsense"},
+        {"datetime": ".."},
+    ]
     asked += [{"bbox": box} for box in boxes(rng, 25)] + [{"datetime": moment} for moment in moments(rng, 25)]
     pairs = zip(boxes(rng, 10), moments(rng, 10), strict=True)
     asked += [{"bbox": box, "datetime": moment} for box, moment in pairs]

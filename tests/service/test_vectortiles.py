@@ -53,5 +53,5 @@ def test_a_file_with_many_tiles_is_found_through_its_leaves(tmp_path):
     tiles = {(8, x, y): io.BytesIO(bytes([x, y])).getvalue() for x in range(256) for y in range(0, 256, 5)}
     own = VectorTiles(write_pmtiles(tmp_path / "many.pmtiles", tiles))
     for z, x, y in ((8, 0, 0), (8, 200, 100), (8, 255, 255)):
-        assert gzip.decompress(own.tile(z, x, y)) == bytes([x, y])
+        assert gzip.decompress(own.tile(z, x, y) or b"") == bytes([x, y])
     assert own.tile(8, 3, 1) is None

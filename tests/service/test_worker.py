@@ -88,7 +88,9 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     assert newest.info["rested"] and newest.head == moving.head
     ledger = Ledger("flood")
     ledger.follow(space.service.engine)
-    again, _ = rested_map(store.situation("flood"), ledger)
+    made = rested_map(store.situation("flood"), ledger)
+    assert made is not None
+    again = made[0]
     difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
     # A version of its own where that shows; else it is noted at the one that is there.
     assert difference == 0 if newest.number > moving.number else difference <= fitter.VISIBLE
@@ -103,7 +105,9 @@ def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
     ledger.follow(workspace.service.engine)
     situation = workspace.service.store.situation("flood")
     assert rested_map(situation, ledger, lambda: True, short) is None
-    made, model = rested_map(situation, ledger, effort=short)
+    rested = rested_map(situation, ledger, effort=short)
+    assert rested is not None
+    made, model = rested
     assert model.converged_ and made.info["rested"]
 
 
@@ -231,7 +235,7 @@ def test_past_a_size_limit_the_fit_goes_to_dask(make_workspace, monkeypatch):
         return model.fit(reports.places, np.array(reports.labels, dtype=object)[reports.label])
 
     elsewhere = types.ModuleType("crowdfield.distributed")
-    elsewhere.fit_model = fit_model
+    vars(elsewhere)["fit_model"] = fit_model
     monkeypatch.setitem(sys.modules, "crowdfield.distributed", elsewhere)
     monkeypatch.setattr("crowdfield.distributed", elsewhere, raising=False)
     send(space, 4)

@@ -1,5 +1,7 @@
 """A workspace whose maps are fitted when a test says so, and what is reported in it."""
 
+from typing import Any
+
 from starlette.testclient import TestClient
 
 from crowdfield.service.app import create_app
@@ -10,7 +12,7 @@ from crowdfield.service.settings import Settings
 from crowdfield.service.worker import Worker
 
 REGION = (-72.6, 18.2, -72.0, 18.8)
-FLOOD = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
+FLOOD: dict[str, Any] = {"id": "flood", "title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 16}
 # To learn the length-scale takes longer than most tests.
 FLOOD |= {"model": {"lengthscale": 6300.0}}
 HERE = {"longitude": -72.3, "latitude": 18.5}

@@ -38,7 +38,7 @@ class Caller:
     charge: Callable[[float], None] = field(default=lambda seconds: None)
     owed: Callable[[], float] = field(default=lambda: 0.0)
     """Seconds to wait until the work that was done for this caller is paid for."""
-    gone: Callable[[], Awaitable[None]] | None = None
+    gone: Callable[[], Awaitable[object]] | None = None
     """Ends when the client has closed its connection."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 
+import finufft
 import numpy as np
 
 from crowdfield.inference import vb
 from crowdfield.inference.data import Prior, arrange
-from crowdfield.inference.fields import inducing, spectral
+from crowdfield.inference.fields import inducing
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
@@ -29,13 +30,13 @@ def sites_of(n: int, block: int, basis_of) -> Sites:
 def test_a_sweep_is_one_transform_each_way_for_every_block(monkeypatch):
     calls: Counter[str] = Counter()
     for name in ("nufft2d1", "nufft2d2"):
-        original = getattr(spectral.finufft, name)
+        original = getattr(finufft, name)
 
         def counted(*args, name=name, original=original, **options):
             calls[name] += 1
             return original(*args, **options)
 
-        monkeypatch.setattr(spectral.finufft, name, counted)
+        monkeypatch.setattr(finufft, name, counted)
     sites = sites_of(4000, 1000, lambda X: SpectralBasis(Matern32(1.0), X))
     iteration = vb.Iteration.over(sites, vb.SCHEMES["polya_gamma"])
     state = iteration.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from crowdfield.inference.kernels import RBF, Matern32, Matern52, Product, WithL
 
 # Everything is algebra on matrices of condition < 1e6, except that the non-uniform FFT is asked for 1e-9 and its
 # errors add up over m² entries.
-TOLERANCE = {"rtol": 2e-6, "atol": 2e-6}
+TOLERANCE: dict[str, Any] = {"rtol": 2e-6, "atol": 2e-6}
 PRECISION = 0.7
 
 PLACES = {
@@ -32,20 +33,20 @@ PLACES = {
 }
 
 
-def exact(kernel, X) -> tuple[Any, Callable]:
+def exact(kernel, X) -> tuple[Any, Callable[..., Any]]:
     return ExactEngine(kernel, X), kernel.covariance
 
 
-def exact_features(kernel, X) -> tuple[Any, Callable]:
+def exact_features(kernel, X) -> tuple[Any, Callable[..., Any]]:
     return FeatureEngine(ExactBasis(kernel, X), X), kernel.covariance
 
 
-def spectral(kernel, X) -> tuple[Any, Callable]:
+def spectral(kernel, X) -> tuple[Any, Callable[..., Any]]:
     basis = SpectralBasis(kernel, X, 0.05)
     return FeatureEngine(basis, X, block=7), _covariance_of(basis)
 
 
-def inducing(kernel, X) -> tuple[Any, Callable]:
+def inducing(kernel, X) -> tuple[Any, Callable[..., Any]]:
     basis = InducingBasis(kernel, X, size=9)
     return FeatureEngine(basis, X, block=7), _covariance_of(basis)
 
@@ -60,7 +61,7 @@ ENGINES = {"exact": exact, **FEATURES}
 
 class Case(NamedTuple):
     engine: Any
-    covariance: Callable
+    covariance: Callable[..., Any]
     X: np.ndarray
     outputs: np.ndarray
     eta: np.ndarray
@@ -102,7 +103,7 @@ def at_sites(case: Case, field):
     return np.concatenate([m for m, _ in parts]), np.concatenate([v for _, v in parts])
 
 
-def expected_sites(case: Case, field) -> float:
+def expected_sites(case: Case, field) -> Any:
     """E_q[ηᵀg − ½ gᵀΛg], from which the KL divergences take what leaves the log evidence."""
     mean, variance = at_sites(case, field)
     return case.eta @ mean - 0.5 * case.lam @ (variance + mean**2)
@@ -175,22 +176,22 @@ def test_integrating_the_scale_is_the_mixture_over_it(integrating):
     shape, rate = 6.0, 5.0  # so narrow that the engine's grid, a factor of seven around `near`, holds all of it
     (field,) = case.engine.posterior_integrated([statistics(case)], shape, rate, near=1.0)
 
-    def density(log_scale: float) -> float:
+    def density(log_scale: float) -> Any:
         prior = shape * np.log(rate) - gammaln(shape) + shape * log_scale - rate * np.exp(log_scale)
         return np.exp(prior + dense(case, np.exp(log_scale), case.X)[3])
 
-    def integral(value: Callable[[float], float]) -> float:
+    def integral(value: Callable[[float], Any]) -> Any:
         return quad(lambda u: density(u) * value(np.exp(u)), -2.0, 2.0, epsrel=1e-6)[0]
 
-    def moment(s: float, power: int) -> float:
+    def moment(s: float, power: int) -> Any:
         mean, covariance, _, _ = dense(case, s, case.X[:1])
         return mean[0] if power == 1 else covariance[0, 0] + mean[0] ** 2
 
     evidence = integral(lambda s: 1.0)
-    first, second = (integral(lambda s, p=p: moment(s, p)) / evidence for p in (1, 2))
+    first, second = (integral(partial(moment, power=p)) / evidence for p in (1, 2))
     mean, variance = at_sites(case, field)
     # The engine's grid of a few dozen nodes is the coarser of the two integrals.
-    grid = {"rtol": 1e-3, "atol": 1e-3}
+    grid: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-3}
     np.testing.assert_allclose(expected_sites(case, field) - field.kl - field.scale.kl, np.log(evidence), **grid)
     np.testing.assert_allclose(mean[0], first, **grid)
     np.testing.assert_allclose(variance[0], second - first**2, **grid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,7 @@ def test_it_agrees_with_the_dense_path(dimension):
     X, basis, eta, lam = problem(dimension)
     dense, sampled = FeatureEngine(basis, X, block=150), IterativeEngine(basis, X, probes=64, block=150)
     fields, sites = [], []
+    engine: Any
     for engine in (dense, sampled):
         total = engine.empty()
         for block in engine.blocks:

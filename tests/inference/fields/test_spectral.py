@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,7 @@ def test_sums_by_the_nonuniform_fft_are_the_dense_sums(dimension):
     X = np.vstack([X, X[:5] + 1.5])
     eta, lam, weights = rng.standard_normal(len(X)), rng.random(len(X)), rng.standard_normal((basis.size, 3))
     phi, points = basis.features(X), basis.locate(X)
-    close = {"rtol": 1e-6, "atol": 1e-6}  # a transform is good to 1e-9 of the sum of its terms' sizes
+    close: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-6}  # a transform is good to 1e-9 of the sum of its terms' sizes
     np.testing.assert_allclose(basis.project(points, eta), phi.T @ eta, **close)
     np.testing.assert_allclose(basis.gram(basis.gram_statistics(points, lam)), phi.T @ (lam[:, None] * phi), **close)
     np.testing.assert_allclose(basis.evaluate(points, weights), phi @ weights, **close)

@@ -1,6 +1,7 @@
 """The sampler of the instrument model against what is known without it: quadrature, the prior, its own simulator."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,9 +52,10 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(label
         return problem.observed, problem.reported
 
     checks = simulated.checks_of(np.array([0, 2]), np.array([np.inf, 1.5]))
-    sampler = gibbs.Sampler(*observed(rng.integers(0, labels, R), checks), design_of(X), FIRM)
+    sites, reported = observed(rng.integers(0, labels, R), checks)
+    sampler = gibbs.Sampler(sites, reported, design_of(X), FIRM)
     state, step = sampler.init(1, rng), np.full((sampler.n_steps, 1), 0.8)
-    seen = []
+    drawn = []
     for _ in range(1500):
         state, info = sampler.step(state, rng, step)
         g, crowd = APPEARANCES[info.appearance[0]], state.crowd
@@ -65,13 +67,13 @@ def test_geweke_the_sampler_and_the_model_draw_from_one_joint_distribution(label
         )
         sampler.observed, sampler.reported = observed(label, checks)
         sampler.key = source * labels + label
-        seen.append(functionals(state.smooth[0], state.nugget[0], state.field[0], g, *[part[0] for part in crowd]))
-    seen = np.array(seen)
-    expected = []
+        drawn.append(functionals(state.smooth[0], state.nugget[0], state.field[0], g, *[part[0] for part in crowd]))
+    seen = np.array(drawn)
+    direct = []
     for _ in range(4000):
         t = simulated.draw(rng, MATERN, X, S, labels, FIRM)
-        expected.append(functionals(t.smooth, t.nugget, t.f, t.g, t.theta, t.link, t.mean, t.variance))
-    expected = np.array(expected)
+        direct.append(functionals(t.smooth, t.nugget, t.f, t.g, t.theta, t.link, t.mean, t.variance))
+    expected = np.array(direct)
     worth = np.array([effective_sample_size(column[None]) for column in seen.T])
     error = np.sqrt(expected.var(0) / len(expected) + seen.var(0) / worth)
     z = (seen.mean(0) - expected.mean(0)) / np.maximum(error, 1e-12)
@@ -164,15 +166,15 @@ def test_sources_agree_with_quadrature():
     counts = np.zeros((1, 2, len(APPEARANCES)))
     counts[0, 1, 35:40], counts[0, 0, 20:25], counts[0, 0, 40] = 2.0, 1.0, 3.0
     mean, variance = np.array([[1.0, 0.0]]), np.array([[0.25, 1.0]])
-    theta, seen = mean.copy(), []
+    draws = []
     flat = np.repeat(counts, 400, axis=0)
     theta = np.repeat(mean, 400, axis=0)
     for _ in range(20):
         theta = sources_sampling._drawn(
             theta, simulated.SCORES[:2], flat, np.repeat(mean, 400, 0), np.repeat(variance, 400, 0), rng
         )
-        seen.append(theta)
-    seen = np.concatenate(seen[5:])
+        draws.append(theta)
+    seen = np.concatenate(draws[5:])
     alpha, b = np.meshgrid(np.linspace(-2, 4, 241), np.linspace(-5, 5, 241), indexing="ij")
     logits = alpha[..., None] * APPEARANCES + b[..., None]
     log = (counts[0, 1] * -np.logaddexp(0, -logits) + counts[0, 0] * -np.logaddexp(0, logits)).sum(-1)
@@ -210,10 +212,14 @@ def small_crowd(seed=7, places=25, sources=5, reports=150, labels=2):
 
 
 def test_what_a_sampled_instrument_model_offers(monkeypatch):
-    monkeypatch.setattr(sampling.run, "__kwdefaults__", {**sampling.run.__kwdefaults__, "warm_up": 60, "sweeps": 150})
+    monkeypatch.setattr(
+        sampling.run, "__kwdefaults__", {**(sampling.run.__kwdefaults__ or {}), "warm_up": 60, "sweeps": 150}
+    )
     X, site, source, label, truth = small_crowd(labels=3)
     names = np.array(["no", "yes", "maybe"])
-    settings = dict(lengthscale=3.0, reports_model="instrument", states=["no", "yes"], labels=["no", "maybe", "yes"])
+    settings: dict[str, Any] = dict(
+        lengthscale=3.0, reports_model="instrument", states=["no", "yes"], labels=["no", "maybe", "yes"]
+    )
     gold = (X[:4], names[simulated.be(np.random.default_rng(1), truth.link, truth.g[:4]).astype(int)])
     covariates = {"east": lambda places: places[:, 0]}
     arguments = dict(sources=source, gold=gold)
@@ -250,8 +256,8 @@ def test_equal_seeds_give_equal_draws():
     X, site, source, label, _ = small_crowd()
     problem = simulated.problem(MATERN, X, site, source, label, 5, 2, FIRM)
     with pytest.warns(ConvergenceWarning, match="have not mixed"):
-        runs = [sampling.run(problem, warm_up=10, sweeps=20).site_truth for _ in range(2)]
-    np.testing.assert_array_equal(*runs)
+        first, second = (sampling.run(problem, warm_up=10, sweeps=20).site_truth for _ in range(2))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_features_by_transforms_give_the_same_sweep_as_a_dense_matrix(monkeypatch):
