@@ -7,13 +7,14 @@ TOOLS := .tools/bin
 TOOLS_READY := .tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test lint docs coverage fuzz bench reproduce lock audit sbom clean
+.PHONY: help setup system demo test lint docs coverage wheels-check fuzz bench reproduce lock audit sbom clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
 	@echo "make test       linters and all tests"
 	@echo "make docs       the documentation as a site, in ./build/docs"
 	@echo "make coverage   which lines the tests reach, in ./build/coverage"
+	@echo "make wheels-check  the wheel with each extra alone: it works, or says what is missing"
 	@echo "make fuzz       hostile input for every reader, for FUZZ_SECONDS (600)"
 	@echo "make reproduce  every experiment of the paper, in ./reproduce"
 	@echo "make bench      benchmarks against other tools, in ./bench"
@@ -74,6 +75,10 @@ coverage: export OPENBLAS_NUM_THREADS = 1
 coverage: setup system
 	$(BIN)/python -m pytest -n 2 --cov=crowdfield --cov-report=term:skip-covered --cov-report=html:build/coverage
 	@echo "Open build/coverage/index.html"
+
+# Downloads more than a gigabyte, so it is no part of `make test`; run it before a release.
+wheels-check: setup
+	$(BIN)/python deploy/wheels_check.py
 
 # Atheris follows what the readers do with each input; where it does not install, Hypothesis draws the inputs.
 FUZZ_SECONDS ?= 600
