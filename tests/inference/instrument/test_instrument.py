@@ -69,6 +69,17 @@ def test_places_agree_with_one_place_at_a_time():
     np.testing.assert_allclose(local.posterior.sum(1), 1.0)
 
 
+@pytest.mark.parametrize("level", [0.0, 9.0, -12.0])
+def test_the_nugget_is_learned_by_the_slope_of_the_bound_also_at_the_ends_of_the_grid(level):
+    rng = np.random.default_rng(3)
+    mean, variance, nugget, step = level + rng.normal(0.0, 2.0, 40), rng.uniform(0.1, 2.0, 40), 0.7, 1e-4
+    likelihood = -2.0 * np.log1p(np.exp(-APPEARANCES * np.sign(rng.normal(size=(40, 1)))))
+    up, down = (places.integrate(likelihood, mean, variance, nugget * np.exp(s * step)).expected for s in (1.0, -1.0))
+    at = places.integrate(likelihood, mean, variance, nugget)
+    slope = 0.5 * (at.nugget_energy / nugget - at.nugget_informed)
+    assert (up - down) / (2.0 * step) == pytest.approx(slope, rel=1e-5)
+
+
 def test_the_objective_is_the_literal_bound():
     X, site, source, label, *_ = crowd(2, n_places=12, n_sources=3, reports=40)
     asked = problem(X, site, source, label, 3)

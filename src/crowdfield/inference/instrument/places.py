@@ -31,8 +31,8 @@ class Local(NamedTuple):
     eta: Array  # [n] the Gaussian sites exp(η f − ½ λ f²)
     lam: Array  # [n]
     posterior: Array  # [n, K] of the appearance
-    nugget_energy: float  # Σ_i E[g − f]² given f, averaged over f
-    nugget_informed: float  # Σ_i 1 − Var(g | f) / τ²
+    nugget_energy: float  # Σ_i E[g − f]² given f, averaged over f, less what it is without reports (at the grid's ends)
+    nugget_informed: float  # Σ_i 1 − Var(g | f) / τ², where Var(g | f) without reports is τ²
 
 
 def integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -> Local:
@@ -70,14 +70,14 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -
     gradient = (g_mean - prior_mean) / nugget
     curvature = (prior_variance - g_variance) / nugget**2
     lam = np.maximum(curvature @ F_WEIGHTS, LEAST_PRECISION)
-    moved = (g_mean - prior_mean) ** 2
+    moved = (g_mean - f) ** 2 - (prior_mean - f) ** 2
     return Local(
         expected=float(((np.log(total) + top[:, None]) @ F_WEIGHTS).sum()),
         eta=gradient @ F_WEIGHTS + lam * mean,
         lam=lam,
         posterior=np.einsum("nqk,q->nk", joint, F_WEIGHTS),
         nugget_energy=float((moved @ F_WEIGHTS).sum()),
-        nugget_informed=float(((1.0 - g_variance / nugget) @ F_WEIGHTS).sum()),
+        nugget_informed=float((((prior_variance - g_variance) / nugget) @ F_WEIGHTS).sum()),
     )
 
 
