@@ -1,193 +1,144 @@
-"""Options that several commands share, each with its words in one place, and groups of those that go together."""
+"""Options that several commands share, each defined once, and groups of options that belong together."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+# The panels of `--help`, and options that stand in each.
 READ, MAP, MODEL, OUTPUT = "How to read", "Where to map", "What to believe", "Output"
+_reading = partial(typer.Option, rich_help_panel=READ)
+_column = partial(_reading, metavar="COLUMN")
+_mapping = partial(typer.Option, rich_help_panel=MAP)
+_believing = partial(typer.Option, rich_help_panel=MODEL)
+_output = partial(typer.Option, rich_help_panel=OUTPUT)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE.toml", help="Settings for repeatable runs; options here win over it."),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE.toml",
+        help="Settings for repeatable runs; other options win over them.",
+    ),
 ]
 
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="Layout of the file; found out by itself if not given.", rich_help_panel=READ),
-]
-Lat = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the latitude.", rich_help_panel=READ)]
-Lon = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the longitude.", rich_help_panel=READ)]
-Label = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column that says what was seen.", rich_help_panel=READ)
-]
-Source = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that says by whom.", rich_help_panel=READ)]
-Time = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that says when.", rich_help_panel=READ)]
+Format = Annotated[str | None, _reading("--format", help="Layout of the file; recognised if not given.")]
+Lat = Annotated[str | None, _column(help="Column of the latitude.")]
+Lon = Annotated[str | None, _column(help="Column of the longitude.")]
+Label = Annotated[str | None, _column(help="Column that says what was seen.")]
+Source = Annotated[str | None, _column(help="Column that says by whom.")]
+Time = Annotated[str | None, _column(help="Column that says when.")]
 Crs = Annotated[
-    str | None,
-    typer.Option(
-        help="Reference system of the coordinates in the file, like EPSG:32736; degrees if not given.",
-        rich_help_panel=READ,
-    ),
+    str | None, _reading(help="Reference system of the coordinates in the file, like EPSG:32736; degrees if not given.")
 ]
 Positive = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="LABEL",
-        help="Map this label against all others, and show it first. May be repeated.",
-        rich_help_panel=READ,
-    ),
+    _reading(metavar="LABEL", help="Map this label against all others, and show it first. May be repeated."),
 ]
 Show = Annotated[
     str | None,
-    typer.Option(
+    _output(
         metavar="STATE|most-probable",
         help="The state that every output shows first, if not the one that the labels suggest; or, in pictures, the "
         "most probable state of each place.",
-        rich_help_panel=OUTPUT,
     ),
 ]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of pictures and pages.", rich_help_panel=OUTPUT)]
+Title = Annotated[str | None, _output(metavar="TEXT", help="Title of pictures and pages.")]
 Size = Annotated[
     str | None,
-    typer.Option(
-        metavar="WxH|PAPER",
-        help="Size of pictures: 1600x1200 in pixels, or a4, a4-portrait, a3, a3-portrait.",
-        rich_help_panel=OUTPUT,
-    ),
+    _output(metavar="WxH|PAPER", help="Size of pictures: 1600x1200 in pixels, or a4, a4-portrait, a3, a3-portrait."),
 ]
-Bare = Annotated[
-    bool,
-    typer.Option(
-        "--bare", help="A .png of the map alone, georeferenced, to lay on other maps.", rich_help_panel=OUTPUT
-    ),
-]
-MapLabels = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.toml", help='Rename labels: lines of "old" = "new".', rich_help_panel=READ),
-]
+Bare = Annotated[bool, _output("--bare", help="A .png of the map alone, georeferenced, to lay on other maps.")]
+MapLabels = Annotated[Path | None, _reading(metavar="FILE.toml", help='Rename labels: lines of "old" = "new".')]
 Duplicates = Annotated[
     str | None,
-    typer.Option(
+    _reading(
         metavar="once|keep|events",
         help="Use a repeated report once (default), every time, or once together with copied messages.",
-        rich_help_panel=READ,
     ),
 ]
 Place = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help='Column of whole places: "lat lon", "lat,lon", a geopoint, WKT, degrees with minutes and seconds.',
-        rich_help_panel=READ,
-    ),
+    _column(help='Column of whole places: "lat lon", "lat,lon", a geopoint, WKT, degrees with minutes and seconds.'),
 ]
 Accuracy = Annotated[
     str | None,
-    typer.Option(
+    _reading(
         metavar="COLUMN|LENGTH",
         help="Column that says how exact a place is, in metres; or one length for all, like 50m; or none.",
-        rich_help_panel=READ,
     ),
 ]
 Count = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN|none",
-        help="Column that says how many people a row stands for; none: every row is one report.",
-        rich_help_panel=READ,
+    _reading(
+        metavar="COLUMN|none", help="Column that says how many people a row stands for; none: every row is one report."
     ),
 ]
 Layer = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Which of several layers, sheets, or files in a zip file; a part of its name is enough.",
-        rich_help_panel=READ,
+    _reading(
+        metavar="NAME", help="Which of several layers, sheets, or files in a zip file; a part of its name is enough."
     ),
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Encoding of a text file, like cp1252; found out.", rich_help_panel=READ),
+    str | None, _reading(metavar="NAME", help="Encoding of a text file, like cp1252; recognised if not given.")
 ]
-Polygons = Annotated[
-    str | None,
-    typer.Option(metavar="inner-point", help="Read each polygon as a point inside it.", rich_help_panel=READ),
-]
+Polygons = Annotated[str | None, _reading(metavar="inner-point", help="Read each polygon as a point inside it.")]
 Missing = Annotated[
     str | None,
-    typer.Option(
+    _reading(
         metavar="WORDS",
-        help="Words that stand for an empty cell, with commas between them; none: only empty cells are. "
+        help="Words that mean an empty cell, separated by commas; none: only cells without text are empty. "
         "Default: NA, N/A, -, null and the like.",
-        rich_help_panel=READ,
     ),
 ]
-Dates = Annotated[
-    str | None,
-    typer.Option(metavar="dmy|mdy", help="Order of day and month, where it is unclear.", rich_help_panel=READ),
-]
+Dates = Annotated[str | None, _reading(metavar="dmy|mdy", help="Order of day and month, where it is unclear.")]
 
-Region = Annotated[
-    str | None,
-    typer.Option(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.", rich_help_panel=MAP),
-]
-Cell = Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of a cell, like 250m.", rich_help_panel=MAP)]
-Mask = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Polygons outside which nothing is mapped.", rich_help_panel=MAP)
-]
+Region = Annotated[str | None, _mapping(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")]
+Cell = Annotated[str | None, _mapping(metavar="LENGTH", help="Side of a cell, like 250m.")]
+Mask = Annotated[Path | None, _mapping(metavar="FILE", help="Polygons outside which nothing is mapped.")]
 Projection = Annotated[
-    str | None, typer.Option(metavar="CRS", help="Reference system of the map; chosen by itself.", rich_help_panel=MAP)
+    str | None, _mapping(metavar="CRS", help="Reference system of the map; chosen to suit the region if not given.")
 ]
 
 Lengthscale = Annotated[
-    str | None,
-    typer.Option(metavar="LENGTH", help="Distance over which places are alike: 2km, or learn.", rich_help_panel=MODEL),
+    str | None, _believing(metavar="LENGTH", help="Distance over which places are alike: 2km, or learn.")
 ]
-States = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,..", help="The states there can be; default: the labels seen.", rich_help_panel=MODEL),
-]
+States = Annotated[str | None, _believing(metavar="A,B,..", help="The states there can be; default: the labels seen.")]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="SOURCE=LEVEL",
-        help="Trust a source: certain, high, medium or low. May be repeated.",
-        rich_help_panel=MODEL,
-    ),
+    _believing(metavar="SOURCE=LEVEL", help="Trust a source: certain, high, medium or low. May be repeated."),
 ]
-Inference = Annotated[str | None, typer.Option(help="auto, vb, collapsed or gibbs.", rich_help_panel=MODEL)]
-Engine = Annotated[str | None, typer.Option(help="auto, exact, spectral or inducing.", rich_help_panel=MODEL)]
+Inference = Annotated[str | None, _believing(help="auto, vb, collapsed or gibbs.")]
+Engine = Annotated[str | None, _believing(help="auto, exact, spectral or inducing.")]
 Communities = Annotated[
-    str | None,
-    typer.Option(metavar="N|learn", help="Let sources with few reports borrow from others.", rich_help_panel=MODEL),
+    str | None, _believing(metavar="N|learn", help="Let sources with few reports borrow from others.")
 ]
 Covariate = Annotated[
     list[Path] | None,
-    typer.Option(
+    _believing(
         metavar="FILE.tif",
         help="What else is known of places: a GeoTIFF of heights, distances, people. May be repeated.",
-        rich_help_panel=MODEL,
     ),
 ]
 Silence = Annotated[
     float | None,
-    typer.Option(
+    _believing(
         metavar="N",
-        help="Where all reports say the same: take silence as evidence, with N reports to expect of a cell where "
-        "something is the matter.",
-        rich_help_panel=MODEL,
+        help="Where all reports say the same: count cells without reports as weak evidence of the opposite. N is the "
+        "number of reports to expect from a cell that is in the reported state.",
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random.", rich_help_panel=MODEL)]
+Seed = Annotated[int | None, _believing(help="Seed of everything random.")]
 
 
 @dataclass(frozen=True)
@@ -277,7 +228,7 @@ class Picture(Said):
 
 @dataclass(frozen=True)
 class Voice(Said):
-    """How a command speaks."""
+    """How much a command prints, and in which form."""
 
     json: Json = False
     quiet: Quiet = False
@@ -303,7 +254,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         taken = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         command(**values, **taken)
 
-    # typer asks both; neither may lead back to the groups.
+    # typer looks at both; neither may mention the groups.
     flat.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     del flat.__wrapped__

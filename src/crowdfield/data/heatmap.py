@@ -140,7 +140,7 @@ class Heatmap:
             "y": ("y", self.grid.northings(), {"axis": "Y"}),
             "x": ("x", self.grid.eastings(), {"axis": "X"}),
         }
-        dataset = xarray.Dataset(layers, coords=axes, attrs=_plain(self.metadata))
+        dataset = xarray.Dataset(layers, coords=axes, attrs=_file_attributes(self.metadata))
         if self.grid.crs is not None:
             from pyproj import CRS
 
@@ -209,7 +209,7 @@ def _need(module: str, extra: str) -> Any:
         ) from None
 
 
-def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _file_attributes(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Only what a file's attributes can hold; anything else as text."""
     return {
         k: v if isinstance(v, (str, int, float)) and not isinstance(v, bool) else str(v) for k, v in metadata.items()

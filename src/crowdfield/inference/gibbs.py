@@ -26,9 +26,11 @@ from scipy.linalg import lapack
 from crowdfield.errors import NumericalError
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.quadrature import logsumexp, softmax
 
 Array = NDArray[np.float64]
 
+STATES = 1  # the axis of the states in arrays [K, J, N]
 DENSE_ENTRIES = 1 << 24  # of Φ; larger problems use the basis' own products
 
 
@@ -159,7 +161,7 @@ class Sampler:
     def log_evidence_of_field(self, g: Array, ell: Array) -> Array:
         """Σ_i log Σ_j ρ_j e^{ℓ_j}, t summed out: [K]."""
         logits = self.logits(g)
-        return np.asarray((logsumexp(logits + ell) - logsumexp(logits)).sum(axis=1))
+        return np.asarray((logsumexp(logits + ell, STATES) - logsumexp(logits, STATES)).sum(axis=1))
 
     # --- one sweep -------------------------------------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class Sampler:
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
         weights, scale, g, accepted_again = self._rescale(weights, scale, ell, rng, step_size[1])
         logits = self.logits(g)
-        rho, r = softmax(logits), softmax(logits + ell)
+        rho, r = softmax(logits, STATES), softmax(logits + ell, STATES)
         t = self._draw_targets(r, rng)
         counts = self._counts(t)
         confusion = self.confusion.step(state.confusion, counts, rng)
@@ -184,7 +186,7 @@ class Sampler:
         top = ell.max(axis=1, keepdims=True)
         nothing = np.exp(floor - top)
         nothing[..., self.gold] = 0.0
-        weight = softmax(logits) * (np.exp(ell - top) - nothing)
+        weight = softmax(logits, STATES) * (np.exp(ell - top) - nothing)
         cumulative = np.cumsum(weight, axis=1)
         u = rng.random(nothing.shape) * (cumulative[:, -1:] + nothing)
         z = (u >= cumulative).sum(axis=1)
@@ -201,7 +203,7 @@ class Sampler:
         accepted = np.zeros(chains)
         for f, j in enumerate(self.state_of):
             logits = self.logits(g)
-            others = logsumexp(np.delete(logits, j, axis=1))  # [K, N]
+            others = logsumexp(np.delete(logits, j, axis=1), STATES)  # [K, N]
             for k in range(chains):
                 active = z[k] >= 0
                 said, offset = z[k, active] == j, others[k, active]
@@ -272,15 +274,3 @@ def draw_log_pi(alpha: Array, rng: np.random.Generator) -> Array:
     log_gamma = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
     top = log_gamma.max(axis=2, keepdims=True)
     return np.asarray(log_gamma - top - np.log(np.exp(log_gamma - top).sum(axis=2, keepdims=True)))
-
-
-def softmax(logits: Array) -> Array:
-    """Over the states, which are axis 1 of [K, J, N]."""
-    e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
-
-
-def logsumexp(logits: Array) -> Array:
-    """Over the states, which are axis 1 of [K, J, N]: [K, N]."""
-    top = logits.max(axis=1)
-    return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))

@@ -21,21 +21,23 @@ ROWS = 1 << 13  # places at a time where each has Q nodes: what is in hand stays
 ENOUGH = ((0.35, 6), (0.6, 9), (0.85, 12))
 
 
-def softmax(logits: Array) -> Array:
-    """Over the last axis; −inf is a state that is ruled out."""
-    if logits.shape[-1] == 2:  # the same, several times faster: a reduction over two entries costs NumPy dearly
+def softmax(logits: Array, axis: int = -1) -> Array:
+    """exp(logits) / Σ exp(logits) along an axis; −inf is a state that is ruled out."""
+    if (
+        axis == -1 and logits.shape[-1] == 2
+    ):  # the same, several times faster: a reduction over two entries costs NumPy dearly
         gap = logits[..., 1] - logits[..., 0]
         return np.stack([expit(-gap), expit(gap)], axis=-1)
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+    shifted = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=axis, keepdims=True))
 
 
-def logsumexp(logits: Array) -> Array:
-    """log Σ exp over the last axis."""
-    if logits.shape[-1] == 2:
+def logsumexp(logits: Array, axis: int = -1) -> Array:
+    """log Σ exp(logits) along an axis."""
+    if axis == -1 and logits.shape[-1] == 2:
         return np.asarray(np.logaddexp(logits[..., 0], logits[..., 1]))
-    top = logits.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(logits - top[..., None]).sum(axis=-1)))
+    top = logits.max(axis=axis, keepdims=True)
+    return np.asarray(np.squeeze(top, axis) + np.log(np.exp(logits - top).sum(axis=axis)))
 
 
 def enough_nodes(widest: float, fine: bool = False) -> tuple[Array, Array]:

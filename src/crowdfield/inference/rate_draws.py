@@ -24,6 +24,7 @@ from crowdfield.inference.instrument.linear import Columns
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.predict import FieldPredictor, Predictor
+from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.sampling import SamplePredictor
 
 BLOCK_ENTRIES = 1 << 21  # places times draws in hand at a time: 16 MB an array
@@ -183,10 +184,4 @@ def probabilities(log_odds: Array) -> Array:
     """State probabilities from latent functions.   [F, M, n] -> [J, M, n]"""
     if len(log_odds) == 1:
         return np.stack([expit(-log_odds[0]), expit(log_odds[0])])
-    return softmax(np.tensordot(contrast(len(log_odds)), log_odds, axes=1))
-
-
-def softmax(logits: Array) -> Array:
-    """Over the first axis."""
-    shifted = np.exp(logits - logits.max(axis=0))
-    return np.asarray(shifted / shifted.sum(axis=0))
+    return softmax(np.tensordot(contrast(len(log_odds)), log_odds, axes=1), axis=0)

@@ -12,7 +12,8 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
-from crowdfield.inference.rate_draws import InstrumentRates, StateRates, softmax
+from crowdfield.inference.quadrature import softmax
+from crowdfield.inference.rate_draws import InstrumentRates, StateRates
 from crowdfield.inference.state_draws import confusion_draws
 
 CERTAIN = 1e-12  # a probability this close to 0 or 1 is not moved by any draw
@@ -118,12 +119,12 @@ def with_mean(logits: Array, mean: Array) -> Array:
     target = np.clip(mean.T, CERTAIN, 1.0)
     shift = np.zeros_like(target)
     for _ in range(NEWTON_STEPS):
-        p = softmax(logits + shift[:, :, None])
+        p = softmax(logits + shift[:, :, None], axis=0)
         now = np.clip(p.mean(axis=2), CERTAIN, 1.0 - CERTAIN)
         slope = (p * (1.0 - p)).mean(axis=2) / (now * (1.0 - now))
         step = (np.log(target) - np.log(now)) / np.maximum(slope, 1e-3)
         shift += np.clip(step, -LONGEST_SHIFT, LONGEST_SHIFT)
-    p = softmax(logits + shift[:, :, None])
+    p = softmax(logits + shift[:, :, None], axis=0)
     certain = (mean > 1.0 - CERTAIN).any(axis=1)
     p[:, certain] = mean[certain].T[:, :, None]
     return p

@@ -19,8 +19,9 @@ from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.lattice import estimated_size
 from crowdfield.inference.fields.spectral import SpectralBasis
-from crowdfield.inference.gibbs import ConfusionPrior, Sampler, softmax
+from crowdfield.inference.gibbs import STATES, ConfusionPrior, Sampler
 from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.quadrature import softmax
 
 BLOCK_ENTRIES = 1 << 22  # of a block of predictions
 TRACED_SOURCES = 32  # those with the most reports; their confusion diagonals are watched
@@ -91,7 +92,7 @@ class SampledPosterior(NamedTuple):
         for part in self._blocks(len(X)):
             logits = (self._draws(X[part], with_unseen=True) + mean[part][:, None]) @ self.contrast.T
             logits = np.moveaxis(logits, 2, 1)
-            rho = softmax(logits)  # [n, J, D]
+            rho = softmax(logits, STATES)  # [n, J, D]
             expected[part], sd[part] = rho.mean(axis=2), rho.std(axis=2)
         return expected, sd
 

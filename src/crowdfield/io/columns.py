@@ -59,8 +59,8 @@ NONE = "none"  # given for a column that could be missed, it says that no column
 MISSING = frozenset({"na", "n/a", "#n/a", "n.a.", "-", "--", "–", "null", "nan", "#null!"})
 
 
-def plain(name: str) -> str:
-    """A name as the synonyms are written: lower case, words joined by _."""
+def canonical(name: str) -> str:
+    """A name in the form that the synonyms above have: lower case, words joined by _."""
     return re.sub(r"[^a-z0-9#+]+", "_", name.strip().lower()).strip("_")
 
 
@@ -81,7 +81,7 @@ def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | N
     names: dict[str, str] = {}
     for column in header:
         if column not in taken:
-            names.setdefault(plain(column), column)
+            names.setdefault(canonical(column), column)
     return next((names[synonym] for synonym in SYNONYMS[role].split() if synonym in names), None)
 
 
@@ -159,8 +159,8 @@ def choose(
 
 _OPTIONAL = ("source", "time", "id", "text", "accuracy", "count")
 _RANKS = frozenset({"kingdom", "phylum", "class", "order", "family", "genus", "species"})
-MOST_STATES = 12  # different values of a column that still look like what somebody could have seen
-DISTINCT_FROM = 20  # rows: so many different values, one for each of them, are no labels
+MOST_STATES = 12  # more different values than this are too many for labels
+DISTINCT_FROM = 20  # from so many rows on, a column whose values all differ does not hold labels
 
 
 def _label(
@@ -171,7 +171,7 @@ def _label(
     tags: Mapping[str, str],
 ) -> str | None:
     """The column that says what was seen, by its name; None if there is none. Where its cells leave doubt: an error."""
-    names = {plain(column): column for column in reversed(header) if column not in taken}
+    names = {canonical(column): column for column in reversed(header) if column not in taken}
     wanted = [names[word] for word in SYNONYMS["label"].split() if word in names]
     by_tag = tagged("label", tags, taken)
     doubts: list[str] = []
@@ -194,11 +194,11 @@ def _label(
 
 def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str | None:
     """Why a column that is called like a label may be none; None where there is no doubt."""
-    if plain(column) in _RANKS and len(_RANKS & {plain(name) for name in header}) > 2:
+    if canonical(column) in _RANKS and len(_RANKS & {canonical(name) for name in header}) > 2:
         return "is a rank of the taxonomy"
     filled = [cell.strip() for cell in cells if not is_missing(cell)]
     different = {cell.casefold() for cell in filled}
-    if plain(column) in ("label", "labels") or len(filled) < 2:
+    if canonical(column) in ("label", "labels") or len(filled) < 2:
         return None
     if len(different) == 1:
         return f"says '{filled[0][:40]}' in every row"
@@ -230,7 +230,7 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     if role == "count":
         return all(float(cell).is_integer() for cell in filled)
     # Shares of right answers are called accuracy too.
-    return plain(column) != "accuracy" or any(float(cell) > 1 for cell in filled)
+    return canonical(column) != "accuracy" or any(float(cell) > 1 for cell in filled)
 
 
 _ABOUT = frozenset(
@@ -248,7 +248,7 @@ def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str
     if found is not None:
         return next(name for name, own in short.items() if own == found)
     for name, own in short.items():
-        if _ABOUT & set(plain(own).split("_")) and doubt(name, samples.get(name, ())) is None:
+        if _ABOUT & set(canonical(own).split("_")) and doubt(name, samples.get(name, ())) is None:
             return name
     return next((name for name in header if _has_few_values(samples.get(name, ()))), None)
 

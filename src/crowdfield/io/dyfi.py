@@ -17,7 +17,7 @@ _INTENSITY, _ANSWERS = ("intensity", "cdi"), ("nresp",)
 
 
 def _column(header: Sequence[str], wanted: Sequence[str]) -> str | None:
-    names = {columns.plain(name): name for name in header}
+    names = {columns.canonical(name): name for name in header}
     return next((names[name] for name in wanted if name in names), None)
 
 

@@ -69,7 +69,7 @@ def geotiff(path: Path) -> Told:
         if isinstance(problem, ReportFormatError):
             raise
         raise ReportFormatError("cannot be read as a raster. Is the file complete?", file=str(path)) from None
-    about = {name[11:].lower(): _plain(text) for name, text in tags.items() if name.startswith("CROWDFIELD_")}
+    about = {name[11:].lower(): _from_json(text) for name, text in tags.items() if name.startswith("CROWDFIELD_")}
     region = (bounds.left, bounds.right, bounds.bottom, bounds.top)
     return _told(region, size, about, layers, path)
 
@@ -82,7 +82,7 @@ def netcdf(path: Path) -> Told:
         with h5py.File(path, "r", locking=False) as file:
             _check_links(file, path)
             about = {
-                name: _plain(value)
+                name: _from_json(value)
                 for name, value in file.attrs.items()
                 if isinstance(value, str) and len(value) <= LONGEST_TEXT and not name.startswith("_")
             }
@@ -168,8 +168,8 @@ def _heatmap(
         raise ReportFormatError(f"{_OURS} Its layers are not those of its states.", file=str(path)) from None
 
 
-def _plain(text: Any) -> Any:
-    """What a format that holds only text was given as JSON."""
+def _from_json(text: Any) -> Any:
+    """The value that was written as JSON into a format that holds only text."""
     if not isinstance(text, str):
         return text
     try:

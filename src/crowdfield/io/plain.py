@@ -1,4 +1,4 @@
-"""Plain CSV and TSV: one report a row, columns known by their names."""
+"""Plain CSV and TSV: one report per row, columns recognised by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def split_date_and_clock(table: Tabular, chosen: dict[str, str], options: Option
     """Where one column has the date and another the time of day, use both."""
     if options.given("time") is not None or "time" not in chosen:
         return
-    names = {columns.plain(name): name for name in table.header}
+    names = {columns.canonical(name): name for name in table.header}
     date, clock = names.get("date"), names.get("time")
     if date is None or clock is None:
         return

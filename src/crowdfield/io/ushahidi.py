@@ -48,7 +48,7 @@ def _haiti_source(text: str) -> str | None:
 
 
 def _haiti(table: Tabular, options: Options) -> Plan:
-    name = {columns.plain(column): column for column in table.header}
+    name = {columns.canonical(column): column for column in table.header}
     chosen = {"lat": name["lat"], "lon": name["lon"], "id": name["id"], "text": name["title"]}
     chosen |= {"date": name["date"], "clock": name["time"]}
     category, verified = name["category"], name["verified"]
@@ -83,7 +83,7 @@ def _haiti(table: Tabular, options: Options) -> Plan:
 
 
 def _version_2(table: Tabular, options: Options) -> Plan:
-    name = {columns.plain(column): column for column in table.header}
+    name = {columns.canonical(column): column for column in table.header}
     chosen = {role: name[key] for role, key in (("lat", "latitude"), ("lon", "longitude")) if key in name}
     missing = [role for role in ("lat", "lon") if role not in chosen and options.given(role) is None]
     if missing:

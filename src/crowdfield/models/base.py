@@ -65,7 +65,7 @@ def validated_reports(
     if sources is not None and not isinstance(sources, np.ndarray):
         sources = np.asarray(sources) if hasattr(sources, "__array__") else list(sources)
     reports = Reports.from_arrays(places, said, sources, labels=_label_order(said, states, labels))
-    named = reports.labels if states is None else tuple(_plain(s) for s in states)
+    named = reports.labels if states is None else tuple(_python_scalar(s) for s in states)
     if len(set(named)) != len(named):
         raise InputError(f"states must be different from each other, not {named!r}.")
     if len(named) < 2:
@@ -202,13 +202,14 @@ def _pseudo_counts(value: Any, shape: tuple[int, int], name: str) -> Array:
 
 def _label_order(said: NDArray[Any], states: Any, labels: Any) -> tuple[Any, ...] | None:
     if labels is not None:
-        return tuple(_plain(label) for label in labels)
+        return tuple(_python_scalar(label) for label in labels)
     if states is None:
         return None
-    first = tuple(_plain(state) for state in states)
+    first = tuple(_python_scalar(state) for state in states)
     seen = Reports.from_arrays(np.zeros((len(said), 1)), said).labels
     return (*first, *(label for label in seen if label not in first))
 
 
-def _plain(value: Any) -> Any:
+def _python_scalar(value: Any) -> Any:
+    """The same value as Python's own number or text where it is one of NumPy's."""
     return value.item() if isinstance(value, np.generic) else value

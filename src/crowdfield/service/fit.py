@@ -1,4 +1,4 @@
-"""The one place where the service meets the model: from the standing reports of a situation to a map version.
+"""The only module of the service that calls the model: from the reports of a situation to a map version.
 
 Models are built, continued, drawn and asked by `crowdfield.pipeline`, with the defaults of `crowdfield fuse` and
 `crowdfield next`; here is only what a live map needs beside that: how much a fit may cost, and what readers may see.
@@ -21,6 +21,7 @@ import crowdfield as cf
 from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
+from crowdfield.io.layers import plain
 from crowdfield.pipeline.quiet import only_label, with_silence, without_silence
 from crowdfield.pipeline.shores import land_cells
 from crowdfield.service.auth import TRUSTED
@@ -42,7 +43,7 @@ EXPLAINED = 8
 LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
 # From so many reports times latent functions on, a sweep may take seconds: time is looked at after every few sweeps.
 HEAVY, FEW_SWEEPS = 15_000, 5
-# A fit that still moves after so many rounds of sweeps goes to and fro by less than anybody could say is right.
+# A fit that still moves after so many rounds of sweeps moves back and forth, too little to say which end is right.
 MOST_ROUNDS = 50
 # Of the log odds between sweeps, in fits that are not those of `fuse` anyway: far below what a map can show.
 TOLERANCE = 5e-3
@@ -129,7 +130,7 @@ def _listening() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CrowdfieldWarning)
         yield remarks
-    # That a map has not settled is said in its own way, and is no cause for alarm.
+    # That a map has not converged yet is shown separately, and is no reason for a warning.
     said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
     remarks += sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
 
@@ -277,7 +278,7 @@ def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort
     if work <= effort.searched and not effort.thins:
         return Fit(pipeline.hold(pipeline.learn(settings, said, grid, reports_model=kind)), True, len(said))
     if effort.thins and settings.lengthscale == "learn":
-        # To learn the length-scale is to fit many times over: a map that cannot be fitted once in time does without.
+        # Learning the length-scale takes many fits; a map that cannot be fitted even once in time keeps a default.
         settings = replace(settings, lengthscale=max(grid.east - grid.west, grid.north - grid.south) / 10)
     quick = work >= LARGE or effort.thins
     # What has been too slow once starts with few; `_within` adds as many as there is time for.
@@ -343,21 +344,14 @@ def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
     rows = []
     for row in table.to_dict("records"):
         if row["source"] == SILENCE:
-            continue  # nobody's word
+            continue  # silence is not a source
         a = alpha[row["source"]]
         total = a.sum(axis=-1, keepdims=True)
         # Each entry of a Dirichlet row is a beta by itself.
         low, high = beta.ppf([[[(1 - level) / 2]], [[(1 + level) / 2]]], a, total - a)
         matrices = {"confusion": a / total, "confusion_low": low, "confusion_high": high}
-        rows.append(finite(_plain(row) | {name: np.round(m, 4).tolist() for name, m in matrices.items()}))
+        rows.append(plain(row | {name: np.round(m, 4) for name, m in matrices.items()}))
     return rows
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: np.asarray(value).tolist() if isinstance(value, np.generic | np.ndarray) else value
-        for name, value in row.items()
-    }
 
 
 def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:

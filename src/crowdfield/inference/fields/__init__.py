@@ -1,1 +1,1 @@
-"""q(f) given Gaussian sites: one protocol, one file an engine."""
+"""q(f) given Gaussian sites: one protocol, one file per engine."""

@@ -185,7 +185,7 @@ def _distinct(column: Any, allowance: Allowance, path: Path) -> tuple[list[Any],
 
     packed = column if types.is_dictionary(column.type) else column.dictionary_encode()
     codes = np.asarray(packed.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    values = [*_plain(packed.dictionary), None]
+    values = [*_python_values(packed.dictionary), None]
     sizes = np.array([_CELL + (len(value) if isinstance(value, str | bytes) else 0) for value in values])
     # Equal values are stored once here, but whoever works with them may not: each counts as often as it stands there.
     if not allowance.take(int(sizes[codes].sum())):
@@ -200,7 +200,7 @@ def _cells(column: Any, allowance: Allowance, path: Path) -> NDArray[np.object_]
     return np.asarray(texts[codes], dtype=object)
 
 
-def _plain(values: Any) -> Iterable[Any]:
+def _python_values(values: Any) -> Iterable[Any]:
     """Python's values; moments as ISO text, whatever year they claim."""
     import pyarrow.types as types
 
