@@ -103,12 +103,15 @@ def test_without_reports_it_is_the_prior(states):
     posterior = sampling.run(data, prior, InducingBasis(MATERN, X), np.random.default_rng(1), sweeps=1000)
     functions = prior.mean.shape[1]
     mean, variance = posterior.latent(X, prior.mean)
-    np.testing.assert_allclose(mean, 0.4, atol=0.12)
+    # 800 draws are kept. All tolerances are three to four standard errors of as many independent draws: of f (sd 0.77),
+    # of its variance (a factor √(2/800) = 5 %), of ς (sd 41 % of its mean), and of probabilities (sd 0.2 at most).
+    assert len(posterior.scale) == 800
+    np.testing.assert_allclose(mean, 0.4, atol=0.09)
     np.testing.assert_allclose(variance, 3.0 / (6.0 - 1.0), rtol=0.2)  # E[1/ς]
-    assert posterior.scale.mean() == pytest.approx(6.0 / 3.0, rel=0.08)
-    np.testing.assert_allclose(posterior.confusion_mean, prior.alpha0 / prior.alpha0.sum(-1, keepdims=True), atol=0.03)
+    assert posterior.scale.mean() == pytest.approx(6.0 / 3.0, rel=0.05)
+    np.testing.assert_allclose(posterior.confusion_mean, prior.alpha0 / prior.alpha0.sum(-1, keepdims=True), atol=0.02)
     if functions > 1:
-        np.testing.assert_allclose(posterior.target, 1.0 / states, atol=0.04)
+        np.testing.assert_allclose(posterior.target, 1.0 / states, atol=0.02)
 
 
 @pytest.mark.parametrize(("states", "labels"), [(2, 2), (3, 4)])

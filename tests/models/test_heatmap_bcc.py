@@ -63,9 +63,12 @@ def test_a_tiny_lengthscale_leaves_each_site_to_its_own_reports(how):
     model.fit(X, y, ["only"] * len(y))
     said = np.where(y == 1, np.log(0.7 / 0.2), np.log(0.3 / 0.8))
     by_hand = expit(np.bincount(X[:, 0].astype(int) // 10, weights=said))
-    # A prior symmetric around even odds: E[t] is σ(ℓ) exactly when t is summed out; mean-field sharpens it a little.
-    tolerance = 1e-3 if how["inference"] == "collapsed" else 0.1
-    np.testing.assert_allclose(model.predict_proba(np.unique(X, axis=0))[:, 1], by_hand, atol=tolerance)
+    # A prior symmetric around even odds: E[t] is σ(ℓ) exactly when t is summed out. Mean-field takes f and t for
+    # independent, which makes every place surer than it should be: 0.82 instead of 0.78 where that is worst.
+    found = model.predict_proba(np.unique(X, axis=0))[:, 1]
+    summed_out = how["inference"] == "collapsed"
+    np.testing.assert_allclose(found, by_hand, atol=1e-3 if summed_out else 0.05)
+    assert summed_out or (np.abs(found - 0.5) > np.abs(by_hand - 0.5)).all()
 
 
 def test_a_very_long_lengthscale_makes_one_place_of_all():
@@ -262,7 +265,7 @@ def test_a_physical_model_speaks_where_nobody_reported():
 
 
 @each_inference
-def test_who_can_be_trusted(how):
+def test_the_source_table_ranks_sources_by_their_reliability(how):
     _, _, X, y, sources = crowd(9, reports=500)
     table = cf.HeatmapBCC(lengthscale=4.0, **how).fit(X, y, sources).source_table()
     assert table["source"].iloc[-1] == 5  # the guesser tells least

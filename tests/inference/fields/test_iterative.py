@@ -71,11 +71,12 @@ def test_it_agrees_with_the_dense_path(dimension):
     # 64 draws know a variance to √(2/64) = 18 %; the preconditioner's exact part leaves a fraction of that to chance.
     np.testing.assert_allclose(np.sqrt(sites[1][1]), np.sqrt(sites[0][1]), rtol=0.25)
     assert np.abs(np.sqrt(sites[1][1] / sites[0][1]) - 1).mean() < 0.06
-    assert b.energy == pytest.approx(a.energy, rel=0.02)
-    assert b.informed == pytest.approx(a.informed, rel=0.05)
-    # zᵀ log(Ã) z has standard deviation √2 ‖log Ã‖; its mean over 64 draws is known to about half a unit here.
+    assert b.energy == pytest.approx(a.energy, rel=0.01)
+    assert b.informed == pytest.approx(a.informed, rel=0.05)  # a trace, from the same 64 draws
+    # zᵀ log(Ã) z has standard deviation √2 ‖log Ã‖; its mean over 64 draws is known to about half a unit here. The KL
+    # divergence holds half of it, and a trace whose error has the other sign.
     assert b.log_det == pytest.approx(a.log_det, abs=1.5)
-    assert b.kl == pytest.approx(a.kl, abs=0.75)
+    assert b.kl == pytest.approx(a.kl, abs=0.5)
 
 
 def test_draws_have_the_moments_of_the_posterior():
@@ -102,7 +103,7 @@ def test_the_scale_moves_to_where_the_dense_path_integrates_it():
     for _ in range(10):
         near = engine.posterior_integrated([statistics], 1.0, 1.0, near)[0].scale.mean
         grid = dense.posterior_integrated([statistics], 1.0, 1.0, grid)[0].scale.mean
-    assert near == pytest.approx(grid, rel=0.1)
+    assert near == pytest.approx(grid, rel=0.06)  # 64 draws know the trace in MacKay's form to a few percent
 
 
 def test_no_sites_give_the_prior():
