@@ -12,7 +12,7 @@ def here(data_folder, monkeypatch):
     monkeypatch.setenv("CROWDFIELD_DATA", str(data_folder))
 
 
-def test_tacloban(here):
+def test_the_tacloban_data_have_their_known_sizes(here):
     data = datasets.tacloban()
     assert len(data.reports) == 11_286 and len(data.reports.sources) == 738
     assert len(data.reports.sites().places) == 3_886 == len(data.cells)
@@ -22,7 +22,7 @@ def test_tacloban(here):
     assert data.reports.places.max(axis=0).tolist() == [130, 90]
 
 
-def test_haiti_reads_one_source_a_report(here):
+def test_the_haiti_data_have_their_known_sizes_and_lie_in_their_region(here):
     data = datasets.haiti()
     assert len(data.reports) == 2_722  # the paper counts 2,723
     assert len(data.reports.sites().places) == 460
@@ -38,7 +38,7 @@ def test_haiti_filter_of_the_paper_and_the_one_it_meant(here):
     assert len(meant) == 577 and set(meant.sources) <= set(datasets.HAITI_INTENDED)
 
 
-def test_unosat(here):
+def test_the_unosat_data_have_their_known_size_and_are_clustered(here):
     data = datasets.unosat()
     assert data.cells.shape == (10_000, 2) and int(data.damaged.sum()) == 544
     # Port-au-Prince lies in the south-west quarter's north-east: the damage is not spread at random.

@@ -170,7 +170,7 @@ def test_bad_input_says_what_and_where(client, files, case):
         over_dask.fit(given(files), client, **keywords)
 
 
-def test_nobody_at_the_address(frame, monkeypatch):
+def test_an_address_without_a_scheduler_is_an_error_that_names_it(frame, monkeypatch):
     monkeypatch.setattr(over_dask, "CONNECT_SECONDS", 1)
     with pytest.raises(InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         over_dask.fit(Reports.from_frame(frame), "tcp://127.0.0.1:9")

@@ -11,12 +11,12 @@ KEPT = sorted(path for kind in ("corpus", "found") for path in (HERE / kind).glo
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}/{path.name}")
-def test_what_was_found_once_is_found_no_more(path, monkeypatch):
+def test_inputs_that_once_broke_a_reader_no_longer_do(path, monkeypatch):
     monkeypatch.setenv("CROWDFIELD_IN_A_BOX", "1")
     TARGETS[path.parent.name](path.read_bytes())
 
 
-def test_every_target_has_a_seed_that_is_in_order():
+def test_every_fuzz_target_has_a_valid_seed():
     assert (
         {target for target, _, _ in seeds.seeds()}
         == set(TARGETS)

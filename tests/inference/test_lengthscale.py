@@ -7,7 +7,7 @@ from crowdfield.inference.lengthscale import maximise, search_range
 
 
 @pytest.mark.parametrize("best", [0.7, 3.0, 16.0, 90.0])
-def test_finds_the_top_and_its_width(best):
+def test_the_search_finds_the_maximum_of_the_bound_and_its_width(best):
     seen = []
 
     def bound(length):
@@ -25,7 +25,7 @@ def test_a_bound_without_a_top_ends_at_the_limit():
     assert found.lengthscale == pytest.approx(50.0) and found.at_limit and found.log_sd == np.inf
 
 
-def test_the_higher_of_two_hills():
+def test_of_two_maxima_the_higher_is_found():
     def bound(length):
         x = np.log(length)
         return float(np.logaddexp(-0.5 * ((x - 0.5) / 0.5) ** 2, 3.0 - 0.5 * ((x - 4.0) / 0.5) ** 2))
@@ -45,7 +45,7 @@ def test_short_length_scales_are_not_tried_once_the_bound_has_clearly_fallen(lon
     assert found.lengthscale == pytest.approx(16.0, rel=0.03) and min(seen) > 2.0
 
 
-def test_range_follows_the_map():
+def test_the_range_of_the_search_follows_the_extent_of_the_map():
     X = np.random.default_rng(0).random((400, 2)) * [100.0, 60.0]
     low, high = search_range(X)
     assert low == pytest.approx(5.0, rel=0.05) and high == pytest.approx(100.0, rel=0.05)

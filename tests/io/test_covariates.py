@@ -51,7 +51,7 @@ def test_only_what_lies_under_the_map_is_read(degrees):
     np.testing.assert_allclose(layer(grid.centres()), whole(grid.centres()), rtol=1e-5)
 
 
-def test_another_region_is_an_error(degrees):
+def test_a_raster_of_another_region_is_an_error(degrees):
     grid = geography.make_grid(region=(10.0, 50.0, 10.1, 50.1), cell="1km")
     with pytest.raises(InputError, match="no part of this raster lies under the map"):
         io.read_covariates([degrees], str(grid.crs), grid)
@@ -67,7 +67,7 @@ def test_nodata_and_the_outside_are_missing(tmp_path):
     assert np.isfinite(got[4])  # beside the gap: its neighbours stand for themselves
 
 
-def test_scales_offsets_and_bands(tmp_path):
+def test_scale_and_offset_of_every_band_are_applied(tmp_path):
     path = write(tmp_path / "two.tif", np.ones((2, 3, 3), dtype=np.uint8), (1, 0, 0, 0, -1, 3), UTM)
     with rasterio.open(path, "r+") as file:
         file.scales, file.offsets = (0.5, 1.0), (10.0, 0.0)
@@ -83,7 +83,7 @@ def test_a_turn_of_longitude_changes_nothing():
     np.testing.assert_allclose(world.at(np.array([[-90.0, 0.0], [270.0, 0.0]])), [269.5, 269.5])
 
 
-def test_a_turned_raster(tmp_path):
+def test_a_rotated_raster_is_sampled_at_the_right_places(tmp_path):
     """Rows and columns need not run along the axes."""
     path = write(tmp_path / "turned.tif", np.array([[1.0, 2.0], [3.0, 4.0]]), (0, 1, 0, 1, 0, 0), UTM)
     np.testing.assert_allclose(io.read_covariates([path], UTM)(np.array([[0.5, 1.5], [1.5, 0.5]]))[:, 0], [2.0, 3.0])
@@ -129,7 +129,7 @@ def test_a_file_that_names_another_is_not_followed(tmp_path, degrees):
         io.read_covariates([virtual], UTM)
 
 
-def test_a_map_of_one_pixel():
+def test_a_raster_of_one_pixel_has_that_value_everywhere():
     raster = Raster("one", np.array([[3.0]], dtype=np.float32), (2, 0, 0, 0, -2, 2), UTM)
     np.testing.assert_allclose(raster.at(np.array([[0.1, 0.1], [1.0, 1.0]])), [3.0, 3.0])
     with pytest.raises(InputError, match="no pixels"):

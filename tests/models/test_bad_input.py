@@ -29,7 +29,7 @@ REPORTS: dict[str, tuple[Any, Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", REPORTS)
-def test_bad_reports(case):
+def test_unusable_reports_raise_an_error_that_says_why(case):
     X, y, sources, message = REPORTS[case]
     with pytest.raises(InputError, match=message):
         cf.HeatmapBCC().fit(X, y, sources)
@@ -65,7 +65,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", SETTINGS)
-def test_bad_settings(case):
+def test_unusable_settings_raise_an_error_that_names_them(case):
     settings, message = SETTINGS[case]
     with pytest.raises(InputError, match=message):
         cf.HeatmapBCC(**settings).fit(SQUARE, SAID, WHO)
@@ -81,7 +81,7 @@ GOLD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", GOLD)
-def test_bad_gold(case):
+def test_unusable_gold_raises_an_error_that_says_why(case):
     gold, message = GOLD[case]
     with pytest.raises(InputError, match=message):
         cf.HeatmapBCC().fit(SQUARE, SAID, WHO, gold=gold)
@@ -103,7 +103,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("case", QUESTIONS)
-def test_bad_questions(case):
+def test_unusable_questions_raise_an_error_that_says_why(case):
     model = cf.HeatmapBCC(lengthscale=2.0).fit(SQUARE, SAID, WHO)
     ask, message = QUESTIONS[case]
     with pytest.raises(InputError, match=message):
@@ -111,7 +111,7 @@ def test_bad_questions(case):
 
 
 @pytest.mark.parametrize("ask", ["predict", "predict_proba", "predict_rate", "predict_latent", "explain", "suggest"])
-def test_asking_before_fitting(ask):
+def test_asking_an_unfitted_model_raises_not_fitted(ask):
     with pytest.raises(NotFittedError, match="not fitted"):
         getattr(cf.HeatmapBCC(), ask)(SQUARE)
 
@@ -130,7 +130,7 @@ each = pytest.mark.parametrize("how", HOW, ids=lambda h: "-".join(h.values()) or
 
 
 @each
-def test_one_report(how):
+def test_one_report_gives_a_sensible_map(how):
     model = cf.HeatmapBCC(lengthscale=2.0, states=[0, 1], **how).fit([[0.0, 0.0]], [1], ["a"])
     p = model.predict_proba([[0.0, 0.0], [1.0, 0.0], [50.0, 0.0]])[:, 1]
     sensible(model, SQUARE)
@@ -139,7 +139,7 @@ def test_one_report(how):
 
 
 @each
-def test_one_label_only(how):
+def test_reports_that_all_say_the_same_give_a_sensible_map(how):
     with pytest.warns(DataWarning, match="All reports say 1"):
         model = cf.HeatmapBCC(lengthscale=2.0, states=[0, 1], **how).fit(SQUARE, np.ones(6, dtype=int), WHO)
     sensible(model, SQUARE)
@@ -147,7 +147,7 @@ def test_one_label_only(how):
 
 
 @each
-def test_all_reports_at_one_place(how):
+def test_reports_at_a_single_place_give_a_sensible_map(how):
     X = np.tile([[3e5, 5e6]], (40, 1))
     y = np.array([1] * 30 + [0] * 10)
     model = cf.HeatmapBCC(lengthscale=2.0, **how).fit(X, y, np.arange(40) % 8)
@@ -157,7 +157,7 @@ def test_all_reports_at_one_place(how):
 
 
 @each
-def test_an_outlier_far_away(how):
+def test_a_report_far_from_all_others_leaves_the_map_sensible(how):
     X = np.vstack([SQUARE, [[1e6, 1e6]]])
     if how.get("engine") == "spectral":  # asked for by name, so it says why not, and what to take
         with pytest.raises(InputError, match="inducing"):
@@ -169,12 +169,12 @@ def test_an_outlier_far_away(how):
 
 @pytest.mark.parametrize("lengthscale", [1e-9, 1e-3, 1e5, 1e12])
 @pytest.mark.parametrize("how", HOW[:2], ids=["collapsed", "vb"])
-def test_lengthscales_beyond_the_map(lengthscale, how):
+def test_lengthscales_much_longer_or_shorter_than_the_map_give_sensible_maps(lengthscale, how):
     model = cf.HeatmapBCC(lengthscale=lengthscale, **how).fit(SQUARE, SAID, WHO)
     sensible(model, np.vstack([SQUARE, SQUARE + 0.5]))
 
 
-def test_a_million_to_one():
+def test_a_source_that_repeats_itself_very_often_leaves_the_map_sensible():
     """One source says the same of one place again and again: finite, and the rest of the map hardly notices."""
     X = np.vstack([np.tile(SQUARE[:1], (200_000, 1)), SQUARE])
     y = np.concatenate([np.ones(200_000, dtype=int), SAID])
@@ -190,7 +190,7 @@ def test_single_precision_and_integers_are_as_good():
         np.testing.assert_allclose(model.predict_proba(SQUARE.astype(kind)), reference, atol=1e-12)
 
 
-def test_places_that_nearly_coincide():
+def test_places_that_nearly_coincide_give_a_sensible_map():
     X = np.vstack([SQUARE, SQUARE + 1e-9, SQUARE - 1e-12])
     model = cf.HeatmapBCC(lengthscale=2.0, kernel="rbf").fit(X, np.tile(SAID, 3), np.tile(WHO, 3))
     sensible(model, X)

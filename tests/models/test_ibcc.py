@@ -78,7 +78,7 @@ def test_one_trusted_source_decides():
     assert cf.IBCC(confusion_prior=prior).fit(X, y, sources).predict(X[:1]) == [0]
 
 
-def test_more_labels_than_states():
+def test_there_may_be_more_labels_than_states():
     """A label that is no state ('unsure') says what its sources make of it."""
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 2, 300)

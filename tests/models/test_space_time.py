@@ -78,7 +78,7 @@ def test_forgetting_what_is_no_longer_heard_leaves_the_map_of_now():
         model.forget_before(10.0, influence=2.0)
 
 
-def test_time_alone():
+def test_a_model_of_time_alone_finds_the_hours():
     rng = np.random.default_rng(5)
     hour = rng.uniform(0, 24, 200)
     truth = (hour > 8) & (hour < 16)
@@ -98,7 +98,7 @@ def test_each_factor_learns_a_scale_of_its_own():
     assert model.lengthscale_log_sd_.shape == (2,)
 
 
-def test_numbers_beside_learn_stay():
+def test_length_scales_that_are_given_stay_while_others_are_learned():
     X, y, s = front(6, reports=80)
     scales: Any = [3.0, 3.0, "learn"]
     model = cf.HeatmapBCC(kernel=space_time("matern32", 1.0), lengthscale=scales, tol=1e-2)

@@ -138,7 +138,7 @@ def test_a_damaged_file_is_named(case, tmp_path):
         cf.HeatmapBCC.load(path)
 
 
-def test_not_a_zip_at_all(tmp_path):
+def test_a_file_that_is_not_a_zip_is_refused(tmp_path):
     (tmp_path / "m").write_text("hello")
     with pytest.raises(InputError, match="not a crowdfield model"):
         cf.HeatmapBCC.load(tmp_path / "m")

@@ -115,7 +115,7 @@ def test_a_forgotten_source_may_come_back():
         (dict(rows=[0.5]), "rows"),
     ],
 )
-def test_what_cannot_be_forgotten(what, message):
+def test_forgetting_what_cannot_be_forgotten_is_an_error_and_changes_nothing(what, message):
     X, y, s = crowd()
     model = cf.HeatmapBCC(lengthscale=4.0, max_iter=100).fit(X, y, s)
     before = model.predict_proba(GRID)

@@ -84,14 +84,14 @@ def test_outside_the_mask_nobody_is_silent():
         (["flooded"] * 60, {"silence": -1.0}, "above 0"),
     ],
 )
-def test_where_silence_has_no_meaning(labels, settings, words):
+def test_silence_is_refused_where_it_has_no_meaning(labels, settings, words):
     places = np.array(CENTRE) + np.random.default_rng(0).uniform(-0.05, 0.05, (60, 2))
     reports = Reports.from_arrays(places, labels, crs="EPSG:4326")
     with pytest.raises(InputError, match=words):
         pipeline.fuse(reports, cell="1km", lengthscale="3km", **settings)
 
 
-def test_fuse_offers_it_and_takes_it(tmp_path, capsys):
+def test_fuse_suggests_counting_silence_and_does_so_when_asked(tmp_path, capsys):
     rows = [f"{lat:.5f},{lon:.5f},flooded,s{i % 4}" for i, (lon, lat) in enumerate(calls().places)]
     (tmp_path / "calls.csv").write_text("\n".join(["lat,lon,label,source", *rows]))
 

@@ -191,12 +191,12 @@ def test_purging_works_on_postgresql(postgres, make_workspace):
 
 
 @pytest.mark.parametrize("wrong", [{}, {"older_than": 1.0, "source": "x"}])
-def test_a_purge_must_say_what(workspace, wrong):
+def test_a_purge_without_an_age_or_a_source_is_refused(workspace, wrong):
     with pytest.raises(InputError, match="say what"):
         operations.purge(workspace.settings.database, **wrong)
 
 
-def test_the_commands_speak(filled, tmp_path, capsys):
+def test_check_backup_keys_and_retention_work_from_the_command_line(filled, tmp_path, capsys):
     import json
 
     from crowdfield.cli import main

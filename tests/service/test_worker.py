@@ -157,7 +157,7 @@ def test_a_model_of_some_of_the_reports_is_not_gone_on_from(workspace, monkeypat
     assert sum(row["reports"] for row in workspace.service.store.blob("flood", newest.number, "sources")) == 41
 
 
-def test_trust_decides(workspace):
+def test_trusted_reports_move_the_map(workspace):
     send(workspace, 6, label="dry")
     workspace.fit()
     admin = workspace.client("admin")

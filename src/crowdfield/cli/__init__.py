@@ -1,4 +1,5 @@
-"""The command line. Each command parses, calls `pipeline`, shows; everything heavy is imported when it is needed."""
+"""The command line. Each command parses its arguments, calls `pipeline` and shows the result; large libraries are
+imported only when they are needed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ for _name, _function, _short in (
     ("totals", totals.totals, "How much of each district is in which state."),
     ("score", ask.score, "How good the map is, where the truth is known."),
     ("assess", assess.assess, "Spot checks: draw places to check, and judge the map by them."),
-    ("check-model", check.check_model, "Does the model hold, by the reports alone?"),
+    ("check-model", check.check_model, "Does the model fit the reports?"),
     ("compare", compare.compare, "What changed between two runs."),
     ("report", report.report, "A page to hand in."),
     ("inspect", ask.inspect, "What is in this file, and how it would be read."),
@@ -68,7 +68,7 @@ for _name, _function, _short in (
     ("serve", serve.serve, "Run the live map."),
     ("backup", serve.backup, "Save a workspace of the live map in one file."),
     ("restore", serve.restore, "Put a backup into an empty database."),
-    ("check", serve.check, "Is a workspace whole?"),
+    ("check", serve.check, "Check that a workspace is complete and intact."),
     ("retention", serve.retention, "Delete old reports for good."),
     ("keys", keys.keys, "Say who may use the live map."),
 ):

@@ -22,7 +22,7 @@ def sources(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also write the table (.csv) or draw it (.png)."),
     ] = None,
-    most: Annotated[int, typer.Option(min=2, help="Show at most so many sources.")] = 40,
+    most: Annotated[int, typer.Option(min=2, help="How many sources to show at most.")] = 40,
     *,
     beliefs: opt.Beliefs,
     voice: opt.Voice,
@@ -59,7 +59,7 @@ def next_(
         typer.Option("--output", "-o", metavar="FILE.geojson", help="Write them as areas for a tasking tool."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="Who would go; if not given, somebody careful.")
+        str | None, typer.Option(metavar="SOURCE", help="Which source would go; if not given, a careful one.")
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of an area, like 500m.")] = None,
     *,
@@ -101,20 +101,20 @@ def score(
 ) -> None:
     """How good the map is, against places where the truth is known.
 
-    Options about columns are about GOLD; where RUN is a file of reports, its columns are those that are found.
+    Options about columns are about GOLD; if RUN is a file of reports, its own columns are recognised.
     """
     from crowdfield import pipeline
     from crowdfield.cli.console import table
     from crowdfield.cli.inputs import read_file, run_from, settings_from
 
     talk = Talk.of(voice)
-    # GOLD first: a mistake in it must not cost the fit.
+    # GOLD is read first, so that a mistake in it shows before the fit, which takes longer.
     truth = read_file(gold, settings_from(beliefs, columns, opt.Renamed(map_labels)), talk, whole=True).reports
     fused = run_from(run, settings_from(beliefs), talk)
     result = pipeline.score(fused, truth)
     names = {
         "auc": "AUC: a place with the state is ranked above one without",
-        "cross_entropy_bits": "cross entropy, bits a place (lower is better)",
+        "cross_entropy_bits": "cross entropy, bits per place (lower is better)",
         "calibration_error": "calibration error (lower is better)",
         "accuracy": "most probable state is the true one",
     }

@@ -38,7 +38,12 @@ def assess(
     ] = None,
     n: Annotated[int | None, typer.Option("-n", min=2, help="plan: how many places.")] = None,
     margin: Annotated[
-        float, typer.Option(min=0.001, max=0.499, help="plan: or as many as leave an interval of so much each way.")
+        float,
+        typer.Option(
+            min=0.001,
+            max=0.499,
+            help="plan: without -n, as many as give the share that is right to ± so much.",
+        ),
     ] = 0.05,
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="plan: seed of the random choice.")] = 0,
@@ -54,7 +59,7 @@ def assess(
 
     `plan` draws a stratified random sample of places. Somebody finds out what is true there and fills in the column
     'state'. `result` then gives accuracy, errors of both kinds and the area of every state, with intervals that hold
-    whatever the model gets wrong.
+    even where the model is wrong.
     """
     from crowdfield.cli.console import Talk
     from crowdfield.cli.inputs import run_from, settings_from

@@ -1,4 +1,4 @@
-"""`crowdfield check-model`: does the model hold, by the reports alone?"""
+"""`crowdfield check-model`: does the model fit the reports?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_model(
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """Does the model hold? Asked of the reports alone, without any truth.
+    """Does the model fit? Judged by the reports alone, without any known truth.
 
     Does the map predict left-out reports better than each source's habits; do reports about one place agree more than
     the model expects; do the probabilities of left-out reports hold?
@@ -56,6 +56,6 @@ def check_model(
         [row.votes, f"{row.reports:,}", f"{row.surprise:.3f}", f"{row.habit_surprise:.3f}"]
         for row in found.by_votes.itertuples()
     ]
-    columns = ["reports about the place", "reports", "bits a left-out report", "by habits"]
+    columns = ["reports about the place", "reports", "bits per left-out report", "by habits"]
     text = [*found.lines(), table(None, columns, rows, right=(1, 2, 3)), *(f"wrote {path}" for path in outputs)]
     talk.result({**found.plain(), "written": [str(path) for path in outputs]}, text)

@@ -57,7 +57,7 @@ def _lines(found: dict[str, Any], least: float) -> list[str]:
     reports = found.get("reports") or {}
     counts = f"; reports: {reports['before']:,} before, {reports['after']:,} after" if all(reports.values()) else ""
     shared = found.get("shared_reports", 0)
-    both = f"{shared:,} reports are in both maps: what is probable is said too cautiously (docs/compare.md)"
+    both = f"{shared:,} reports are in both maps, so the probabilities of a change are too cautious (docs/compare.md)"
     return [
         f"{found['state']}: {share(found['mean_before'])} of the map, then {share(found['mean_after'])}{counts}",
         *(

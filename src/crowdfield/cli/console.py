@@ -24,7 +24,7 @@ def complain(message: str) -> None:
 
 
 class Talk:
-    """One command's voice."""
+    """How one command talks to its user."""
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
@@ -41,13 +41,13 @@ class Talk:
 
     @contextmanager
     def progress(self, first: str) -> Iterator[Any]:
-        """A line on stderr that says what is going on: moving in a terminal, one line a step elsewhere."""
+        """A line on stderr that says what is going on: animated in a terminal, one line per step elsewhere."""
         if self.quiet:
             yield lambda message: None
         elif errors.is_terminal:
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-            # With a clock: to learn takes its time, and one wants to see that it does.
+            # With a clock, because learning takes time and users want to see that it goes on.
             with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=errors,
                           transient=True) as line:  # fmt: skip
                 task = line.add_task(escape(first), total=None)
@@ -91,7 +91,7 @@ class Talk:
 
     @contextmanager
     def warnings_as_remarks(self) -> Iterator[None]:
-        """Our own warnings become remarks, each once; other people's stay what they are."""
+        """Show our own warnings as remarks, each once; warnings of other libraries stay warnings."""
         from crowdfield.errors import CrowdfieldWarning
 
         with warnings.catch_warnings(record=True) as caught:
@@ -141,7 +141,9 @@ def sources_table(rows: Any, most: int = 40) -> Table:
         ]
         for row in shown.itertuples()
     ]
-    return table(title, ["source", "reports", "right", "95 % sure between", "bits a report"], body, right=(1, 2, 3, 4))
+    return table(
+        title, ["source", "reports", "right", "95 % sure between", "bits per report"], body, right=(1, 2, 3, 4)
+    )
 
 
 def looks_table(looks: Sequence[Any]) -> Table:

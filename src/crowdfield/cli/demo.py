@@ -1,4 +1,4 @@
-"""`crowdfield demo`: everything at once, on an invented flood."""
+"""`crowdfield demo`: every kind of output, for a simulated flood."""
 
 from __future__ import annotations
 

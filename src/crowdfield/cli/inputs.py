@@ -31,7 +31,7 @@ READ = (
 
 
 def settings_from(*groups: Said) -> Settings:
-    """A config file, overruled by whatever else was said on the command line."""
+    """The settings of a config file, overridden by options of the command line."""
     from crowdfield.errors import InputError
     from crowdfield.geography import parse_length, parse_region
     from crowdfield.pipeline import Settings, read_settings
@@ -59,7 +59,7 @@ def settings_from(*groups: Said) -> Settings:
             parse_length(given["lengthscale"])
         return Settings(**{**values, **given})
     except InputError as problem:
-        # What was typed is wrong, not the data: that is a question of usage.
+        # What was typed is wrong, not the data: exit code 2.
         raise typer.BadParameter(str(problem)) from problem
 
 
@@ -152,7 +152,7 @@ def _standard_input() -> Path:
 
 
 def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
-    """What the reader says. The rejects lie beside the file or, where nobody may write, beside the output."""
+    """What the reader found. Rejected rows go beside the file or, if its folder is read-only, beside the output."""
     talk.remark(read.statement)
     talk.remark(f"{read.read:,} rows: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected")
     for note in read.notes:
@@ -183,7 +183,7 @@ def read_reports(
             settings = replace(settings, states=read.states)
     together = joined(parts)
     for name in settings.sources:
-        # A misspelt name would otherwise be trusted in vain.
+        # Without this note, nobody would notice that a trusted source is misspelt.
         if name not in together.sources:
             talk.remark(f"note: no report is by '{name}', whom the settings name.")
     files = [{"file": on_disk(path)[1].name, "hash": f"sha256:{digest(on_disk(path)[0])}"} for path in paths]

@@ -20,7 +20,7 @@ def simulate(
     reports: Annotated[int, typer.Option("--reports", "-n", min=1, help="How many reports.")] = 1000,
     reliable: Annotated[int, typer.Option(min=0, help="Sources that are mostly right.")] = 10,
     noisy: Annotated[int, typer.Option(min=0, help="Sources that guess.")] = 10,
-    biased: Annotated[int, typer.Option(min=0, help="Sources that say the first state whatever is true.")] = 0,
+    biased: Annotated[int, typer.Option(min=0, help="Sources that always report the first state.")] = 0,
     states: Annotated[str, typer.Option(metavar="A,B,..", help="The states.")] = "dry,flooded",
     lengthscale: Annotated[str, typer.Option(metavar="LENGTH", help="Over what distance places are alike.")] = "2km",
     contrast: Annotated[
@@ -117,8 +117,8 @@ def reproduce(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")] = Path(
         "reproduce"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="A small honest version, in minutes.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one a core if not given.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     data: Annotated[
         Path | None,

@@ -32,7 +32,7 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
     crowdfield score run.cf gold.csv                                  # how good is it?
     crowdfield assess plan run.cf -o places.csv                       # which places to check? ...
     crowdfield assess result run.cf places.csv -o checks.png          # ... and what the checks say
-    crowdfield check-model run.cf -o check.png                        # does the model hold, by the reports alone?
+    crowdfield check-model run.cf -o check.png                        # does the model fit the reports?
 
 A config file holds what should be the same every time; options on the command line win over it:
 
@@ -50,7 +50,7 @@ A config file holds what should be the same every time; options on the command l
     [sources.fire-brigade]
     trust = "high"              # certain, high, medium or low
 
-    [sources.rumours]           # or pseudo-counts: one row a state, one column a label
+    [sources.rumours]           # or pseudo-counts: one row per state, one column per label
     confusion = [[5, 5], [5, 5]]
 """
 

@@ -19,7 +19,8 @@ def report(
         typer.Option("--output", "-o", metavar="FILE", help="Where to write it: .html or .pdf. May be repeated."),
     ] = None,
     since: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The run or map of the last report: what changed since is told.")
+        Path | None,
+        typer.Option(metavar="RUN", help="The run or map of the last report, to say what changed."),
     ] = None,
     districts: Annotated[
         Path | None, typer.Option(metavar="TABLE.csv", help="A table of figures per district, shown as it is.")

@@ -124,7 +124,7 @@ def check(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Is the workspace whole, and does every log replay to its map? Exit code 1 if not."""
+    """Check that a workspace is intact and that every log gives its map again. Exit code 1 if not."""
     need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import check as look

@@ -1,4 +1,4 @@
-"""`crowdfield totals`: how much of each district is in which state, and between what and what."""
+"""`crowdfield totals`: how much of each district is in which state, with intervals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def totals(
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """How much of each district is in which state, between what and what, and how much nobody knows.
+    """How much of each district is in which state, with intervals, and how much of it nobody knows.
 
     Intervals come from joint draws of the whole map, never from adding up those of cells.
     """
@@ -107,5 +107,5 @@ def totals(
 
 
 def _short(amount: float) -> str:
-    """Three significant digits, and no powers of ten where people can count."""
+    """Three significant digits below 100, whole numbers from there on."""
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"

@@ -1,7 +1,7 @@
-"""What every cell of a map counts for, from a GeoTIFF of amounts: people, households or buildings per pixel.
+"""How many people, households or buildings lie in every cell of a map, from a GeoTIFF of amounts per pixel.
 
 Amounts are added up, not interpolated: each pixel is cut into points that are finer than the cells, each with its share
-of the pixel's amount, and a cell counts the points in it. So what lies under the map is kept, to the last person.
+of the pixel's amount, and a cell counts the points in it. So the total under the map stays the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
         raise InputError(f"{path} has {len(rasters)} bands; weights are one band.")
     raster = rasters[0]
     a, b, c, d, e, f = raster.transform
-    # A band that was averaged down says the mean of its pixels: the amount is that times how many there were.
+    # A pixel that was averaged down holds the mean of several: its amount is that mean times their number.
     merged = abs(a * e - b * d) / pixel_area(path)
     values = np.nan_to_num(raster.values.astype(np.float64)) * merged
     if values.min(initial=0.0) < 0.0:
@@ -53,7 +53,7 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
 
 
 def _points_per_pixel(transform: tuple[float, ...], shape: tuple[int, int], grid: Grid, back: object) -> int:
-    """So many along each side that points lie closer than cells."""
+    """How many points to put along each side of a pixel, so that they lie closer together than cells."""
     a, b, c, d, e, f = transform
     i, j = shape[1] / 2, shape[0] / 2
     corners = np.array([[i, j], [i + 1, j], [i, j + 1]])

@@ -64,7 +64,7 @@ class Archive:
         return content
 
     def open(self, name: str) -> IO[bytes]:
-        """A member as a stream; whoever reads it counts."""
+        """A member as a stream; the caller counts the bytes, to stop where there are too many."""
         try:
             return self._zip.open(self._members[name])
         except _UNREADABLE:
@@ -104,7 +104,7 @@ class Archive:
 
 
 def ends_as_zip(path: Path) -> bool:
-    """Whether a file ends like a zip file, whatever stands before it: a web server's answer, a program that unpacks."""
+    """Whether a file ends like a zip file, even after other bytes: a web server's header, a self-extracting program."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - _LONGEST_END))
@@ -115,7 +115,7 @@ def ends_as_zip(path: Path) -> bool:
 
 
 def _overlap(entries: list[zipfile.ZipInfo], size: int) -> bool:
-    """Whether two entries share bytes: so a bomb of 10 MB unpacks to petabytes without unpacking twice."""
+    """Whether two entries share bytes. With overlapping entries a zip bomb of 10 MB unpacks to petabytes."""
     end = 0
     for entry in sorted(entries, key=lambda e: e.header_offset):
         if entry.header_offset < end:

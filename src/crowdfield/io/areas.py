@@ -1,4 +1,4 @@
-"""The polygons of a file: as one area in degrees, which a mask is made of, or as named areas, which totals are of."""
+"""The polygons of a file in degrees: joined to one area (for a mask), or as named areas (for totals)."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Collector:
                 return None
             whole = np.concatenate(arrays).astype(kind, copy=False)
             for batch in self._batches:
-                setattr(batch, name, None)  # the pieces are let go at once: a table may fill half the memory
+                setattr(batch, name, None)  # free the pieces at once: a table may fill half of the memory
             return whole
 
         accuracy = self._accuracies()
@@ -195,16 +195,16 @@ def _repeated(
 
 
 def _same_rows(columns: list[NDArray[Any]]) -> NDArray[np.bool_]:
-    """Which rows equal an earlier one in all columns: by a hash, and then exactly among those whose hashes meet."""
+    """Which rows equal an earlier one in all columns: by a hash first, then exactly among rows with equal hashes."""
     digest = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        # −0.0 is 0.0, and one NaN (no time) is like another: adding zero and a fixed NaN give each one pattern of bits.
+        # −0.0 and 0.0 count as equal, and so do all NaNs (no time): give each of them one pattern of bits.
         number = column.astype(np.float64) + 0.0
         number[np.isnan(number)] = np.nan
         digest ^= number.view(np.uint64)
         digest *= np.uint64(0x9E3779B97F4A7C15)
         digest ^= digest >> np.uint64(29)
-    # Sorting numbers is the fastest way to learn that, as almost always, no two are the same.
+    # Almost always no two hashes are equal, and sorting them is the fastest way to see that.
     ordered = np.sort(digest)
     met = ordered[1:][ordered[1:] == ordered[:-1]]
     same = np.zeros(len(digest), dtype=bool)

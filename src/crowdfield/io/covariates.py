@@ -29,8 +29,8 @@ from crowdfield.io.kinds import first_bytes
 from crowdfield.io.maps import LARGEST_BLOCK, TIFF
 from crowdfield.io.requirements import library
 
-MOST_BANDS = 50  # each is a covariate of its own; more are a slip, not a wish
-MOST_PIXELS = 2**24  # that are kept of a band; a finer raster is averaged down to about as many
+MOST_BANDS = 50  # each band is one covariate; a file with more was probably given by mistake
+MOST_PIXELS = 2**24  # pixels of a band that are kept; a finer raster is averaged down to about this many
 MARGIN = 2  # pixels around the map, so that interpolation at its edges has neighbours
 EDGE = 41  # points along each side of the map, which is a curve in the raster's own system
 
@@ -183,7 +183,7 @@ def pixels(path: Path, *, window: list[int]) -> Told:
 
 
 class _Opened:
-    """A GeoTIFF, open with the one driver there is; whatever goes wrong with it is said in our own words."""
+    """A GeoTIFF, opened with GDAL's GeoTIFF driver only; errors are raised as `ReportFormatError` in our own words."""
 
     def __init__(self, path: Path) -> None:
         import rasterio

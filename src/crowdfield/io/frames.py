@@ -179,7 +179,7 @@ def _optional(
     if role not in chosen:
         return None
     values = table[chosen[role]]
-    # Who is not named is somebody, but nobody whom we know from elsewhere.
+    # All rows without a name share one source, whose name is empty.
     return ["" if _missing(values[row]) else values[row] for row in rows]
 
 

@@ -1,5 +1,5 @@
-"""What kind of file this is: by our own look at its bytes, never by its name, and never by a library that offers the
-bytes to every format it knows. What is not in these tables is not opened."""
+"""What kind of file this is, by its first bytes: never by its name, and never by a library that tries every format it
+knows. A kind that is not in these tables is not opened."""
 
 from __future__ import annotations
 

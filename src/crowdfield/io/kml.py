@@ -1,4 +1,4 @@
-"""Maps for Google Earth and its kin: KML with a polygon a cell, KMZ with a picture laid on the ground."""
+"""Maps for Google Earth and similar programs: KML with one polygon per cell, KMZ with a picture on the ground."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def on_land(grid: Grid) -> NDArray[np.bool_] | None:
     west, south, east, north = bounds(places)
     shapes, (x0, y0, x1, y1) = countries()
     across = (x1 >= west) & (x0 <= east) if west <= east else (x1 >= west) | (x0 <= east)
-    # Coordinates were rounded for the file; what that made touch itself is set right first.
+    # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
     near = shapely.make_valid(shapes[across & (y0 <= north) & (y1 >= south)])
     land = np.zeros(len(places), dtype=bool)
     for shape in near:

@@ -1,4 +1,4 @@
-"""Any named layers on a grid as files: what is no map of states but lies on the same cells."""
+"""Named layers on a grid as files, for results that are not maps of states: for example changes."""
 
 from __future__ import annotations
 

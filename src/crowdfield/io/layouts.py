@@ -1,4 +1,4 @@
-"""The kinds of file that are known, and what each one asks for. One file a family says how it is read."""
+"""The known layouts of tables, and what each needs. Each family of layouts has a module that reads it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Options:
         return self.columns.get(role)
 
     def refuse(self, role: str, why: str) -> None:
-        """Say so where a column is named that this layout has no use for."""
+        """Raise an error if the user named a column that this layout does not use."""
         if self.given(role) is not None:
             raise InputError(f"--{role} {self.given(role)} has no use here: {why}.")
 
@@ -47,7 +47,7 @@ class Options:
 class Layout:
     """One layout of a table: delimited text, a sheet, records.
 
-    Most have one report a row and only ``plan`` their columns; those whose rows hold many reports give ``batches``.
+    Most have one report per row and only ``plan`` their columns; those whose rows hold many reports give ``batches``.
     """
 
     name: str

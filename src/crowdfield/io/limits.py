@@ -1,5 +1,5 @@
-"""How much a file may ask of us before it is refused. Whoever reads a file for somebody else sets tighter limits still:
-see `crowdfield.box`."""
+"""Limits on files, beyond which they are refused. The service, which reads files of strangers, sets tighter ones: see
+`crowdfield.box`."""
 
 LARGEST_FILE = 64 * 2**30
 """Bytes of a table, unpacked. Tables are read in chunks, so this bounds time and not memory."""
@@ -12,7 +12,7 @@ LARGEST_RATIO = 200
 fill a disk."""
 
 RATIO_COUNTS_FROM = 64 * 2**20
-"""Bytes below which the ratio does not matter: a small file of zeros hurts nobody."""
+"""Bytes below which the ratio does not matter: a small file of zeros does no harm."""
 
 LONGEST_LINE = 8 * 2**20
 """Bytes of a line of text. The longest seen in the wild, the JSON of a Zooniverse row, is a hundredth of it."""

@@ -86,7 +86,7 @@ def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | N
 
 
 class Votes:
-    """The votes of some tasks, one entry a vote."""
+    """The votes of some tasks, one entry per vote."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -173,7 +173,7 @@ def _count(cells: Mapping[str, Any], column: str) -> int:
 
 
 def _full(table: Tabular, options: Options) -> Plan:
-    """One row an answer. Its place is that of the map tile that the task is named after: zoom-column-row."""
+    """One row per answer. Its place is that of the map tile that the task is named after: zoom-column-row."""
     for role in ("lat", "lon", "label"):
         options.refuse(role, "MapSwipe's tasks and answers are its places and labels")
     lower = {name.strip().lower(): name for name in table.header}

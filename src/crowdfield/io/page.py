@@ -21,9 +21,9 @@ from crowdfield.io.vector import to_lonlat
 if TYPE_CHECKING:
     import pandas as pd
 
-# One byte a value: steps of 1/254, finer than the eye tells colours apart. 255 is "outside the mask".
+# One byte per value: steps of 1/254, finer than the eye tells colours apart. 255 is "outside the mask".
 OUTSIDE = 255
-# Longitude and latitude under the cursor are interpolated between this many points a side.
+# Longitude and latitude under the cursor are interpolated between this many points per side.
 LATTICE = 33
 
 

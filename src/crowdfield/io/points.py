@@ -1,4 +1,4 @@
-"""Tables with one report a row: whole columns at a time, from cells to coordinates, labels and sources."""
+"""Tables with one report per row: whole columns at a time, from cells to coordinates, labels and sources."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     if "source" in optional:
         source, nobody = _names(optional["source"], plan.missing)
         if nobody.any():
-            # Nobody named is one source, not a row thrown away.
+            # Rows that name nobody are kept: they share one source.
             source = source.add_categories(["unknown"]) if "unknown" not in source.categories else source
             source[nobody] = "unknown"
     ids = None if "id" not in optional else _without(optional["id"], plan.missing)

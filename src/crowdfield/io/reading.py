@@ -27,7 +27,7 @@ from crowdfield.io.rejects import Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
 from crowdfield.io.times import Times
 
-_DUPLICATES = 4  # a file that is read up to a number of reports may hold so many times as many before duplicates go
+_DUPLICATES = 4  # with a limit on reports, so many times the limit may be read before duplicates are removed
 Duplicates = Literal["once", "keep", "events"]
 
 
@@ -59,7 +59,7 @@ def read(
     most: int | None = None,
     progress: Progress | None = None,
 ) -> ReadResult:
-    """Read a file of reports. Layout and columns are found out; every choice can be made by hand.
+    """Read a file of reports. Its layout and columns are recognised; every choice can be overridden.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def read(
 
 @dataclass(frozen=True)
 class _Job:
-    """A file and all that was said about it but its encoding."""
+    """A file and the options it is read with, except its encoding."""
 
     file: Path
     format: str | None
@@ -324,7 +324,7 @@ def _result(
 
 
 def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np.float64] | None:
-    """How exact the places are: what the file says, and elsewhere what was said of all."""
+    """How exact the places are: as the file says, else the one length given for all reports."""
     stated = None if collected.accuracy is None else kept(collected.accuracy)
     if options.given("accuracy") == NONE:
         return None

@@ -20,10 +20,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(heatmap: Heatmap, path: str | Path) -> None:
-    """One row a cell, at its centre; the second row holds HXL tags. Cells outside the mask are left out.
+    """One row per cell, at its centre; the second row holds HXL tags. Cells outside the mask are left out.
 
-    How the map was made stands beside it, in `<name>.csv-metadata.json`: comments would end the HXL, and half of all
-    spreadsheets, while that name is where the W3C's "CSV on the Web" looks for what is known of a table.
+    How the map was made stands in `<name>.csv-metadata.json`, where the W3C's "CSV on the Web" looks for it. Comments
+    in the file itself would break HXL tools and many spreadsheets.
     """
     keep = heatmap.mask.ravel()
     centres = heatmap.grid.centres()[keep]
@@ -68,7 +68,7 @@ def write_tagged(columns: Sequence[tuple[str, str, Iterable[Any]]], said: Mappin
 
 
 def write_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], path: str | Path) -> None:
-    """Any table: text is made safe for spreadsheets, numbers are left as they are, nothing stays empty."""
+    """Write any table: text is made safe for spreadsheets, numbers stay as they are, None becomes an empty cell."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file)
         out.writerow([safe(name) for name in names])

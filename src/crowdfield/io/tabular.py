@@ -15,7 +15,7 @@ from crowdfield.io.delimited import Chunk, preamble_row
 from crowdfield.io.features import Features
 from crowdfield.io.opening import Progress
 
-SAMPLE = 1000  # rows by which a column is judged, about
+SAMPLE = 1000  # about so many rows are looked at to judge a column
 
 
 def sampled(column: pd.Series[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Times as people write them, to seconds since 1970 UTC. Whether 03/04 is in March or April, the whole file decides."""
+"""Times as people write them, to seconds since 1970 UTC. All dates of a file decide whether 03/04 is March or April."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = r"^\s*-?\d+(\.\d+)?\s*$"
 
 
 class _Chunk(NamedTuple):
-    """The times of some rows: ``seconds[which]``, once those that are ``undecided`` have been."""
+    """The times of some rows: ``seconds[which]``, once the order of day and month is known for the ``undecided``."""
 
     seconds: NDArray[np.float64]
     which: NDArray[np.int64] | None = None  # None: one for each row, in order

@@ -1,4 +1,4 @@
-"""Maps as polygons, one a cell: GeoJSON, GeoPackage, GeoParquet; and areas to look at next."""
+"""Maps as polygons, one per cell: GeoJSON, GeoPackage, GeoParquet; and areas to look at next."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def columns(heatmap: Heatmap) -> tuple[dict[str, list[Any]], NDArray[np.bool_]]:
 
 
 def write_features(path: Path, features: Iterator[dict[str, Any]], members: Mapping[str, Any]) -> None:
-    """A feature a line: a file that can be read by people, compared by tools, and written without holding it whole."""
+    """One feature per line, written one by one: people can read the file, and tools can compare it."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{"type": "FeatureCollection"')
         for name, value in members.items():

@@ -25,7 +25,7 @@ from crowdfield.io.tabular import Tabular
 from crowdfield.io.times import Times
 
 NOTHING = "nothing"
-TILES = 4  # an image without marks is this many cells a side, unless a cell's size is given
+TILES = 4  # an image without marks has this many cells per side, unless a cell's size is given
 MOST_TILES = 200
 _BATCH = 5_000
 _NEEDED = ("annotations", "subject_data")
@@ -74,7 +74,7 @@ def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | N
 
 
 class _Marks:
-    """What some classifications say, one entry a mark or an empty cell."""
+    """What some classifications say, one entry per mark or per empty cell."""
 
     def __init__(self, file: str, plan: Plan, options: Options, *, draws: bool) -> None:
         self.rows = 0
@@ -263,7 +263,7 @@ def _ground(box: Box, u: float, v: float) -> tuple[float, float]:
 
 
 def tiles(box: Box, cell: float | None) -> list[tuple[float, float]]:
-    """The middles of the cells that an image covers: of side ``cell`` metres, or TILES a side."""
+    """The middles of the cells that an image covers: of side ``cell`` metres, or TILES per side."""
     across = down = TILES
     if cell is not None:
         (west, north), (east, south) = _ground(box, 0.0, 0.0), _ground(box, 1.0, 1.0)

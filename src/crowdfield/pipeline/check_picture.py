@@ -37,7 +37,7 @@ def _votes(axes: Any, check: ModelCheck) -> None:
     axes.bar(x - WIDTH / 2, table["surprise"], WIDTH, color=MODEL, label="given all other reports")
     axes.bar(x + WIDTH / 2, table["habit_surprise"], WIDTH, color="#c9c9cf", label="by its source's habits")
     axes.set_xticks(x, [f"{row.votes}\n({row.reports:,})" for row in table.itertuples()])
-    axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits a left-out report")
+    axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits per left-out report")
     axes.set_ylim(0.0, 1.25 * float(table[["surprise", "habit_surprise"]].to_numpy().max()))
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
     _title(axes, f"Does the map know more than habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")

@@ -81,7 +81,7 @@ class ModelCheck:
 
     reports: int
     reports_model: str
-    surprise: float  # bits a left-out report
+    surprise: float  # bits per left-out report
     habit_surprise: float
     gain: float  # bits per report by which the map is better than habits
     gain_error: float  # its standard error; places are independent, reports at one place are not
@@ -375,6 +375,6 @@ def _psis(model: HeatmapBCC, rng: np.random.Generator) -> dict[str, Any]:
         "k_above_0.7": share,
         "largest_k": float(k.max()),
         "surprise_bits": bits,
-        "sentence": f"PSIS: {bits:.3f} bits a left-out report; k̂ above {POOR_K} for {100 * share:.1f} of 100 reports "
+        "sentence": f"PSIS: {bits:.3f} bits per left-out report; k̂ above {POOR_K} for {100 * share:.1f} of 100 reports "
         f"(largest {k.max():.2f}): {trust}.",
     }

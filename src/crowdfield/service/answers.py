@@ -1,7 +1,7 @@
-"""What the map says when asked: of a place, of sources, of where to look next, of the reports behind it.
+"""Answers about a map: a place, the sources, where to look next, the reports behind it.
 
-Here privacy is decided: names and exact places are for the role trusted and above. Everybody else is answered from
-what `publishing.py` makes of them, and never from the reports themselves.
+Privacy is enforced here: names and exact places are only for the role trusted and above. Everybody else gets answers
+from the tables that `publishing.py` makes, never from the reports themselves.
 """
 
 from dataclasses import dataclass

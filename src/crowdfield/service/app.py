@@ -1,4 +1,4 @@
-"""The application: one `Service` that owns what lives as long as the server, and the routes over it."""
+"""The application: one `Service` object that holds everything with the lifetime of the server, and the routes."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ from crowdfield.service.uploads import Reader
 from crowdfield.service.vectortiles import SUFFIX, VectorTiles
 
 log = logging.getLogger("crowdfield.service")
-# How long a server may go on with what it knew of a situation or of its trusted sources.
+# For how many seconds a server may use what it last read of a situation or of its trusted sources.
 FRESH_SECONDS = 1.0
 TILE_BYTES = 64 * 2**20
 
@@ -100,7 +100,7 @@ class Service:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
     async def _clear(self) -> None:
-        """Files that were made for somebody do not outstay their time."""
+        """Delete files that were made for a request once they have been kept long enough."""
         while True:
             await asyncio.sleep(CLEAR_SECONDS)
             self.files.clear()
@@ -205,7 +205,7 @@ class Service:
         return lambda: pool.ask(question, caller.charge if caller else lambda seconds: None)
 
     def forget(self) -> None:
-        """After a change made here: the next question goes to the database."""
+        """Drop cached situations and trust after a change, so that the next request reads the database."""
         self._situations.clear()
         self._trust.clear()
 

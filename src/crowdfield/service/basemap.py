@@ -33,12 +33,12 @@ WORLD = VENDOR / "world.json.gz"
 LEAST_MARGIN = 3.0
 # Levels of detail in degrees; the first is the file's own.
 LEVELS = (0.0, 0.005, 0.02, 0.1)
-# A region is drawn some so many pixels wide: finer details than its width divided by this would not show.
+# A region is drawn about this many pixels wide: details finer than its width divided by this would not show.
 PIXELS = 1000
 
 
 def ground_box(region: Region) -> Region:
-    """A good deal more than the region, so that there is ground to move on."""
+    """A box well beyond the region, so that there are outlines when the map is moved."""
     width = region.width
     wide, high = max(LEAST_MARGIN, 2 * width), max(LEAST_MARGIN, 2 * (region.north - region.south))
     south, north = max(-90.0, region.south - high), min(90.0, region.north + high)
@@ -57,7 +57,7 @@ def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     features = []
     for left, right in spans:
         near = (x0 <= right) & (x1 >= left) & (y0 <= north) & (y1 >= south)
-        # Coordinates were rounded for the file; what that made touch itself is set right first.
+        # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
         cut = shapely.clip_by_rect(shapely.make_valid(shapes[near]), left, south, right, north)
         cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
         features += [_feature(shape, digits) for shape in cut[~shapely.is_empty(cut)]]

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 Address = IPv4Address | IPv6Address
-# A household or an office gets at least a network of this size; single addresses in it cost nothing to change.
+# Limits count IPv6 networks of this size: a household gets at least one, and can use any address in it.
 CLIENT_PREFIX_V6 = 64
 UNKNOWN = "unknown"
 

@@ -24,7 +24,7 @@ LIVE_LEARNING, LIVE_DRAWING = 15.0, 10.0
 # The length-scale and the kind of model are searched for on so many reports (times latent functions) while reports
 # come in (some two seconds on one slow core), and at rest (some forty). A map of no more is fitted as `fuse` does.
 LIVE_SEARCHED, REST_SEARCHED = 250, 10_000
-# A map at rest has nobody waiting; what these shares of its deadline leave is for storing it, and for a busy machine.
+# Shares of the deadline of a map at rest; what is left is for storing it, and a reserve for a busy machine.
 REST_LEARNING, REST_DRAWING = 0.45, 0.3
 # Probabilities and deviations of one version that are stored at most (as pairs; 32 MB), however fast they are drawn.
 MOST_STORED = 4 * 2**20
@@ -32,7 +32,7 @@ MOST_STORED = 4 * 2**20
 COARSE_CELLS = 2**14
 # A map is never drawn in fewer cells than this along a side.
 FEWEST_CELLS = 16
-# Cells drawn to see how long one takes, and the size from which on that is worth knowing.
+# Cells that are drawn to measure how long one takes, and the size of maps from which on this is measured.
 PROBE, PROBED_FROM = 256, 2**16
 
 
@@ -50,14 +50,14 @@ class Effort:
 
     @classmethod
     def live(cls, level: int, deadline: float) -> "Effort":
-        """For a map that reports are coming in for."""
+        """For a map that is receiving reports."""
         at_rest = cls.rest(level, deadline)
         learning, drawing = min(LIVE_LEARNING, at_rest.learning), min(LIVE_DRAWING, at_rest.drawing)
         return cls(level, learning, drawing, deadline, searched=LIVE_SEARCHED)
 
     @classmethod
     def rest(cls, level: int, deadline: float) -> "Effort":
-        """For a map that nothing new has come in for."""
+        """For a map that has received nothing new."""
         return cls(level, REST_LEARNING * deadline, REST_DRAWING * deadline, deadline)
 
     @property

@@ -134,7 +134,7 @@ class FitPool:
             self._end(process)
 
     def _heard(self, process: FitProcess) -> bytes | None:
-        """What a process said; None where it can say nothing any more."""
+        """The next message of a process; None if it has ended."""
         with suppress(OSError, EOFError):
             if process.connection.poll():
                 return process.connection.recv_bytes()
@@ -153,7 +153,7 @@ class FitPool:
 
 
 def crashed(code: int | None) -> Outcome:
-    """What to tell of a process that ended by itself."""
+    """The message about a process that ended unexpectedly."""
     if code == -signal.SIGKILL:
         how = "was ended by the system, most likely because memory ran out"
     elif code is not None and code < 0:

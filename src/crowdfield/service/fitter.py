@@ -63,7 +63,7 @@ class Job:
 
     @property
     def patient(self) -> bool:
-        """Whether it can wait: nothing new is in it that somebody looks out for."""
+        """Whether the job can wait, because it brings nothing new that somebody is waiting for."""
         return self.task in ("rest", "finer")
 
 
@@ -104,7 +104,7 @@ class Fitter:
         self._engine.dispose()
 
     def run(self, job: Job) -> Outcome:
-        """Do it; whatever goes wrong is part of the answer, and never the end of this process."""
+        """Do the job. Errors become part of the outcome, and never end this process."""
         try:
             try:
                 return self._renew(job)
@@ -237,7 +237,7 @@ class Fitter:
 
 
 def thinned(info: dict[str, Any], reports: int) -> bool:
-    """Whether a map was learned from some of its reports only: such a model is nothing to add others to."""
+    """Whether a map was learned from only some of its reports: such a model cannot be continued with new ones."""
     return int(info.get("coarser", {}).get("reports", reports)) < reports
 
 

@@ -1,7 +1,7 @@
-"""Whether the service does its work: looked at all the time by a thread of its own, told to whoever asks.
+"""Whether the service works: a thread checks it all the time, and requests get the result of the last check.
 
-Nobody who asks causes any work: `/health`, `/ready` and `/metrics` tell what the last look found. If the look itself
-does not end (a database that hangs), that is what is told.
+So requests cause no work: `/health`, `/ready` and `/metrics` report what the last check found. If the check itself
+does not end (a database that hangs), they report that.
 """
 
 import logging
@@ -36,7 +36,7 @@ JOURNAL_LAG_SECONDS = 10.0
 # A report that could not be stored counts for so many looks, unless one was stored since. Not forever: where nobody
 # sends anything any more, because the service is down, the heartbeat decides.
 FAILURE_LOOKS = 3
-# A look that is older than its period by this much says nothing about now.
+# A check that is overdue by this many seconds says nothing about the present.
 STALE_SECONDS = 2 * PATIENCE_SECONDS
 # A worker is missed when its heartbeat has stood still for so many lives of a lease: others have its maps by then.
 SILENT_LEASES = 2.0
@@ -149,7 +149,7 @@ class Monitor:
             failing = {name: check.word for name, check in checks.items() if not check.ok}
             log.log(logging.INFO if found.status == "ok" else logging.WARNING, "health changed",
                     extra={"status": found.status, "was": before, "failing": failing})  # fmt: skip
-        # First: whoever sees the new status in `/health` finds the same in `/metrics`.
+        # Before the status, so that `/metrics` is never behind `/health`.
         self._metrics.health(found, time.monotonic() - began)
         self._latest = found
         return found

@@ -1,4 +1,4 @@
-"""A process that makes what takes long: exports, reasons, lists of cells, outlines.
+"""A process for slow work: exports, reasons, lists of cells, outlines.
 
 It runs beside the server at a lower priority and with its own database connections, so that nothing it does holds up
 those who report. It reads one question per line from its standard input and writes one answer per line; large bodies

@@ -26,14 +26,14 @@ from crowdfield.service.problems import Problem
 
 log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
-# What was made is kept for so long, and so much of it.
+# For how long results are kept, and how many bytes of them.
 KEPT_SECONDS, KEPT_BYTES, KEPT_COUNT = 900.0, 512 * 2**20, 4096
 # Places and names as they are must be gone soon after a purge; what is the same for everybody stays for good.
 EXACT_SECONDS, FOREVER_SECONDS = 30.0, math.inf
 CLEAR_SECONDS = 30.0
 # A file that was just asked for may be about to be opened.
 IN_USE_SECONDS = 10.0
-# What an answer counts for that is no file.
+# Bytes that an answer without a file counts for.
 SMALL_BYTES = 4096
 
 
@@ -238,7 +238,7 @@ class Made:
         kept = self._kept.pop(key)
         self._bytes -= kept.size
         for path in kept.value.files if isinstance(kept.value, Packed) else ():
-            path.unlink(missing_ok=True)  # whoever is reading it reads on
+            path.unlink(missing_ok=True)  # a reader that has it open can go on reading
 
     def close(self) -> None:
         if self._folder is not None:

@@ -209,8 +209,8 @@ def reserved(report: ReportIn, principal: Principal) -> str | None:
 
 
 def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -> str:
-    """Who says so: the key itself, or somebody else where it has that right. A name that carries trust can be used only
-    by those who have it."""
+    """The source of a report: the key itself, or another name if the key may use one. Names of trusted sources are only
+    for trusted keys."""
     if report.trusted:
         if principal.role < Role.trusted:
             raise Forbidden("only keys of the roles trusted and admin may send trusted reports")
@@ -235,7 +235,7 @@ def carries_trust(value: Any) -> bool:
 def identify(
     report: ReportIn, source: str, principal: Principal, key: str | None, number: int, by_content: bool
 ) -> str:
-    """What makes the same report sent twice one: its id, the request's idempotency key, or what it says and when.
+    """The id by which a report that is sent twice is recognised: its own, from the request, or a hash of its content.
 
     Rows of files are told apart by what they say even without a time: a file may be imported again.
     """
@@ -264,7 +264,7 @@ def retraction(report: str, principal: Principal) -> Entry:
 
 
 def acceptance(report: str, principal: Principal) -> Entry:
-    """That somebody has looked at a report and lets it stand; the map is what it was."""
+    """An entry that says that somebody checked a report and accepts it; the map does not change."""
     return Entry("accept", report, value=report, author=principal.id)
 
 

@@ -28,7 +28,7 @@ Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 # Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.
 BATCH = 5_000
 CHUNK = 500
-# Waiting this little for others costs nobody anything that shows, and saves most of the transactions of a burst.
+# Waiting this briefly for further reports is not noticed, and saves most of the transactions of a burst.
 LINGER_SECONDS = 0.005
 
 

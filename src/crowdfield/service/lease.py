@@ -13,7 +13,7 @@ from crowdfield.service.tables import lease, pulse
 
 
 class Leases:
-    """The leases of one worker, and what it knows of the workers that hold the others."""
+    """The leases of one worker, and what it has seen of the workers that hold the others."""
 
     def __init__(self, engine: Engine, holder: str, seconds: float):
         self._engine, self._holder, self._seconds = engine, holder, seconds

@@ -1,4 +1,4 @@
-"""What a client may cost us: how often it asks, how much work that causes, how much it sends and holds open."""
+"""Limits per client: how often it asks, how much work that causes, how much it sends, how much it keeps open."""
 
 import asyncio
 import threading
@@ -18,12 +18,12 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # Seconds of work that a client may cause per second, and at once: without a key, and with one.
 WORK_ANONYMOUS, WORK_ANONYMOUS_BURST = 0.5, 30.0
 WORK_OF_KEY, WORK_OF_KEY_BURST = 2.0, 120.0
-# A body that comes slower than this is not meant to come at all.
+# Bodies that arrive more slowly than this are refused: such clients only want to hold connections.
 BODY_IDLE_SECONDS, BODY_SECONDS = 30.0, 900.0
 # How often the server looks how late it is, from which delay on readers without a key wait, how many times that delay,
 # and how long at most.
 LAG_CHECK_SECONDS, LAG_NOTICED_SECONDS, LAG_TIMES, LAG_LONGEST_PAUSE = 0.02, 0.01, 20.0, 2.0
-# Sending this much is worth one request.
+# Sending this many bytes counts as one request.
 BYTES_PER_REQUEST = 64 * 1024
 
 

@@ -64,7 +64,7 @@ ALWAYS = {
 
 
 class Gate:
-    """One pass for every request; refuses before anything is read or computed."""
+    """Checks every request, and refuses it before anything is read or computed."""
 
     def __init__(self, app: ASGIApp, service: "Service", access: RouteAccess):
         self._app, self._service, self._access = app, service, access

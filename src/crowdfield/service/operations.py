@@ -42,7 +42,7 @@ FORMAT = 1
 # The columns that count by themselves.
 COUNTED = (("entry", "seq"), ("event", "id"))
 CHUNK = 500
-# Twice what a worker takes for no change: the same map to the eye and to any decision.
+# Twice the change that a worker ignores: nobody could see it or decide differently by it.
 SAME_MAP = 0.01
 # What reading a damaged row may raise: SQLite, JSON, NumPy's archives, and a fit of numbers that make no sense.
 UNREADABLE = (DatabaseError, CrowdfieldError, ValueError, KeyError, TypeError, ArithmeticError, EOFError, OSError,
@@ -249,7 +249,7 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
     if replay and newest is not None:
         ledger = Ledger(name)
         ledger.follow(engine, upto=newest.head)
-        # A coarser map is held to what the log gives at that coarseness.
+        # A coarser map is compared with what the log gives at the same coarseness.
         coarse = newest.info.get("coarser")
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
         from crowdfield.service.fit import rested_map  # the models are loaded for this alone

@@ -18,7 +18,7 @@ BEST, FAST = 9, 5
 # Answers that shrink; images and archives are packed already.
 SHRINKS = ("text/", "application/json", "application/geo+json", "application/vnd.google-earth.kml", "image/svg")
 FOREVER, ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
-# What one caller may see is not for a cache that others share.
+# Answers that depend on the key must not be stored in shared caches.
 PRIVATE = "private, no-cache"
 
 
@@ -34,7 +34,7 @@ class Packed:
 
     @classmethod
     def told(cls, made: dict[str, Any]) -> "Packed":
-        """As a helper process tells of the files that it wrote."""
+        """From the message of a helper process about the files that it wrote."""
         packed = Path(made["packed"]) if made["packed"] else None
         return cls(made["media"], made["tag"], Path(made["plain"]), packed, made["headers"])
 

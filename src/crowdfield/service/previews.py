@@ -1,4 +1,4 @@
-"""What would become of a file: the answer before anything is stored."""
+"""What an import of a file would do, before anything is stored."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from crowdfield.service.store import Situation
 
 # Reports drawn on the map of a preview, spread evenly over the file.
 POINTS = 2_000
-# Reports to expect of a cell where something is the matter, unless somebody knows better: as likely heard of as not
-# would be 0.7; docs/silence.md has what the number means.
+# Default for the number of reports to expect from a cell that is in the reported state. With 0.7, hearing from such a
+# cell would be as likely as not; see docs/silence.md.
 SUGGESTED_SILENCE = 1.0
 
 
@@ -89,7 +89,7 @@ def _points(
 
 
 def _offer(read: uploads.Read, situation: Situation) -> SilenceOffer | None:
-    """Where all reports say the same nothing tells where all is well, but that nobody reported from there."""
+    """Where all reports say the same, only places without reports can tell where the opposite is true."""
     said = uploads.said_labels(read)
     if len(said) != 1 or len(read.rows) < 2 or len(situation.states) != 2:
         return None

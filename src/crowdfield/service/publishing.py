@@ -1,4 +1,4 @@
-"""What readers may see of reports and of reasons, and nothing else is ever filtered, counted or paged for them.
+"""What readers may see of reports and of reasons: every filter, count and page for readers works on these tables only.
 
 A published table is a function of a map version alone. Whatever a reader asks, with whichever box, time or page, is
 answered from it, so no series of questions can find out more than the table itself says:
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from crowdfield.data import Grid
 
 HOUR = 3600.0
-# The share of a group of reasons that one source may have: a group that one source dominates is that source's word.
+# The largest share of a group of reasons that one source may have: otherwise the group would reveal that source.
 DOMINANCE = 0.5
 # A report counts towards the minimum of a group only if it moves the place by at least this share of what the
 # strongest does: on a smooth map every report moves every place by next to nothing.

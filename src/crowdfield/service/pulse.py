@@ -1,8 +1,8 @@
 """Heartbeats: a counter that a process advances in the database for as long as it works.
 
-Whoever wants to know whether the process is alive watches the counter with a monotonic clock of its own: what counts is
-how long ago the counter was seen to move. No two clocks are ever compared, so a clock that is set back, or a machine
-whose clock is wrong, neither kills nor revives anybody.
+To know whether the process is alive, an observer watches the counter with its own monotonic clock: what counts is how
+long ago it saw the counter move. Clocks of two machines are never compared, so a wrong clock, or one that is set back,
+makes no process look dead or alive.
 """
 
 import time

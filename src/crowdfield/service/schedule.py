@@ -16,13 +16,13 @@ from crowdfield.service.store import Store, VersionInfo
 # A fit that takes longer than this is slow: it may not use the process that is kept for quick ones.
 QUICK_SECONDS = 3.0
 # After a failure a map waits twice as long as after the one before, between these bounds. Something new in its log may
-# be the cure (a report retracted, say): then it waits not at all the first time, and never longer than the third.
+# be the cure (for example a retracted report): then it does not wait at first, and never longer than after the third.
 FIRST_WAIT, LONGEST_WAIT, LONGEST_WITH_NEWS = 2.0, 300.0, 15.0
 # A fit that was ended by its deadline would hardly make it with a quarter of its reports: it goes down two levels.
 LEVELS_AFTER_DEADLINE = 2
 # How long a coarser map rests before one that is finer is tried.
 FINER_AFTER = 900.0
-# A map that still moves after so many rounds goes to and fro by less than anybody could say is right.
+# A map that still moves after so many rounds moves back and forth, too little to say which end is right.
 MOST_SETTLING = 50
 # News first, then what makes a map better without anything new.
 URGENCY: dict[Task, int] = {"news": 0, "settle": 1, "rest": 2, "finer": 3}

@@ -1,4 +1,4 @@
-"""What goes over the wire. Bounds are part of the types: a value that passes here cannot hurt further in."""
+"""The bodies of requests and answers. Bounds are part of the types, so that values that pass are safe to use."""
 
 import math
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 
 
 class Edges(Strict):
-    """A region by name, for whoever does not trust an order."""
+    """A region with named bounds, instead of a list in a fixed order."""
 
     west: Longitude
     south: Latitude
@@ -205,7 +205,7 @@ class NewSituation(Strict):
             width = len(self.labels or self.states)
             if len(prior) != len(self.states) or any(len(row) != width for row in prior):
                 raise ValueError(
-                    f"confusion_prior must be [{len(self.states)}][{width}]: a row a state, a column a label"
+                    f"confusion_prior must be [{len(self.states)}][{width}]: one row per state, one column per label"
                 )
         elif len(self.labels or self.states) < len(self.states):
             raise ValueError("fewer labels than states need a confusion_prior that says what each label means")
@@ -216,7 +216,7 @@ Column = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class ImportPlan(Strict):
-    """How a file is to be read and what map is to be made of it; whatever is left out is found out."""
+    """How a file is to be read and what map is to be made of it; what is left out is recognised."""
 
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
     columns: dict[Literal["lat", "lon", "label", "source", "time", "id"], Column] = Field(
@@ -393,7 +393,7 @@ class ProblemOut(BaseModel):
 
 
 def finite(value: Any) -> Any:
-    """The same with null for every number that JSON cannot say."""
+    """The same value with null for NaN and infinite numbers, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

@@ -18,7 +18,7 @@ SIZE = 256
 UNKNOWN_BELOW, KNOWN_FROM = 0.15, 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.
 NO_IDEA = 1.0 / np.sqrt(12.0)
-# A change smaller than this is drawn faintly: a map that is fitted anew always moves a little.
+# Changes smaller than this are drawn faintly: maps always move a little when they are fitted again.
 CHANGE = 0.1
 
 Pixels = NDArray[np.uint8]

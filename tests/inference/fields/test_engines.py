@@ -134,7 +134,7 @@ def test_places_of_the_sites_are_seen_as_the_sites_are(case):
         np.testing.assert_allclose(there, here, **TOLERANCE)
 
 
-def test_so_are_they_by_a_field_with_the_scale_integrated(integrating):
+def test_an_integrated_field_also_sees_places_of_the_sites_as_the_sites_are(integrating):
     case = integrating
     field = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
     for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):

@@ -51,7 +51,7 @@ def read(path: Path, found: Found) -> Features:
 
 
 def broken(path: Path, found: Found, what: str) -> ReportFormatError:
-    """The error for a file that starts like one of its kind and is none."""
+    """The error for a file that starts like one of its kind but cannot be read as such."""
     return ReportFormatError(
         f"looks like {found.kind.title} but cannot be read as such: {what}. Is the file complete?", file=str(path)
     )

@@ -1,7 +1,7 @@
 """GeoPackage: an SQLite database, opened read-only by SQLite itself, asked for nothing but the cells of one table.
 
-A database from outside can hold views, triggers, virtual tables and computed columns, all of which run when they are
-asked. None is: only plain tables are read, no function may be called, and no file beside this one is looked at.
+A database from a stranger can hold views, triggers, virtual tables and computed columns, all of which run code when
+they are queried. So only plain tables are queried, no function may be called, and no other file is opened.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Geometries out of bytes and JSON. GEOS reads nested collections by recursion, so a small hostile one ends the
-process: only flat geometries, walked through here first, are handed to it."""
+"""Geometries from bytes and JSON. GEOS reads nested collections by recursion, so a small hostile file could crash the
+process: only geometries without nested collections, checked here first, are passed to it."""
 
 from __future__ import annotations
 

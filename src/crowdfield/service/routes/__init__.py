@@ -1,1 +1,1 @@
-"""HTTP: one file a noun. Routes parse, ask the service, and answer; nothing is computed here."""
+"""HTTP routes, one file per resource. They parse, call the service and answer; nothing is computed here."""

@@ -56,7 +56,7 @@ async def send_reports(
     trust = await service.trust(situation.id)
     if media in ("application/json", "application/geo+json"):
         rows, single = intake.parse_json(body, service.settings.row_limit)
-        if len(rows) > 200:  # long lists would hold up everybody else on this thread
+        if len(rows) > 200:  # in a thread: long lists would block all other requests
             taken = await service.pools.imports.run(
                 intake.admit, rows, situation, principal, trust, key=idempotency_key, single=single
             )

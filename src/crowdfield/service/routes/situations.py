@@ -18,7 +18,7 @@ NOT_RENEWED = "the operators of this service can see why"
 
 
 def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3, *, exact: bool = True) -> SituationOut:
-    """A situation as it is told; why a fit failed, which may quote reports, only to those who may see them."""
+    """A situation as a caller may see it. Why a fit failed may quote reports, so that is only for trusted keys."""
     told = {name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)}
     if situation.failure is not None and not exact:
         told["failure"] = NOT_RENEWED
@@ -139,7 +139,7 @@ async def set_trust(
     if trust.matrix is not None and (
         len(trust.matrix) != len(situation.states) or any(len(row) != len(situation.labels) for row in trust.matrix)
     ):
-        raise Problem(422, f"the matrix must be [{len(situation.states)}][{len(situation.labels)}]: a row a state")
+        raise Problem(422, f"the matrix must be [{len(situation.states)}][{len(situation.labels)}]: one row per state")
     value = trust.matrix if trust.matrix is not None else trust.level
     await service.append(situation.id, [intake.trust_entry(source, value, principal)])
     service.forget()
