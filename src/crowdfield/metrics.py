@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, logit, xlog1py, xlogy
 
+from crowdfield.arrays import Array
 from crowdfield.errors import InputError
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "reliability",
 ]
 
-Array = NDArray[np.float64]
 LOG_2 = float(np.log(2.0))
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky
 from scipy.special import softmax
 
+from crowdfield.arrays import Array
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
 from crowdfield.inference.kernels import RBF, Kernel, Product
@@ -24,7 +25,6 @@ from crowdfield.inference.kernels import kernel as kernel_named
 
 __all__ = ["Crowd", "Field", "Simulation", "draw_crowd", "draw_field", "draw_reports", "simulate"]
 
-Array = NDArray[np.float64]
 Mean = float | Sequence[float] | Callable[[Array], ArrayLike]
 
 # Pseudo-counts of the Dirichlet rows from which the paper draws its reporters, written for two states and two labels;

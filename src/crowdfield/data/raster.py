@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.arrays import Array
 from crowdfield.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

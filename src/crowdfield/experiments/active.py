@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import metrics
+from crowdfield.arrays import Array
 from crowdfield.errors import ConvergenceWarning, DataWarning
 from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.simulate import Simulation, simulate
-
-Array = NDArray[np.float64]
 
 STRATEGIES = ("information", "map", "variance", "entropy", "whom")
 SIDE = 40  # cells across the paper's map

@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import datasets
+from crowdfield.arrays import Array as Array
 from crowdfield.errors import DataUnavailableError
 
-Array = NDArray[np.float64]
 METRES = (111_320.0, 110_540.0)  # of a degree of longitude at the equator, and of latitude
 APART = 1e5  # pixels between photographs whose place is not known: further than any length-scale
 THIN_SEED = 0  # which votes are kept where a crowd is thinned: the same for all methods and draws

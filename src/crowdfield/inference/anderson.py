@@ -9,9 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
 
 WINDOW = 20  # steps remembered: creeping directions are several where there are three states or more
 ENTRIES = 1 << 25  # numbers remembered at the most, with millions of sources

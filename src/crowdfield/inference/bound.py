@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from crowdfield.arrays import Array
 from crowdfield.inference import confusion, scale
 from crowdfield.inference.fields.base import Field
 from crowdfield.inference.scale import Gamma
-
-Array = NDArray[np.float64]
 
 
 class Bound(NamedTuple):

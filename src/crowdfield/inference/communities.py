@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
 
 STRENGTH_RATE = 0.01  # of the exponential prior on Σ_l β_kjl: a community may be as tight as some hundred reports
 EM_STEPS = 60  # a sweep at the most; the next sweep goes on from there

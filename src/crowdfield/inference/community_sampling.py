@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.arrays import Array
 from crowdfield.inference.communities import (
     CROWD_WEIGHT,
     MOST_COMMUNITIES,
@@ -20,7 +21,6 @@ from crowdfield.inference.communities import (
     log_dirichlet_multinomial,
 )
 
-Array = NDArray[np.float64]
 LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
 
 STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))  # deviations of log Σβ and of each log β, one Metropolis step each

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, zeta
 
+from crowdfield.arrays import Array
 from crowdfield.inference.data import Block
-
-Array = NDArray[np.float64]
 
 
 def expected_log_pi(alpha: Array) -> Array:

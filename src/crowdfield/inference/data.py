@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array as Array
+
 Codes = NDArray[np.int32]
 
 

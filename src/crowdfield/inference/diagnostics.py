@@ -7,10 +7,9 @@ stops. Traces are [chains, draws].
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
 
 
 def _halves(trace: Array) -> Array:

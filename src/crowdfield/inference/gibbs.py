@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from polyagamma import random_polyagamma
 from scipy.linalg import lapack
 
+from crowdfield.arrays import Array
 from crowdfield.errors import NumericalError
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.quadrature import logsumexp, softmax
-
-Array = NDArray[np.float64]
 
 STATES = 1  # the axis of the states in arrays [K, J, N]
 DENSE_ENTRIES = 1 << 24  # of Φ; larger problems use the basis' own products

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.special import digamma, gammaln
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
+
 Codes = NDArray[np.int64]
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from math import gamma, pi
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdfield.arrays import Array as Array
 from crowdfield.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 class Kernel(ABC):

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdfield.arrays import Array
 from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, logsumexp, softmax
-
-Array = NDArray[np.float64]
 
 OFFSET_STEPS = 50
 FARTHEST = 300.0  # of log odds: two of them still multiply

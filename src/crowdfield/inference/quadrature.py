@@ -6,11 +6,10 @@ from functools import lru_cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtri, roots_genlaguerre
 from scipy.stats import qmc
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array as Array
 
 BLOCK_ENTRIES = 1 << 22
 MOST_CORNERS = 8  # functions: a cube has 256 corners then

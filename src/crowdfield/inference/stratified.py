@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
 
 RATIO_STEPS = 4001  # candidates for a limit of a ratio: to a fortieth of a percent
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdfield import geography
+from crowdfield.arrays import Array
 from crowdfield.box import Answer, ask, believing
 from crowdfield.box.gdal import only
 from crowdfield.data.grid import Grid
@@ -33,8 +33,6 @@ MOST_BANDS = 50  # each band is one covariate; a file with more was probably giv
 MOST_PIXELS = 2**24  # pixels of a band that are kept; a finer raster is averaged down to about this many
 MARGIN = 2  # pixels around the map, so that interpolation at its edges has neighbours
 EDGE = 41  # points along each side of the map, which is a curve in the raster's own system
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crowdfield.arrays import Array as Array
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 class ReportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

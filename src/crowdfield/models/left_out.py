@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.arrays import Array
 from crowdfield.inference.data import contrast
 from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
-
-Array = NDArray[np.float64]
 
 ROWS = 1 << 14  # places in hand at a time
 LEAST_SHARE = 1e-3  # of a precision that a cavity keeps: rounding must not make it negative

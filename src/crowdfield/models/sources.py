@@ -9,10 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from crowdfield.arrays import Array
 from crowdfield.data import Reports
 from crowdfield.inference.explain import Shares
-
-Array = NDArray[np.float64]
 
 
 def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crowdfield.arrays import Array
 from crowdfield.data.positive import decide
 from crowdfield.errors import MissingDependencyError
 from crowdfield.inference import agreement
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
-Array = NDArray[np.float64]
 
 # Two standard errors: less is what a map that knows nothing reaches now and then.
 CLEARLY = 2.0

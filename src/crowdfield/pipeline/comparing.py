@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from crowdfield.arrays import Array
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.positive import matching
 from crowdfield.errors import InputError
-
-Array = NDArray[np.float64]
 
 # A change is told as one from this probability on.
 SURE = 0.9

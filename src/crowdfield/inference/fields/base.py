@@ -14,12 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg as sla
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from crowdfield.arrays import Array as Array
 from crowdfield.errors import NumericalError
-
-Array = NDArray[np.float64]
 
 BLOCK = 1 << 18  # sites or output places in hand at a time, at the most
 PARTS, SMALLEST_BLOCK = 8, 1 << 14  # sites are cut into so many blocks, for the cores to share, but not into crumbs

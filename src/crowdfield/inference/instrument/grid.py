@@ -7,9 +7,8 @@ digits for these, as long as the Gaussian is no narrower than the spacing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array as Array
 
 SPACING = 1.0 / 3.0
 REACH = 10.0  # logits: beyond, every response is certain to 5e-5
