@@ -186,8 +186,9 @@ def test_nothing_is_asked_of_models_without_reports_to_ask():
         ({"inference": "vb"}, 2, {}),
         ({"reports_model": "instrument", "confusion_prior": {0: [[50, 2], [2, 50]]}}, 2, {}),
         ({}, 2, {"tasks": np.arange(320) // 2}),
+        ({"reports_model": "instrument"}, 3, {}),
     ],
-    ids=["three states", "communities", "vb", "a trusted source", "tasks"],
+    ids=["three states", "communities", "vb", "a trusted source", "tasks", "an instrument of three states"],
 )
 def test_every_kind_of_model_can_be_asked(settings, states, more):
     rng = np.random.default_rng(0)
