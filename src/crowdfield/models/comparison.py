@@ -46,8 +46,8 @@ QUICK = Policy(
     max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
 )
 LONGER = (1.0, 2.0, 4.0)  # times the instrument model's length-scale, of which the one-state model's bound chooses
-CLEARLY = 2.0  # standard errors by which the instrument model must predict better
-# Bits a report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
+CLEARLY = 2.0  # standard errors by which a model must predict better to be taken although the other is preferred
+# Bits per report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
 NOTICEABLY = 0.01
 
 
@@ -61,9 +61,16 @@ class Comparison(NamedTuple):
 
     @property
     def better(self) -> str:
-        """The paper's model is the sharper one where it holds: it stays unless the reports speak clearly against it."""
-        gain = self.instrument - self.one_state
-        return "instrument" if gain > max(CLEARLY * self.standard_error, NOTICEABLY) else "one_state"
+        """The one that predicts left-out reports clearly better; else the one that is preferred."""
+        gain, clear = self.instrument - self.one_state, max(CLEARLY * self.standard_error, NOTICEABLY)
+        return "instrument" if gain > (clear if self.prefers_one_state else -clear) else "one_state"
+
+    @property
+    def prefers_one_state(self) -> bool:
+        """The paper's model is the sharper one where it holds. It does not where it predicts reports no better than
+        each source's habits do: there it takes the crowd's leanings for a map that is the same everywhere.
+        """
+        return self.one_state > self.habits
 
 
 def compare(model: HeatmapBCC, asked: Asked, reports: Reports, states: tuple[Any, ...], gold: Gold) -> Comparison:

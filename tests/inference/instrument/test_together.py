@@ -79,3 +79,18 @@ def test_what_is_said_of_one_source_beforehand_needs_the_one_state_model():
         cf.HeatmapBCC(reports_model="instrument", states=[0, 1], confusion_prior=prior).fit(
             X[site], label, sources=source
         )
+
+
+@pytest.mark.parametrize(
+    ("instrument", "one_state", "habits", "taken"),
+    [
+        (-0.80, -0.81, -0.90, "one_state"),  # a little better is not clearly better
+        (-0.80, -0.86, -0.90, "instrument"),
+        (-0.80, -0.81, -0.805, "instrument"),  # one that predicts no better than habits has learned no map
+        (-0.86, -0.81, -0.805, "one_state"),  # but a clearly worse one is no cure for that
+    ],
+)
+def test_the_one_state_model_stays_unless_it_is_clearly_worse_or_no_better_than_habits(
+    instrument, one_state, habits, taken
+):
+    assert comparison.Comparison(instrument, one_state, habits, standard_error=0.01).better == taken
