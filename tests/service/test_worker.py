@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from crowdfield.models import comparison
 from crowdfield.service import effort, fit, fitter, lease, pulse
 from crowdfield.service.database import open_database, writing
 from crowdfield.service.fit import rested_map
+from crowdfield.service.fitter import Job, Outcome
 from crowdfield.service.journal import Ledger
 from crowdfield.service.lease import Leases
 from crowdfield.service.maps import unpack
@@ -207,6 +209,22 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
     workspace.fit()
     told = client.get("/situations/flood").json()
     assert told["version"] == 2 and told["failure"] is None and told["reports"] == 11
+
+
+def test_a_finer_map_that_takes_too_long_is_counted_and_leaves_the_coarser_one_in_good_health(workspace):
+    send(workspace, 5)
+    workspace.fit()
+    finer = Job("flood", workspace.worker.holder, "finer", level=1)
+    late = Outcome("failed", cause="time", message="The fit did not finish within 60 s.")
+    workspace.worker._conclude(finer, late)
+    told = workspace.client("admin").get("/situations/flood").json()
+    assert told["failure"] is None and told["failures"] == 1
+    workspace.worker._conclude(replace(finer, task="news"), late)
+    assert "did not finish" in workspace.client("admin").get("/situations/flood").json()["failure"]
+    # The next fit that succeeds cures it, though it finds nothing to publish.
+    assert workspace.worker.pool.fitter.run(replace(finer, task="news", level=0)).result == "unchanged"
+    told = workspace.client("admin").get("/situations/flood").json()
+    assert told["failure"] is None and told["version"] == 1
 
 
 def test_old_versions_are_let_go(make_workspace):

@@ -145,6 +145,8 @@ class Fitter:
         if not self._news(situation, ledger, published):
             if told["rested"]:
                 self._store.rested(situation.id, self._newest(situation).number)
+            if situation.failure is not None:
+                self._store.recovered(situation.id)
             self._keep(kept, fit.Previous(ledger.head, model, published.info["searched"]), published)
             return Outcome("unchanged", **told)
         number = self._store.publish(situation.id, published, holder=job.holder, keep=self._settings.keep_versions)

@@ -20,6 +20,8 @@ QUICK_SECONDS = 3.0
 FIRST_WAIT, LONGEST_WAIT, LONGEST_WITH_NEWS = 2.0, 300.0, 15.0
 # A fit that was ended by its deadline would hardly make it with a quarter of its reports: it goes down two levels.
 LEVELS_AFTER_DEADLINE = 2
+# Causes of a failure that a coarser fit avoids: the deadline, the limit on memory, the end of the process.
+LIMITS = frozenset({"time", "memory", "crash"})
 # How long a coarser map rests before one that is finer is tried.
 FINER_AFTER = 900.0
 # A map that still moves after so many rounds moves back and forth, too little to say which end is right.
@@ -191,7 +193,7 @@ class Schedule:
             known.rested_head = known.head
             known.finer_at = now + 2 * FINER_AFTER if job.task == "finer" else known.finer_at
             return job.level
-        if outcome.cause in ("time", "memory", "crash"):
+        if outcome.cause in LIMITS:
             steps = LEVELS_AFTER_DEADLINE if outcome.cause == "time" else 1
             known.level = min(job.level + steps, MOST_LEVELS)
             known.slow = True

@@ -366,6 +366,17 @@ class Store:
                 return  # it was removed while it was fitted
             _tell(connection, name, "failure", {"message": message, "at": now}, now)
 
+    def count_failure(self, name: str) -> None:
+        """A fit failed that was meant to make a good map better: it is counted, and the map is not said to fail."""
+        with writing(self.engine) as connection:
+            count = situation.c.failures + 1
+            connection.execute(update(situation).where(situation.c.id == name).values(failures=count))
+
+    def recovered(self, name: str) -> None:
+        """A fit succeeded and found nothing to publish: what failed before it does not stand any more."""
+        with writing(self.engine) as connection:
+            connection.execute(update(situation).where(situation.c.id == name).values(failure=None, failed=None))
+
     # Events
 
     def last_event(self) -> int:

@@ -25,7 +25,7 @@ from crowdfield.service.database import connect, writing
 from crowdfield.service.fit_pool import FitPool, FitProcess
 from crowdfield.service.fitter import Job, Outcome
 from crowdfield.service.lease import Leases
-from crowdfield.service.schedule import QUICK_SECONDS, Schedule, Turn
+from crowdfield.service.schedule import LIMITS, QUICK_SECONDS, Schedule, Turn
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
 
@@ -158,8 +158,13 @@ class Worker:
             "a map could not be renewed",
             extra={"situation": job.situation, "task": job.task, "cause": outcome.cause, "seconds": outcome.seconds},
         )
+        # What makes a map better is not owed: where it needs more than one fit may use, the map that is there is good.
+        extra = job.task != "news" and outcome.cause in LIMITS
         try:
-            self.store.fail(job.situation, outcome.message)
+            if extra:
+                self.store.count_failure(job.situation)
+            else:
+                self.store.fail(job.situation, outcome.message)
         except SQLAlchemyError as error:
             log.error("a failure could not be noted", extra={"error": type(error).__name__})
 
