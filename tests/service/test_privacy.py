@@ -23,6 +23,7 @@ DAY = 86400.0
 NOON = 1_790_000_000.0 // DAY * DAY + DAY / 2
 READERS = (None, "reader", "reporter")
 ITEMS = "/ogc/collections/{}/items"
+AREA = "/ogc/collections/{}/area"
 # Everything that a reader may ask about where and when reports were made, except the map itself.
 MAP = {"title": "Flood", "states": ["dry", "flooded"], "region": REGION, "columns": 32}
 
@@ -104,6 +105,36 @@ def moments(rng, count):
 
 def _iso(seconds):
     return str(np.datetime64(int(seconds * 1e6), "us")) + "Z"
+
+
+def square_around(longitude, latitude, side):
+    west, south, east, north = longitude - side, latitude - side, longitude + side, latitude + side
+    return [[[west, south], [east, south], [east, north], [west, north], [west, south]]]
+
+
+def test_figures_of_districts_tell_apart_no_crowds_that_differ_below_cells(world):
+    """However small a polygon is drawn, its figures are of published cells."""
+    crowded, alone = ((row["longitude"], row["latitude"]) for row in (world.sent["one"][0], world.sent["one"][-1]))
+    shapes = [square_around(*crowded, 1e-4), square_around(*alone, 0.06)]
+    features = [
+        {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": rings}} for rings in shapes
+    ]
+    file = json.dumps({"type": "FeatureCollection", "features": features}).encode()
+    corners = ",".join(f"{x} {y}" for x, y in shapes[0][0])
+    with world.served.client("admin") as admin:
+        for name in ("one", "two"):
+            path = f"/situations/{name}/districts/small"
+            admin.put(path, files={"file": ("d.geojson", file)}).raise_for_status()
+    for role in READERS:
+        with world.served.client(role) as client:
+            first, second = (answer(client, n, "/situations/{}/totals", districts="small") for n in ("one", "two"))
+            assert first == second and json.loads(first[1])["areas"][1]["reports"] is None  # of one person alone
+            # The time of the version is that of each map.
+            first, second = (answer(client, n, AREA, coords=f"POLYGON(({corners}))") for n in ("one", "two"))
+            assert json.loads(first[1])["ranges"] == json.loads(second[1])["ranges"]
+    with world.served.client("trusted") as client:
+        told = client.get("/situations/one/totals", params={"districts": "small"}).json()
+        assert told["areas"][1]["reports"] == 2
 
 
 @pytest.mark.parametrize("role", READERS)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Told = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 REJECTS_TOLD = 1000  # a list of more helps nobody
-_POINT = 0  # GEOS's number for this kind of geometry
+LONGEST_NAME = 200  # letters of the name of an area
+_POINT, _SURFACES = 0, (3, 6)  # GEOS's numbers for points, and for polygons of one part and of several
 # Whoever reads a file of their own has patience, and the memory of their own machine.
 _OWN_SECONDS = 3600.0
 _OWN_ANSWER = 16 * 2**30
@@ -124,6 +125,49 @@ def features(path: Path, layer: str | None = None) -> Told:
         arrays[f"column {number}"], texts = as_codes(values)
         header["columns"].append([name, texts])
     return header, arrays
+
+
+def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) -> Told:
+    """Task of a box: the named polygons of a file, in degrees and well-known binary; no other property of them."""
+    limits.tighten(largest)
+    kinds.look(path)
+    import shapely
+
+    from crowdfield.errors import InputError, TooLargeError
+    from crowdfield.io.areas import read_areas
+
+    def plain(words: str) -> str:
+        """Whoever sent the file does not know where it lies here."""
+        for mine in (f"the file of areas {path}", str(path), path.name):
+            words = words.replace(mine, "the file")
+        return words
+
+    try:
+        read = read_areas(path, by)
+    except InputError as error:
+        raise InputError(plain(str(error))) from None
+    if len(read) > most:
+        raise TooLargeError(f"the file holds {len(read):,} areas; {most:,} are the most")
+    if (count := int(shapely.get_num_coordinates(read.shapes).sum())) > corners:
+        raise TooLargeError(f"the areas have {count:,} corners together; {corners:,} are the most")
+    header = {
+        "names": [name[:LONGEST_NAME] for name in read.names],
+        "shapes": shapely.to_wkb(_surfaces(read.shapes), hex=True).tolist(),
+        "notes": [plain(note) for note in read.notes],
+    }
+    return header, {}
+
+
+def _surfaces(shapes: NDArray[Any]) -> NDArray[Any]:
+    """The same without the points and lines that the repair of a polygon may leave."""
+    import shapely
+
+    plain = np.isin(shapely.get_type_id(shapes), _SURFACES)
+    out = shapes.copy()
+    for number in np.flatnonzero(~plain):
+        parts = shapely.get_parts(shapes[number])
+        out[number] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), _SURFACES)])
+    return out
 
 
 def read_features(path: Path, found: kinds.Found) -> Features:

@@ -12,10 +12,12 @@ import pandas as pd
 import shapely
 
 from crowdfield import geography, io
+from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.io.layers import description
 from crowdfield.models import totals as totals_
+from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
@@ -54,46 +56,90 @@ def totals(
     district); weights: a GeoTIFF of what each pixel holds (people, households). Without it every cell counts its area
     in square kilometres.
     """
-    model, grid = fused.model, fused.heatmap.grid
+    areas = districts if isinstance(districts, NamedAreas) else read_areas(districts, by)
+    located = locate(areas, fused.heatmap.grid, fused.heatmap.mask)
+    each = _weights(fused, weights)
+    name = None if weights is None else Path(weights).stem
+    asked = Asked(level, tuple(thresholds), draws, seed)
+    shown = _shown(fused, np.flatnonzero(fused.heatmap.mask.ravel()))
+    return of_map(fused.model, fused.heatmap, areas, located, shown, each, _reports(fused, areas), asked, name)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted to know of districts, and how exactly."""
+
+    level: float = 0.9
+    thresholds: tuple[float, ...] = totals_.THRESHOLDS
+    draws: int = totals_.DRAWS
+    seed: int = 0
+
+
+def of_map(
+    model: HeatmapBCC,
+    heatmap: Heatmap,
+    areas: NamedAreas,
+    located: Located,
+    shown: totals_.Shown,
+    weights: np.ndarray,
+    reports: np.ndarray,
+    asked: Asked,
+    weights_name: str | None = None,
+) -> DistrictTotals:
+    """Figures of districts that agree with a map.
+
+    shown: what the map says of the cells that it speaks about; weights: what each cell of the grid counts for; reports:
+    how many are told of each district, NaN where that is not to be told.
+    """
     if model.places_.shape[1] != 2:
         raise InputError("totals of districts need a map of places alone; for one with time use model.totals.")
-    areas = districts if isinstance(districts, NamedAreas) else read_areas(districts, by)
-    located = locate(areas, grid, fused.heatmap.mask)
-    shown = np.flatnonzero(fused.heatmap.mask.ravel())
-    each = _weights(fused, weights)[shown]
+    cells = np.flatnonzero(heatmap.mask.ravel())
     table = totals_.of_shown(
         model,
-        grid.centres()[shown],
-        _shown(fused, shown),
-        totals_.Areas(list(areas.names), located.share[:, shown].tocsr()),
-        each,
-        level,
-        thresholds,
-        np.random.default_rng(seed),
-        draws,
+        heatmap.grid.centres()[cells],
+        shown,
+        totals_.Areas(list(areas.names), located.share[:, cells].tocsr()),
+        weights[cells],
+        asked.level,
+        asked.thresholds,
+        np.random.default_rng(asked.seed),
+        asked.draws,
     )
     table = table.rename(columns={"places": "cells"})
-    table.insert(3, "reports", _reports(fused, areas))
+    table.insert(3, "reports", reports)
     table.insert(5, "outside_share", located.outside)
     table["note"] = _notes(table, located)
-    about = {**description(fused.heatmap), "totals": {"level": level, "draws": draws, "seed": seed}}
+    how = {"level": asked.level, "draws": asked.draws, "seed": asked.seed}
     return DistrictTotals(
         table,
         areas,
-        fused.heatmap.states,
-        fused.heatmap.positive,
-        level,
+        heatmap.states,
+        heatmap.positive,
+        asked.level,
         tuple(table.attrs["thresholds"]),
-        None if weights is None else Path(weights).stem,
+        weights_name,
         (*areas.notes, *_overall(table, located)),
-        about,
+        {**description(heatmap), "totals": how},
     )
+
+
+def shown_field(heatmap: Heatmap) -> totals_.Shown:
+    """What a map says of its cells that shows the field alone, and not what was reported about single places."""
+    cells, states = np.flatnonzero(heatmap.mask.ravel()), len(heatmap.states)
+    probability, sd = (a.reshape(-1, states)[cells] for a in (heatmap.probability, heatmap.sd))
+    nothing = np.empty(0, dtype=np.int64)
+    return totals_.Shown(probability, sd, nothing, nothing)
+
+
+def square_kilometres(grid: Grid) -> np.ndarray:
+    """What each cell counts for where nothing else is said."""
+    return np.full(grid.size, grid.cell_width * grid.cell_height / 1e6)
 
 
 def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
     grid = fused.heatmap.grid
     if weights is None:
-        return np.full(grid.size, grid.cell_width * grid.cell_height / 1e6)
+        return square_kilometres(grid)
     from crowdfield.io.amounts import read_amounts
 
     amounts = read_amounts(weights, grid)
@@ -105,17 +151,15 @@ def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
 def _shown(fused: Fused, cells: np.ndarray) -> totals_.Shown:
     """What the map shows in these cells, and which of them hold places that were reported on."""
     grid, heatmap = fused.heatmap.grid, fused.heatmap
-    states = len(heatmap.states)
-    probability, sd = (a.reshape(-1, states)[cells] for a in (heatmap.probability, heatmap.sd))
+    field = shown_field(heatmap)
     known = fused.model.at_reported_places()
     if known is None:
-        nothing = np.empty(0, dtype=np.int64)
-        return totals_.Shown(probability, sd, nothing, nothing)
+        return field
     row = np.full(grid.size + 1, -1)
     row[cells] = np.arange(len(cells))
     at = row[grid.index(known.places)]  # places outside the grid are cell −1, the last entry, which no map shows
     site = np.flatnonzero(at >= 0)
-    return totals_.Shown(probability, sd, at[site], site)
+    return totals_.Shown(field.probability, field.sd, at[site], site)
 
 
 def _reports(fused: Fused, areas: NamedAreas) -> np.ndarray:

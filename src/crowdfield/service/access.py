@@ -16,6 +16,9 @@ from starlette.types import Scope
 from crowdfield.service.auth import Principal
 from crowdfield.service.deps import Need
 
+# How the addresses end that take files.
+FILES = ("/import", "/import/preview", "/districts/{name}", "/totals")
+
 
 @dataclass(frozen=True)
 class Access:
@@ -32,8 +35,8 @@ class Access:
 
     @property
     def imports(self) -> bool:
-        """Whether the body is a file of reports, which may be far larger than other bodies."""
-        return self.path.endswith(("/import", "/import/preview"))
+        """Whether the body is a file of reports or of districts, which may be far larger than other bodies."""
+        return self.path.endswith(FILES)
 
 
 class RouteAccess:

@@ -23,6 +23,7 @@ from crowdfield.service.assets import assets
 from crowdfield.service.auth import Keys, Names, Role
 from crowdfield.service.configuration import FILE_VARIABLE
 from crowdfield.service.database import connect, open_database
+from crowdfield.service.districts import Districts
 from crowdfield.service.events import Broadcast
 from crowdfield.service.health import Monitor
 from crowdfield.service.helpers import (
@@ -40,7 +41,7 @@ from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import asking
-from crowdfield.service.routes import keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.routes import districts, keys, maps, ogc, operations, page, reports, situations
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
@@ -69,6 +70,7 @@ class Service:
         )
         self.files = Made()
         self.store = Store(self.engine)
+        self.districts = Districts(self.engine)
         self.intake_store = Store(self.intake_engine)
         self.keys = Keys(self.intake_engine, Role.reader if settings.anonymous_reading else Role.nobody)
         self.names = Names(self.engine)
@@ -176,9 +178,12 @@ class Service:
             held = self.tiles.get(key, lambda: drawn)
         return held
 
-    async def made_file(self, pool: HelperPool, question: dict[str, Any], situation: Situation | None = None) -> Packed:
-        """The same for an answer that is a file."""
-        key = (situation.created if situation else None, json.dumps(question, sort_keys=True))
+    async def made_file(
+        self, pool: HelperPool, question: dict[str, Any], situation: Situation | None = None, *, since: float = 0.0
+    ) -> Packed:
+        """The same for an answer that is a file. `since` tells something that the question names from another of the
+        same name before it."""
+        key = (situation.created if situation else None, since, json.dumps(question, sort_keys=True))
         ask = self._asking(pool, question | {"target": str(self.files.new_file())})
         return await self.files.get(key, pool, lambda: Packed.told(ask()), seconds=_kept(question))
 
@@ -259,7 +264,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    routers = [routes.router for routes in (situations, reports, keys, ogc, operations)] + [maps.situated()]
+    routers = [routes.router for routes in (situations, reports, districts, keys, ogc, operations)] + [maps.situated()]
     app.add_middleware(Gate, service=service, access=RouteAccess(routers))
     for router in routers:
         app.include_router(router)

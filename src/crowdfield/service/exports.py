@@ -26,6 +26,8 @@ MEDIA = {
     ".png": "application/zip",
     ".svg": "image/svg+xml",
     ".pdf": "application/pdf",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".zip": "application/zip",
 }
 # A page that is saved and opened from a file may run its own script there; opened from here it must not.
 SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
@@ -62,15 +64,19 @@ def write(
         # A picture from here is laid on maps: the colours alone, with the files that say where they lie.
         options = {"bare": True} if suffix == ".png" else {}
         path = io.write(heatmap, Path(folder) / f"{name}{suffix}", **options)
-        made = sorted(Path(folder).iterdir())
-        # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet
-        # that follows the address wants the table itself.
-        if len(made) > 1 and suffix != ".csv":
-            suffix, path = ".zip", Path(folder) / f"{name}.zip"
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-                for file in made:
-                    archive.write(file, file.name)
-        path.rename(target)
-    headers = {"Content-Disposition": f'attachment; filename="{name}{suffix}"', **SANDBOX}
-    media = "application/zip" if suffix == ".zip" else MEDIA.get(suffix, "application/octet-stream")
-    return target, media, headers
+        return bundle(path, target)
+
+
+def bundle(path: Path, target: Path) -> tuple[Path, str, dict[str, str]]:
+    """Move a file that was written, with those that were written beside it, to `target`; its media type and headers."""
+    made, suffix = sorted(path.parent.iterdir()), path.suffix
+    # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet that
+    # follows the address wants the table itself.
+    if len(made) > 1 and suffix != ".csv":
+        suffix, path = ".zip", path.with_suffix(".zip")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in made:
+                archive.write(file, file.name)
+    headers = {"Content-Disposition": f'attachment; filename="{path.stem}{suffix}"', **SANDBOX}
+    path.rename(target)
+    return target, MEDIA.get(suffix, "application/octet-stream"), headers

@@ -1,7 +1,9 @@
 """What a helper process makes: exports, lists of reports, reasons, the ground under a map."""
 
 import base64
+import json
 import logging
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from crowdfield.errors import InputError
 from crowdfield.service import answers, basemap, cells, exports, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
+from crowdfield.service.districts import Districts, areas_of
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.packing import Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
@@ -26,6 +29,8 @@ GEOJSON = "application/geo+json"
 DOUBTFUL = 0.25
 # Reports in a list of those to look at.
 MODERATED = 500
+# Of the figures of a polygon in an address: the level of intervals, and the share that may be exceeded.
+AREA_LEVEL, AREA_THRESHOLD = 0.9, 0.5
 
 
 class Maker:
@@ -33,6 +38,7 @@ class Maker:
 
     def __init__(self, hello: dict[str, Any]):
         self._store = Store(connect(hello["database"], pool_size=1))
+        self._districts = Districts(self._store.engine)
         self._minimum = Minimum(hello["minimum_count"], hello["minimum_sources"])
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
@@ -49,6 +55,8 @@ class Maker:
             "tile": self.tile,
             "legend": self.legend,
             "basemap": self.basemap,
+            "totals": self.totals,
+            "area": self.area,
         }
         return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
 
@@ -131,6 +139,60 @@ class Maker:
             "retracted": answers.exact_features(self._store.retracted(found.id, MODERATED)),
         }
         return _written(pack_json(body), Path(target))
+
+    def totals(
+        self,
+        situation: str,
+        version: int,
+        districts: str | None,
+        uploaded: str | None,
+        level: float,
+        threshold: float,
+        form: str,
+        exact: bool,
+        target: str,
+    ) -> dict[str, Any]:
+        """Figures of stored districts, or of those in an uploaded file, as JSON or as a file."""
+        from crowdfield.service import figures
+
+        found = self._store.situation(situation)
+        if uploaded is not None:
+            areas = areas_of(json.loads(Path(uploaded).read_text()))
+        else:
+            areas = self._districts.load(found.id, str(districts))
+        made = self._figures(found, version, areas, level, threshold, exact)
+        if form == "json":
+            return _written(pack_json(figures.told(made, version)), Path(target))
+        with tempfile.TemporaryDirectory(dir=Path(target).parent) as folder:
+            path = Path(folder) / f"{found.id}-{districts or 'districts'}-v{version}.{form}"
+            figures.write(made, path, found.positive)
+            path, media, headers = exports.bundle(path, Path(target))
+        return _told(pack_files(path, media, headers))
+
+    def area(
+        self, situation: str, version: int, coords: str, states: list[str], exact: bool, target: str
+    ) -> dict[str, Any]:
+        """Figures of one polygon as CoverageJSON."""
+        from crowdfield.service import figures
+
+        found = self._store.situation(situation)
+        areas = figures.polygon_of(coords)
+        made = self._figures(found, version, areas, AREA_LEVEL, AREA_THRESHOLD, exact)
+        body = figures.coverage(made, self._maps.info(found, version).created, states)
+        return _written(pack_json(body, figures.COVERAGE_JSON), Path(target))
+
+    def _figures(
+        self, situation: Situation, version: int, areas: Any, level: float, threshold: float, exact: bool
+    ) -> Any:
+        from crowdfield.pipeline.totals import Asked
+        from crowdfield.service import figures
+
+        now = self._maps.load(situation, version)
+        model = self._model(situation, version)
+        if model is None:
+            raise Problem(404, "figures of districts are made of the newest version only, and of a map with reports")
+        counts = now.reports if exact else self._cells.load(situation, now.info).counts(situation.grid)
+        return figures.figures(model, now, areas, counts, Asked(level, (threshold,)), exact=exact)
 
     def tile(
         self, situation: str, version: int, layer: tiles.Layer, z: int, x: int, y: int, state: int, base: int | None

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from crowdfield.errors import CrowdfieldError, DataUnavailableError, MissingDependencyError, NumericalError
 from crowdfield.service.journal import JournalClosed
-from crowdfield.service.store import Taken, Unknown
+from crowdfield.service.store import InUse, Taken, Unknown
 
 MEDIA = "application/problem+json"
 log = logging.getLogger("crowdfield.service")
@@ -45,6 +45,7 @@ STATUS: tuple[tuple[type[CrowdfieldError], int], ...] = (
     (JournalClosed, 503),
     (Unknown, 404),
     (Taken, 409),
+    (InUse, 409),
     (MissingDependencyError, 501),
     (DataUnavailableError, 404),
     (NumericalError, 422),

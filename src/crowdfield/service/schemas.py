@@ -332,6 +332,19 @@ class VersionOut(BaseModel):
     info: dict[str, Any]
 
 
+class DistrictsOut(BaseModel):
+    """A stored set of districts."""
+
+    name: str
+    areas: int
+    created: float
+
+
+class DistrictsStored(DistrictsOut):
+    names: list[str]
+    notes: list[str] = Field(description="what was odd about the file")
+
+
 class Trust(Strict):
     level: Literal["low", "medium", "high", "certain"] | None = None
     matrix: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(

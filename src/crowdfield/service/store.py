@@ -30,6 +30,10 @@ class Taken(CrowdfieldError):
     """The name is in use already."""
 
 
+class InUse(CrowdfieldError):
+    """Something else depends on it, or its place is taken."""
+
+
 @dataclass(frozen=True)
 class Situation:
     """A map with its own states, labels, region, grid and priors."""

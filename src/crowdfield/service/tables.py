@@ -146,3 +146,59 @@ secret = Table(
     Column("name", String(32), primary_key=True),
     Column("value", String(128), nullable=False),
 )
+
+# Polygons that figures and alerts of a map are about.
+district_set = Table(
+    "district_set",
+    metadata,
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("created", Float(53), nullable=False),
+    Column("areas", Integer, nullable=False),
+    Column("content", LargeBinary, nullable=False),  # gzipped JSON: names, shapes in well-known binary, notes
+)
+
+# When somebody is to be told: `state` is more probable than `probability` in more than `share` of a district.
+alert = Table(
+    "alert",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
+    Column("districts", String(64), nullable=False),
+    Column("area", String(200)),  # one of the districts; nothing means each of them
+    Column("state", String(200), nullable=False),
+    Column("probability", Float(53), nullable=False),
+    Column("share", Float(53), nullable=False),
+    Column("clear", Float(53), nullable=False),  # below this share it is over
+    Column("webhook", Text),
+    Column("email", Text),
+    Column("secret", String(128), nullable=False),  # signs the messages to a webhook
+    Column("created", Float(53), nullable=False),
+    Column("seen", Integer, nullable=False, default=0),  # the newest version that was compared with it
+)
+
+# What was last told of each district of an alert.
+alert_area = Table(
+    "alert_area",
+    metadata,
+    Column("alert", String(32), ForeignKey("alert.id", ondelete="CASCADE"), primary_key=True),
+    Column("area", String(200), primary_key=True),
+    Column("raised", Boolean, nullable=False),
+    Column("share", Float(53), nullable=False),
+    Column("since", Float(53), nullable=False),
+)
+
+# Messages that are to be sent, were sent, or were given up.
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("alert", String(32), ForeignKey("alert.id", ondelete="CASCADE"), nullable=False),
+    Column("body", JSON, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("due", Float(53), nullable=False),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("state", String(8), nullable=False),  # waiting, sent, given up
+    Column("error", Text),
+    Index("delivery_due", "state", "due"),
+)

@@ -6,10 +6,11 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from crowdfield import geography
 from crowdfield.box import Answer, Limits, ask, believing
@@ -17,12 +18,14 @@ from crowdfield.box.message import from_codes
 from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
 from crowdfield.pipeline.quiet import opposite
+from crowdfield.service.districts import MOST_AREAS, MOST_CORNERS, areas_of
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import ImportPlan, Rejected
 from crowdfield.service.settings import Settings
 
 log = logging.getLogger("crowdfield.service")
+T = TypeVar("T")
 
 # Of the rows that could not be used, so many are told with their reasons.
 REJECTS_TOLD = 1000
@@ -87,30 +90,27 @@ class Reader:
     def _stored(
         self, content: IO[bytes], positive: str | None, largest: int, columns: dict[str, str] | None = None
     ) -> Read:
-        with tempfile.TemporaryDirectory(prefix="crowdfield-") as folder:
-            # Under a name of ours: what a file is called says nothing about what it is.
-            path = Path(folder) / "upload"
-            with path.open("wb") as out:
-                shutil.copyfileobj(content, out, 2**20)
-            return self._read(path, positive, largest, columns)
+        with _on_disk(content) as path:
+            return self._boxed(
+                "reports", path, _rows, positive=positive, most=self._settings.row_limit, largest=largest,
+                columns=columns,
+            )  # fmt: skip
 
-    def _read(self, path: Path, positive: str | None, largest: int, columns: dict[str, str] | None) -> Read:
-        most = self._settings.row_limit
+    def areas(self, file: IO[bytes], by: str | None = None) -> dict[str, Any]:
+        """The named polygons of a file: `names`, `shapes` in well-known binary, `notes`."""
+        with _on_disk(file) as path:
+            return self._boxed(
+                "areas", path, _areas, by=by, largest=self._settings.import_limit, most=MOST_AREAS,
+                corners=MOST_CORNERS,
+            )  # fmt: skip
+
+    def _boxed(self, task: str, path: Path, believed: Callable[[Answer], T], **arguments: Any) -> T:
+        """What a task of `crowdfield.io.boxed` makes of a file; what is wrong with it is a problem of its sender."""
         shown = "the file"
         try:
-            answer = ask(
-                "crowdfield.io.boxed:reports",
-                path,
-                self._limits,
-                shown=shown,
-                watch=self._spent,
-                positive=positive,
-                most=most,
-                largest=largest,
-                columns=columns,
-            )
+            answer = ask(f"crowdfield.io.boxed:{task}", path, self._limits, shown=shown, watch=self._spent, **arguments)
             with believing(shown):
-                read = _rows(answer)
+                read = believed(answer)
         except TooLargeError as error:
             raise Problem(413, error.without_advice) from error
         except ReportFormatError as error:
@@ -129,6 +129,24 @@ class Reader:
         if layers != self._layers:
             self._layers = layers
             log.info("files are read in a process of its own", extra={"shut_in_by": ", ".join(layers)})
+
+
+@contextmanager
+def _on_disk(content: IO[bytes]) -> Iterator[Path]:
+    """A file under a name of ours: what it is called says nothing about what it is."""
+    with tempfile.TemporaryDirectory(prefix="crowdfield-") as folder:
+        path = Path(folder) / "upload"
+        with path.open("wb") as out:
+            shutil.copyfileobj(content, out, 2**20)
+        yield path
+
+
+def _areas(answer: Answer) -> dict[str, Any]:
+    content = {name: answer.header[name] for name in ("names", "shapes", "notes")}
+    areas = areas_of(content)
+    if not 0 < len(areas) <= MOST_AREAS:
+        raise ValueError("a number of areas that was not asked for")
+    return content
 
 
 def _rows(answer: Answer) -> Read:

@@ -1,7 +1,7 @@
 """Reports as OGC API Features (Part 1, core and GeoJSON): every situation is a collection."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -18,7 +18,7 @@ from crowdfield.service.store import Situation
 
 router = APIRouter(prefix="/ogc", tags=["OGC API Features"])
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
-GEOJSON = "application/geo+json"
+GEOJSON, COVERAGE_JSON = "application/geo+json", "application/vnd.cov+json"
 CORE = "http://www.opengis.net/spec/ogcapi-features-1/1.0/conf"
 Collection = Annotated[Situation, Depends(situation_of)]
 
@@ -59,7 +59,7 @@ async def collections(request: Request, principal: ReaderOfAny) -> dict[str, Any
 
 
 def describe(request: Request, situation: Situation) -> dict[str, Any]:
-    at = f"ogc/collections/{situation.id}"
+    at, states = f"ogc/collections/{situation.id}", situation.states
     return {
         "id": situation.id,
         "title": situation.title,
@@ -67,6 +67,16 @@ def describe(request: Request, situation: Situation) -> dict[str, Any]:
         "extent": {"spatial": {"bbox": [list(situation.region)], "crs": CRS84}},
         "crs": [CRS84],
         "links": [link(request, at, "self"), link(request, f"{at}/items", "items", GEOJSON)],
+        # Of OGC API Environmental Data Retrieval: figures of any polygon.
+        "data_queries": {
+            "area": {
+                "link": {
+                    **link(request, f"{at}/area", "data", COVERAGE_JSON),
+                    "variables": {"query_type": "area", "output_formats": ["CoverageJSON"]},
+                }
+            }
+        },
+        "parameter_names": {state: {"type": "Parameter", "observedProperty": {"label": state}} for state in states},
     }
 
 
@@ -116,6 +126,38 @@ async def items(
         "offset": offset, "limit": limit, "links": links, "onwards": onwards(offset + limit),
     }  # fmt: skip
     return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
+
+
+@router.get("/collections/{situation}/area", response_class=JSONResponse)
+async def area(
+    request: Request,
+    situation: Collection,
+    principal: Reader,
+    coords: Annotated[
+        str,
+        Query(
+            max_length=20_000,
+            description="POLYGON((longitude latitude, …)) in well-known text",
+            examples=["POLYGON((-72.5 18.3,-72.1 18.3,-72.1 18.7,-72.5 18.7,-72.5 18.3))"],
+        ),
+    ],
+    parameter_name: Annotated[
+        str | None, Query(alias="parameter-name", max_length=2000, description="states, with commas between them")
+    ] = None,
+    f: Annotated[Literal["CoverageJSON"], Query(description="the format of the answer")] = "CoverageJSON",
+) -> Response:
+    """What is known of an area (OGC API EDR): of each state its expected share of the area, and a 90 % interval."""
+    service = service_of(request)
+    states = [name.strip() for name in parameter_name.split(",")] if parameter_name else list(situation.states)
+    unknown = [name for name in states if name not in situation.states]
+    if unknown:
+        raise Problem(400, f"this collection has no such parameter; it has: {', '.join(situation.states)}")
+    info = await service.pools.reading.run(service.maps.info, situation)
+    question = {
+        "task": "area", "situation": situation.id, "version": info.number, "coords": coords, "states": states,
+        "exact": principal.role >= Role.trusted,
+    }  # fmt: skip
+    return send(request.headers, await service.made_file(service.pools.exports, question, situation), cache=PRIVATE)
 
 
 def page(features: list[dict[str, Any]], links: list[dict[str, str]]) -> Packed:

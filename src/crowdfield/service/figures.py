@@ -1,0 +1,165 @@
+"""Figures of districts on a published map, as anybody may see them.
+
+A figure is a function of the published map and of the model behind it, and both are functions of cells (see
+`scatter`). No figure uses what was reported about a single place, however small the polygon; counts of reports are sums
+of the counts that are published of cells.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from crowdfield.data import Grid
+from crowdfield.errors import InputError
+from crowdfield.io.areas import NamedAreas
+from crowdfield.pipeline import totals as job
+from crowdfield.pipeline.districts import Located, locate
+from crowdfield.service.maps import MapArrays
+from crowdfield.service.schemas import finite
+
+# Corners of a polygon that comes in an address.
+MOST_ASKED_CORNERS = 1000
+# The share of a cell that must lie in a district for the reports of the cell to count there.
+HALF = 0.5
+COVERAGE_JSON = "application/vnd.cov+json"
+CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
+# The numbers of an area that are told of each state, by the end of their name.
+PARTS = {
+    "": "expected share of the area that is {state}",
+    "low": "lower end of its {level} % interval",
+    "high": "upper end of its {level} % interval",
+}
+NUMBERS = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+PLACE = re.compile(rf"\s*({NUMBERS})\s+({NUMBERS})\s*")
+
+
+def polygon_of(text: str) -> NamedAreas:
+    """One area from well-known text: POLYGON((longitude latitude, …))."""
+    found = re.fullmatch(r"\s*POLYGON\s*(\(.*\))\s*", text, re.IGNORECASE | re.DOTALL)
+    if found is None:
+        raise InputError("coords is a POLYGON((longitude latitude, …)) in well-known text")
+    shape = _polygon(found[1].strip())
+    if shapely.get_num_coordinates(shape) > MOST_ASKED_CORNERS:
+        raise InputError(f"a polygon in an address may have {MOST_ASKED_CORNERS:,} corners")
+    if not shape.is_valid or shape.area == 0.0:
+        raise InputError("this polygon crosses itself, or has no inside")
+    return NamedAreas(("area",), np.array([shape], dtype=object))
+
+
+def _polygon(text: str) -> shapely.Polygon:
+    if not (text.startswith("(") and text.endswith(")")):
+        raise InputError("a bracket of the polygon is missing")
+    rings = [_ring(part) for part in re.split(r"(?<=\))\s*,\s*(?=\()", text[1:-1].strip())]
+    return shapely.Polygon(rings[0], rings[1:])
+
+
+def _ring(text: str) -> list[tuple[float, float]]:
+    text = text.strip()
+    if not (text.startswith("(") and text.endswith(")")):
+        raise InputError("a bracket of the polygon is missing")
+    corners = []
+    for part in text[1:-1].split(","):
+        found = PLACE.fullmatch(part)
+        if found is None:
+            raise InputError("every corner of a polygon is a longitude and a latitude with a space between them")
+        corners.append((float(found[1]), float(found[2])))
+    if len(corners) < 4 or corners[0] != corners[-1]:
+        raise InputError("a ring of a polygon has at least four corners, and the last is the first")
+    if not all(-180 <= longitude <= 180 and -90 <= latitude <= 90 for longitude, latitude in corners):
+        raise InputError("corners are longitudes in [-180, 180] and latitudes in [-90, 90]")
+    return corners
+
+
+def figures(
+    model: Any, now: MapArrays, areas: NamedAreas, counts: NDArray[np.int32], asked: job.Asked, *, exact: bool
+) -> job.DistrictTotals:
+    """Figures of districts on a published map, by the function of `crowdfield totals`.
+
+    counts: reports of each cell, as the caller may see them [rows, columns]; where not exact, a district of which
+    nothing is told has no count instead of none.
+    """
+    heatmap = now.heatmap()
+    located = locate(areas, now.grid, heatmap.mask)
+    reports = _reports(located, counts)
+    told = reports if exact else np.where(reports > 0, reports, np.nan)
+    shown, each = job.shown_field(heatmap), job.square_kilometres(now.grid)
+    return job.of_map(model, heatmap, areas, located, shown, each, told, asked)
+
+
+def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]:
+    inside = located.share.copy()
+    inside.data = (inside.data >= HALF).astype(np.float64)
+    return np.asarray(inside @ counts.ravel().astype(np.float64))
+
+
+def told(found: job.DistrictTotals, version: int) -> dict[str, Any]:
+    """Figures as the API tells them."""
+    (threshold,) = found.thresholds
+    fixed = ("area", "cells", "reports", "weight", "unknown_share", "outside_share", "note")
+    parts = {"share": "share", "low": "share_low", "high": "share_high"}
+    parts |= {"amount": "amount", "amount_low": "amount_low", "amount_high": "amount_high"}
+    parts |= {"probability_above": f"probability_above_{threshold:g}"}
+    rows = [
+        {name: row[name] for name in fixed}
+        | {"states": {s: {part: row[f"{column}_{s}"] for part, column in parts.items()} for s in found.states}}
+        for row in found.table.to_dict("records")
+    ]
+    body = {"version": version, "level": found.level, "threshold": threshold, "unit": "km²", "states": found.states}
+    return finite(body | {"areas": rows, "notes": found.notes})  # type: ignore[no-any-return]
+
+
+def covered_share(located: Located, above: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of each district the share of its cells where something holds; NaN for one that the map does not reach.   [A]"""
+    whole = np.asarray(located.share.sum(axis=1)).ravel()
+    part = np.asarray(located.share @ above.ravel().astype(np.float64)).ravel()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(whole > 0, part / whole, np.nan))
+
+
+def on_grid(areas: NamedAreas, grid: Grid) -> Located:
+    """Districts on the cells of a map, all of which it speaks about."""
+    return locate(areas, grid, np.ones(grid.shape, dtype=bool))
+
+
+def write(found: job.DistrictTotals, path: Path, state: str) -> None:
+    """Figures as a file of the format that its name ends with."""
+    job.write_totals(found, path, state=state)
+
+
+def coverage(found: job.DistrictTotals, created: float, states: Sequence[str]) -> dict[str, Any]:
+    """The figures of one area as CoverageJSON, for OGC API EDR: a polygon, and a number for each parameter."""
+    (row,) = found.table.to_dict("records")
+    (polygon,) = found.areas.shapes
+    corners = [[shapely.get_coordinates(ring).tolist() for ring in (polygon.exterior, *polygon.interiors)]]
+    parameters, ranges = {}, {}
+    for state in states:
+        for part, words in PARTS.items():
+            name = f"{state}{part and '_' + part}"
+            parameters[name] = {
+                "type": "Parameter",
+                "description": {"en": words.format(state=state, level=f"{100 * found.level:g}")},
+                "unit": {"symbol": "1"},
+                "observedProperty": {"label": {"en": f"share of the area that is {state}"}},
+            }
+            value = finite(row[f"share{part and '_' + part}_{state}"])
+            ranges[name] = {"type": "NdArray", "dataType": "float", "values": [value]}
+    moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    domain = {
+        "type": "Domain",
+        "domainType": "Polygon",
+        "axes": {
+            "composite": {"dataType": "polygon", "coordinates": ["x", "y"], "values": corners},
+            "t": {"values": [moment]},
+        },
+        "referencing": [
+            {"coordinates": ["x", "y"], "system": {"type": "GeographicCRS", "id": CRS84}},
+            {"coordinates": ["t"], "system": {"type": "TemporalRS", "calendar": "Gregorian"}},
+        ],
+    }
+    return {"type": "Coverage", "domain": domain, "parameters": parameters, "ranges": ranges}

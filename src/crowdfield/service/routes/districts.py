@@ -1,0 +1,123 @@
+"""Districts of a map and figures of them: how much of each is in which state, and between what and what."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Form, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from crowdfield.service.auth import Principal, Role
+from crowdfield.service.deps import Admin, Reader, Reporter, service_of, situation_of
+from crowdfield.service.packing import PRIVATE, Packed, send
+from crowdfield.service.routes.reports import Uploaded
+from crowdfield.service.schemas import DistrictsOut, DistrictsStored
+from crowdfield.service.store import Situation
+
+router = APIRouter(tags=["districts"])
+Situated = Annotated[Situation, Depends(situation_of)]
+SetName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["communes"])]
+SetQuery = Annotated[
+    str, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["communes"], description="a stored set of districts")
+]
+ByForm = Annotated[
+    str | None, Form(max_length=200, description="the property that names districts; equal names are one district")
+]
+Level = Annotated[float, Query(ge=0.5, le=0.99, description="of the intervals")]
+Threshold = Annotated[
+    float, Query(ge=0.0, le=1.0, description="how probable it is that a state covers at least this share is told")
+]
+TotalsForm = Annotated[
+    Literal["json", "csv", "xlsx", "geojson", "gpkg", "png"], Query(description="the format of the answer")
+]
+
+
+@router.get("/situations/{situation}/districts")
+async def list_districts(request: Request, situation: Situated, _: Reader) -> list[DistrictsOut]:
+    """The sets of districts that are stored with this map."""
+    service = service_of(request)
+    found = await service.pools.reading.run(service.districts.all, situation.id)
+    return [DistrictsOut(name=one.name, areas=one.areas, created=one.created) for one in found]
+
+
+@router.put("/situations/{situation}/districts/{name}")
+async def store_districts(
+    request: Request, situation: Situated, name: SetName, principal: Admin, file: Uploaded, by: ByForm = None
+) -> DistrictsStored:
+    """Store a file of polygons (GeoJSON, GeoPackage, GeoParquet, KML, Shapefile) with this map, for everybody who may
+    read it. Of their properties only the names are kept."""
+    service = service_of(request)
+    content = await service.pools.imports.run(service.reader.areas, file.file, by)
+    stored = await service.pools.imports.run(service.districts.store, situation.id, name, content)
+    shown = content["names"][:NAMES_TOLD]
+    return DistrictsStored(name=name, areas=stored.areas, created=stored.created, names=shown, notes=content["notes"])
+
+
+@router.delete("/situations/{situation}/districts/{name}", status_code=204)
+async def remove_districts(request: Request, situation: Situated, name: SetName, _: Admin) -> Response:
+    """Remove a set of districts that no alert is about."""
+    service = service_of(request)
+    await service.pools.operations.run(service.districts.remove, situation.id, name)
+    return Response(status_code=204)
+
+
+@router.get("/situations/{situation}/totals", response_class=JSONResponse)
+async def totals(
+    request: Request,
+    situation: Situated,
+    principal: Reader,
+    districts: SetQuery,
+    level: Level = 0.9,
+    threshold: Threshold = 0.5,
+    form: TotalsForm = "json",
+) -> Response:
+    """Figures of stored districts on the newest map, as `crowdfield totals` gives them: for every state its expected
+    share and amount (km²) with intervals from joint draws, and how much nobody knows. Readers are told counts of
+    reports as far as they are published; null where they are not."""
+    service = service_of(request)
+    stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
+    question = await _question(request, situation, principal, level, threshold, form)
+    question |= {"districts": districts, "uploaded": None}
+    found = await service.made_file(service.pools.exports, question, situation, since=stored.created)
+    return send(request.headers, found, cache=PRIVATE)
+
+
+@router.post("/situations/{situation}/totals", response_class=JSONResponse)
+async def totals_of_file(
+    request: Request,
+    situation: Situated,
+    principal: Reporter,
+    file: Uploaded,
+    by: ByForm = None,
+    level: Level = 0.9,
+    threshold: Threshold = 0.5,
+    form: TotalsForm = "json",
+) -> Response:
+    """The same for the polygons of a file. The file is not kept."""
+    service = service_of(request)
+    content = await service.pools.imports.run(service.reader.areas, file.file, by)
+    question = await _question(request, situation, principal, level, threshold, form)
+    path = service.files.new_file()
+    try:
+        await service.pools.imports.run(path.write_text, json.dumps(content))
+        question |= {"districts": None, "uploaded": str(path)}
+        found: Packed = await service.made_file(service.pools.exports, question, situation)
+        return send(request.headers, found, cache=PRIVATE)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _question(
+    request: Request, situation: Situation, principal: Principal, level: float, threshold: float, form: str
+) -> dict[str, Any]:
+    service = service_of(request)
+    info = await service.pools.reading.run(service.maps.info, situation)
+    return {
+        "task": "totals", "situation": situation.id, "version": info.number, "level": round(level, DIGITS),
+        "threshold": round(threshold, DIGITS), "form": form, "exact": principal.role >= Role.trusted,
+    }  # fmt: skip
+
+
+# Digits of a level or a threshold: figures that differ by less would be made again for nothing.
+DIGITS = 2
+# Names of districts in the receipt of an upload.
+NAMES_TOLD = 1000
