@@ -19,6 +19,7 @@ from crowdfield import __version__
 from crowdfield.data import Region
 from crowdfield.service import problems
 from crowdfield.service.access import RouteAccess
+from crowdfield.service.alerts import Alerts
 from crowdfield.service.assets import assets
 from crowdfield.service.auth import Keys, Names, Role
 from crowdfield.service.configuration import FILE_VARIABLE
@@ -41,7 +42,7 @@ from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import asking
-from crowdfield.service.routes import districts, keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.routes import alerts, districts, keys, maps, ogc, operations, page, reports, situations
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
@@ -70,7 +71,7 @@ class Service:
         )
         self.files = Made()
         self.store = Store(self.engine)
-        self.districts = Districts(self.engine)
+        self.districts, self.alerts = Districts(self.engine), Alerts(self.engine)
         self.intake_store = Store(self.intake_engine)
         self.keys = Keys(self.intake_engine, Role.reader if settings.anonymous_reading else Role.nobody)
         self.names = Names(self.engine)
@@ -264,7 +265,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    routers = [routes.router for routes in (situations, reports, districts, keys, ogc, operations)] + [maps.situated()]
+    routers = [routes.router for routes in (situations, reports, districts, alerts, keys, ogc, operations)] + [
+        maps.situated()
+    ]
     app.add_middleware(Gate, service=service, access=RouteAccess(routers))
     for router in routers:
         app.include_router(router)

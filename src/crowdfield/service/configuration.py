@@ -24,6 +24,8 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 NOT_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}DATA", f"{PREFIX}PASSWORD"})
 # What SQLAlchemy writes in the place of a password.
 MASK = "***"
+# Settings that are never shown.
+SECRETS = frozenset({"smtp_password"})
 # So alike must a name be to a setting's to be taken for a slip (difflib's ratio).
 SLIP = 0.75
 
@@ -90,6 +92,8 @@ def shown(name: str, value: Any) -> str:
         return masked(value)
     if value is None:
         return "(none)"
+    if name in SECRETS:
+        return MASK
     if isinstance(value, list):
         return ", ".join(value) or "(none)"
     if isinstance(value, bool):
@@ -141,6 +145,7 @@ def _unknown_variables(said: Mapping[str, str]) -> list[str]:
 
 def _readable_secret(path: Path, found: Mapping[str, Any]) -> list[str]:
     database = found.get("database")
-    if not isinstance(database, str) or MASK not in masked(database) or not path.stat().st_mode & stat.S_IROTH:
+    secret = (isinstance(database, str) and MASK in masked(database)) or any(name in found for name in SECRETS)
+    if not secret or not path.stat().st_mode & stat.S_IROTH:
         return []
     return [f"{path} holds a password and everybody on this machine can read it: chmod o-r {path}"]

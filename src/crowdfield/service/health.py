@@ -24,7 +24,7 @@ from crowdfield.service.journal import Journal
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.pulse import Watch
 from crowdfield.service.settings import Settings
-from crowdfield.service.tables import entry, situation, version
+from crowdfield.service.tables import delivery, entry, situation, version
 
 log = logging.getLogger("crowdfield.service")
 Status = Literal["ok", "degraded", "down"]
@@ -44,6 +44,8 @@ SILENT_LEASES = 2.0
 STARTING_SECONDS = 60.0
 # Maps named one by one in the details, those that wait longest first.
 MAPS_TOLD = 20
+# A message of an alert is late after so many attempts, and one that was given up is told for so long.
+ALERT_ATTEMPTS, GIVEN_UP_SECONDS = 3, 86400.0
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,11 @@ class Monitor:
                 checks["worker"] = self._worker(connection, waiting=any(m.behind for m in maps))
                 checks["maps"] = self._maps(maps)
                 checks["fits"] = self._fits(maps)
+                checks["alerts"] = self._alerts(connection)
                 self._metrics.maps(maps)
         except SQLAlchemyError as error:
             unknown = Check(False, "unknown", {"error": type(error).__name__})
-            checks |= {name: unknown for name in ("worker", "maps", "fits") if name not in checks}
+            checks |= {name: unknown for name in ("worker", "maps", "fits", "alerts") if name not in checks}
             if database.ok:
                 checks["database"] = Check(False, "not readable", {"error": _kind(error)})
         found = Health(checks, time.monotonic())
@@ -259,6 +262,19 @@ class Monitor:
         late = any(m.oldest_unfitted > self._settings.late_seconds for m in behind)
         oldest = {m.name: round(m.oldest_unfitted, 1) for m in behind[:MAPS_TOLD]}
         return Check(not late, "late" if late else "ok", {"behind": len(behind), "oldest_unfitted_seconds": oldest})
+
+    def _alerts(self, connection: Connection) -> Check:
+        """Messages of alerts that do not arrive: tried again and again, or given up lately."""
+        c, lately = delivery.c, time.time() - GIVEN_UP_SECONDS
+        waiting = (c.state == "waiting") & (c.attempts >= ALERT_ATTEMPTS)
+        lost = (c.state == "given up") & (c.created > lately)
+        late, given_up = (
+            connection.execute(select(func.count()).select_from(delivery).where(which)).scalar() or 0
+            for which in (waiting, lost)
+        )
+        failing = bool(late or given_up)
+        detail = {"waiting": late, "given_up": given_up}
+        return Check(not failing, "failing" if failing else "ok", detail)
 
     def _fits(self, maps: list["MapFacts"]) -> Check:
         failing = sorted((m for m in maps if m.failed is not None), key=lambda m: -(m.failed or 0.0))

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from crowdfield.service.publishing import Minimum
+from crowdfield.service.webhooks import parse
 
 PREFIX = "CROWDFIELD_"
 # Names of this machine for itself. They are always answered: no site elsewhere can make a browser send them.
@@ -134,6 +135,38 @@ class Settings(BaseSettings):
     dask_scheduler: str | None = None
     """The address of a Dask scheduler, such as `tcp://cluster:8786`."""
 
+    alert_hosts: Items = []
+    """Origins that alerts may be sent to by webhook, such as `https://hooks.example.org`; none by default."""
+    alert_networks: Items = []
+    """Networks of yours that those hosts may be in, such as `10.0.0.0/8`; all other addresses must be public."""
+    alert_retry_seconds: float = Field(10.0, gt=0)
+    """How long an alert that did not arrive waits before it is sent again; each time three times as long."""
+    smtp_host: str | None = None
+    """The mail server that alerts by e-mail go through; none by default."""
+    smtp_port: int = Field(587, ge=1, le=65535)
+    """The port of the mail server."""
+    smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    """How the connection to the mail server is protected; `none` is for a server on this machine."""
+    smtp_user: str | None = None
+    """The name by which this service logs in at the mail server."""
+    smtp_password: str | None = None
+    """The password of that name."""
+    smtp_sender: str | None = None
+    """The address that e-mails come from; `crowdfield@` and the name of the mail server by default."""
+
+    @property
+    def sender(self) -> str:
+        return self.smtp_sender or f"crowdfield@{self.smtp_host}"
+
+    @field_validator("alert_hosts")
+    @classmethod
+    def _origins(cls, hosts: list[str]) -> list[str]:
+        for host in hosts:
+            target = parse(host)
+            if target.path != "/":
+                raise ValueError(f"an origin such as {target.scheme}://{target.host}, without a path")
+        return hosts
+
     @property
     def memory_of_a_fit(self) -> int:
         return self.fit_memory or max(LEAST_FIT_MEMORY, physical_memory() // FITS_IN_MEMORY)
@@ -142,7 +175,7 @@ class Settings(BaseSettings):
     def minimum(self) -> Minimum:
         return Minimum(self.minimum_count, self.minimum_sources)
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "alert_networks")
     @classmethod
     def _networks(cls, proxies: list[str]) -> list[str]:
         for name in proxies:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.service import logs, pulse
 from crowdfield.service.configuration import load
+from crowdfield.service.courier import Courier
 from crowdfield.service.database import connect, writing
 from crowdfield.service.fit_pool import FitPool, FitProcess
 from crowdfield.service.fitter import Job, Outcome
@@ -51,6 +52,8 @@ class Worker:
     def run(self) -> None:
         log.info("worker started", extra={"holder": self.holder, "processes": self.pool.size})
         self.pool.fill()
+        alerts = threading.Thread(target=Courier(self.settings).run, args=(self.stop,), name="alerts", daemon=True)
+        alerts.start()
         while not self.stop.is_set():
             try:
                 self.look()

@@ -1,0 +1,237 @@
+"""Alerts: who is told when a state has become probable in more than a share of a district, and when it is over.
+
+An alert is compared with every new version once, in the transaction that notes so: two workers, or one that is killed
+and comes back, tell nothing twice and leave nothing out. It is told when a district passes its limit, and then not
+again until the district has fallen below the lower limit (hysteresis) and passed the upper one anew.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+
+from crowdfield.service.database import writing
+from crowdfield.service.store import InUse, Situation, Unknown
+from crowdfield.service.tables import alert, alert_area, delivery, version
+
+# By default an alert is over when the share has fallen below this part of its limit.
+HYSTERESIS = 0.8
+MOST_ALERTS = 50
+# A message is tried so often; each pause is so many times as long as the one before, and no longer than this.
+MOST_ATTEMPTS, LONGER, LONGEST_PAUSE = 8, 3.0, 3600.0
+# Messages that are kept of each alert, for those who look why one did not arrive.
+MESSAGES_KEPT = 100
+
+
+@dataclass(frozen=True)
+class Alert:
+    """`state` more probable than `probability` in more than `share` of an area; over below `clear`."""
+
+    id: str
+    situation: str
+    districts: str
+    area: str | None
+    state: str
+    probability: float
+    share: float
+    clear: float
+    webhook: str | None
+    email: str | None
+    secret: str
+    created: float
+    seen: int = 0
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something to be told, and how often that was tried."""
+
+    id: str
+    alert: Alert
+    body: dict[str, Any]
+    attempts: int
+
+    @property
+    def text(self) -> bytes:
+        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What was told last of an area."""
+
+    area: str
+    raised: bool
+    share: float
+    since: float
+
+
+def changes(one: Alert, standing: Mapping[str, bool], shares: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """The areas that pass the limit now, and those for which it is over; an area without a share stays as it was."""
+    raised = [a for a, share in shares.items() if not standing.get(a, False) and share > one.share]
+    cleared = [a for a, share in shares.items() if standing.get(a, False) and share < one.clear]
+    return raised, cleared
+
+
+class Alerts:
+    """The alerts of all maps and their messages."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def create(self, new: Alert) -> None:
+        with writing(self._engine) as connection:
+            here = select(func.count()).select_from(alert).where(alert.c.situation == new.situation)
+            if (connection.execute(here).scalar() or 0) >= MOST_ALERTS:
+                raise InUse(f"a map may have {MOST_ALERTS} alerts; remove one first")
+            connection.execute(insert(alert).values({f.name: getattr(new, f.name) for f in fields(new)}))
+
+    def of(self, situation: str) -> list[Alert]:
+        query = select(*_COLUMNS).where(alert.c.situation == situation).order_by(alert.c.created)
+        with self._engine.connect() as connection:
+            return [Alert(*row) for row in connection.execute(query)]
+
+    def find(self, situation: str, identity: str) -> Alert:
+        for one in self.of(situation):
+            if one.id == identity:
+                return one
+        raise Unknown("there is no such alert")
+
+    def remove(self, situation: str, identity: str) -> None:
+        gone = delete(alert).where(alert.c.situation == situation, alert.c.id == identity)
+        with writing(self._engine) as connection:
+            if not connection.execute(gone).rowcount:
+                raise Unknown("there is no such alert")
+
+    def standing(self, identity: str) -> list[Standing]:
+        """The areas of which something was told, those over their limit first."""
+        c = alert_area.c
+        query = select(c.area, c.raised, c.share, c.since).where(c.alert == identity)
+        with self._engine.connect() as connection:
+            return [Standing(*row) for row in connection.execute(query.order_by(c.raised.desc(), c.area))]
+
+    def messages(self, identity: str, newest: int) -> list[dict[str, Any]]:
+        c = delivery.c
+        query = select(c.id, c.created, c.attempts, c.state, c.error, c.body).where(c.alert == identity)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(c.created.desc()).limit(newest))
+            return [dict(row._mapping) for row in rows]
+
+    # After a map was published
+
+    def behind(self) -> list[tuple[Alert, int]]:
+        """Alerts that were not compared with the newest version of their map, and the number of it."""
+        newest = (
+            select(version.c.situation, func.max(version.c.number).label("number"))
+            .group_by(version.c.situation)
+            .subquery()
+        )
+        query = select(*_COLUMNS, newest.c.number).join(newest, newest.c.situation == alert.c.situation)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.where(alert.c.seen < newest.c.number))
+            return [(Alert(*row[:-1]), row[-1]) for row in rows]
+
+    def compare(self, one: Alert, situation: Situation, number: int, shares: Mapping[str, float]) -> bool:
+        """Note what the shares of the areas mean, and queue a message where something changed; whether it did."""
+        known = {area: share for area, share in shares.items() if math.isfinite(share)}
+        with writing(self._engine) as connection:
+            mine = update(alert).where(alert.c.id == one.id, alert.c.seen < number).values(seen=number)
+            if not connection.execute(mine).rowcount:
+                return False  # removed, or another worker was faster
+            # Areas that went when the districts were replaced are over without a word.
+            gone = delete(alert_area).where(alert_area.c.alert == one.id, alert_area.c.area.not_in(list(shares)))
+            connection.execute(gone)
+            rows = connection.execute(select(alert_area).where(alert_area.c.alert == one.id))
+            raised, cleared = changes(one, {row.area: row.raised for row in rows}, known)
+            for area in (*raised, *cleared):
+                _note(connection, one.id, area, area in raised, known[area])
+            if raised or cleared:
+                told = {"raised": _told(raised, known), "cleared": _told(cleared, known)}
+                _queue(connection, one, situation, number, "alert", told)
+        return bool(raised or cleared)
+
+    def skip(self, one: Alert, number: int) -> None:
+        """A version that the alert could not be compared with is not tried again."""
+        with writing(self._engine) as connection:
+            connection.execute(update(alert).where(alert.c.id == one.id, alert.c.seen < number).values(seen=number))
+
+    def test(self, one: Alert, situation: Situation) -> str:
+        """Queue a message that only shows whether messages arrive; its id."""
+        with writing(self._engine) as connection:
+            return _queue(connection, one, situation, one.seen, "test", {"raised": [], "cleared": []})
+
+    # Messages
+
+    def due(self, most: int) -> list[Message]:
+        """Messages that are to be sent now, the oldest first."""
+        c, now = delivery.c, time.time()
+        # A clock that was set back must not hold a message up for longer than the longest pause.
+        at_once = (c.due <= now) | (c.due > now + LONGEST_PAUSE)
+        query = select(c.id, c.body, c.attempts, *_COLUMNS).join(alert, alert.c.id == c.alert)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.where(c.state == "waiting", at_once).order_by(c.created).limit(most))
+            return [Message(row[0], Alert(*row[3:]), row[1], row[2]) for row in rows]
+
+    def claim(self, message: Message, first_pause: float) -> bool:
+        """Whether this worker is to send it: counted as tried, and due again later in case nothing is heard of it."""
+        pause = min(first_pause * LONGER**message.attempts, LONGEST_PAUSE)
+        c = delivery.c
+        mine = update(delivery).where(c.id == message.id, c.attempts == message.attempts, c.state == "waiting")
+        with writing(self._engine) as connection:
+            tried = mine.values(attempts=message.attempts + 1, due=time.time() + pause)
+            return bool(connection.execute(tried).rowcount)
+
+    def sent(self, message: Message) -> None:
+        self._mark(message, "sent", None)
+
+    def not_sent(self, message: Message, why: str, *, final: bool) -> str:
+        """Note why; the state of the message after it."""
+        state = "given up" if final or message.attempts + 1 >= MOST_ATTEMPTS else "waiting"
+        self._mark(message, state, why)
+        return state
+
+    def _mark(self, message: Message, state: str, error: str | None) -> None:
+        c = delivery.c
+        with writing(self._engine) as connection:
+            connection.execute(update(delivery).where(c.id == message.id).values(state=state, error=error))
+            if state == "waiting":
+                return
+            kept = select(c.id).where(c.alert == message.alert.id).order_by(c.created.desc()).limit(MESSAGES_KEPT)
+            old = [row.id for row in connection.execute(kept)]
+            gone = delete(delivery).where(c.alert == message.alert.id, c.state != "waiting", c.id.not_in(old))
+            connection.execute(gone)
+
+
+_COLUMNS: Sequence[Any] = [alert.c[f.name] for f in fields(Alert)]
+
+
+def _note(connection: Connection, identity: str, area: str, raised: bool, share: float) -> None:
+    here = alert_area.c.alert == identity, alert_area.c.area == area
+    values = {"raised": raised, "share": share, "since": time.time()}
+    if not connection.execute(update(alert_area).where(*here).values(values)).rowcount:
+        connection.execute(insert(alert_area).values({"alert": identity, "area": area} | values))
+
+
+def _queue(
+    connection: Connection, one: Alert, situation: Situation, number: int, kind: str, told: dict[str, Any]
+) -> str:
+    identity, now = uuid4().hex, time.time()
+    body = {
+        "type": kind, "id": identity, "alert": one.id, "situation": situation.id, "title": situation.title,
+        "districts": one.districts, "state": one.state, "probability": one.probability, "share": one.share,
+        "clear": one.clear, "version": number,
+        "created": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    row = {"id": identity, "alert": one.id, "body": body | told, "created": now, "due": now}
+    connection.execute(insert(delivery).values(row | {"attempts": 0, "state": "waiting"}))
+    return identity
+
+
+def _told(areas: Sequence[str], shares: Mapping[str, float]) -> list[dict[str, Any]]:
+    return [{"area": area, "share": round(shares[area], 4)} for area in areas]

@@ -1,0 +1,120 @@
+"""Compares alerts with every new map, and carries their messages out. A thread of the worker's own: neither a slow
+receiver nor a set of many districts holds up a fit."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from crowdfield.errors import CrowdfieldError
+from crowdfield.service import mail, webhooks
+from crowdfield.service.alerts import Alert, Alerts, Message
+from crowdfield.service.database import connect
+from crowdfield.service.districts import Districts
+from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.settings import Settings
+from crowdfield.service.store import Store, Unknown
+
+log = logging.getLogger("crowdfield.worker")
+LOOK_SECONDS = 0.5
+# How long it waits before it asks a database again that did not answer.
+PATIENCE_SECONDS = 5.0
+# Messages that are under way at once, and sets of districts that are kept on their grids.
+SENDERS, SETS_KEPT = 4, 8
+MAP_BYTES = 64 * 2**20
+
+
+class Courier:
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._engine = connect(settings.database, pool_size=SENDERS)
+        self._store = Store(self._engine)
+        self._alerts, self._districts = Alerts(self._engine), Districts(self._engine)
+        self._maps = Maps(self._store, size=MAP_BYTES)
+        self._located: Recent[object] = Recent(SETS_KEPT)
+
+    def run(self, stop: threading.Event) -> None:
+        """Until it is told to stop."""
+        while not stop.is_set():
+            try:
+                self.compare()
+                self.deliver()
+            except SQLAlchemyError as error:
+                log.error("alerts wait for the database", extra={"error": type(error).__name__})
+                stop.wait(PATIENCE_SECONDS)
+            stop.wait(LOOK_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def compare(self) -> int:
+        """Compare every alert with the newest version of its map; how many had something to tell."""
+        count = 0
+        for one, number in self._alerts.behind():
+            try:
+                count += self._compare(one, number)
+            except Unknown:
+                continue  # the map, its version or its districts went away meanwhile
+            except CrowdfieldError:
+                # One set of districts that cannot be laid on its map must not silence the other alerts.
+                log.exception("an alert could not be compared", extra={"alert": one.id, "situation": one.situation})
+                self._alerts.skip(one, number)
+        return count
+
+    def _compare(self, one: Alert, number: int) -> bool:
+        situation = self._store.situation(one.situation)
+        if one.state not in situation.states:
+            raise CrowdfieldError(f"the map has no state '{one.state}' any more")
+        shares = self._shares(one, number)
+        chosen = shares if one.area is None else {one.area: shares[one.area]} if one.area in shares else {}
+        return self._alerts.compare(one, situation, number, chosen)
+
+    def _shares(self, one: Alert, number: int) -> dict[str, float]:
+        """Of each district the share where the state is more probable than the alert asks for."""
+        from crowdfield.service import figures  # late: a worker without alerts does not need it
+
+        situation = self._store.situation(one.situation)
+        now = self._maps.load(situation, number)
+        stored = self._districts.find(situation.id, one.districts)
+        areas = self._districts.load(situation.id, one.districts)
+        key = (situation.id, situation.created, situation.layout_tag, stored.name, stored.created)
+        located = self._located.get(key, lambda: figures.on_grid(areas, now.grid))
+        above = now.probability[..., situation.states.index(one.state)] > one.probability
+        return dict(zip(areas.names, figures.covered_share(located, above).tolist(), strict=True))
+
+    def deliver(self) -> int:
+        """Send what is due; how many arrived."""
+        due = self._alerts.due(SENDERS)
+        if not due:
+            return 0
+        with ThreadPoolExecutor(len(due), thread_name_prefix="alerts") as senders:
+            return sum(senders.map(self._deliver, due))
+
+    def _deliver(self, message: Message) -> bool:
+        if not self._alerts.claim(message, self._settings.alert_retry_seconds):
+            return False
+        about = {"alert": message.alert.id, "message_id": message.id, "attempts": message.attempts + 1}
+        try:
+            self._send(message)
+        except CrowdfieldError as error:
+            final = isinstance(error, webhooks.NotSent) and error.final
+            state = self._alerts.not_sent(message, str(error), final=final)
+            log.warning("an alert was not delivered", extra=about | {"why": str(error), "state": state})
+            return False
+        self._alerts.sent(message)
+        log.info("an alert was delivered", extra=about)
+        return True
+
+    def _send(self, message: Message) -> None:
+        one, settings = message.alert, self._settings
+        if one.email is not None:
+            mail.send(settings, one.email, message.id, message.body)
+            return
+        assert one.webhook is not None
+        # Asked again: the operator's list, and what a name leads to, may have changed since the alert was made.
+        target = webhooks.allowed(one.webhook, settings.alert_hosts)
+        address = webhooks.reachable(target, settings.alert_networks)
+        body = message.text
+        webhooks.send(target, address, body, webhooks.signed(one.secret, message.id, body))

@@ -1,0 +1,80 @@
+"""Messages by e-mail, through the operator's own mail server."""
+
+import smtplib
+import ssl
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import Any
+
+from crowdfield.service.settings import Settings
+from crowdfield.service.webhooks import NotSent
+
+SECONDS = 20.0
+# Districts that a message names one by one.
+NAMED = 50
+
+
+def send(settings: Settings, recipient: str, identity: str, body: dict[str, Any]) -> None:
+    """Hand a message over; raises `NotSent` where the mail server does not take it."""
+    if settings.smtp_host is None:
+        raise NotSent("no mail server is set (CROWDFIELD_SMTP_HOST)")
+    try:
+        with _connected(settings) as server:
+            if settings.smtp_user is not None:
+                server.login(settings.smtp_user, settings.smtp_password or "")
+            server.send_message(compose(settings.sender, recipient, identity, body))
+    except smtplib.SMTPRecipientsRefused:
+        raise NotSent("the mail server refused the recipient", final=True) from None
+    except (OSError, smtplib.SMTPException) as error:
+        # The server's own words may hold what was sent to it.
+        raise NotSent(f"the mail server did not take it ({type(error).__name__})") from None
+
+
+def _connected(settings: Settings) -> smtplib.SMTP:
+    assert settings.smtp_host is not None
+    if settings.smtp_security == "tls":
+        context = ssl.create_default_context()
+        return smtplib.SMTP_SSL(settings.smtp_host, settings.smtp_port, timeout=SECONDS, context=context)
+    server = smtplib.SMTP(settings.smtp_host, settings.smtp_port, timeout=SECONDS)
+    if settings.smtp_security == "starttls":
+        server.starttls(context=ssl.create_default_context())
+    return server
+
+
+def compose(sender: str, recipient: str, identity: str, body: dict[str, Any]) -> EmailMessage:
+    """The message in words; the same id again is the same message, so that a mailbox can tell."""
+    message = EmailMessage()
+    message["From"], message["To"] = sender, recipient
+    message["Subject"] = subject(body)
+    message["Message-ID"] = f"<{identity}@{sender.rpartition('@')[2]}>"
+    message["Date"] = format_datetime(datetime.now(UTC))
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content("\n".join(lines(body)) + "\n")
+    return message
+
+
+def subject(body: dict[str, Any]) -> str:
+    if body["type"] == "test":
+        return f"{body['title']}: a test of an alert"
+    told = body["raised"] or body["cleared"]
+    names = ", ".join(one["area"] for one in told[:3]) + (", …" if len(told) > 3 else "")
+    what = body["state"] if body["raised"] else f"no longer {body['state']}"
+    return f"{body['title']}: {what}: {names}"
+
+
+def lines(body: dict[str, Any]) -> list[str]:
+    condition = f"{body['state']} more probable than {body['probability']:g} in more than {100 * body['share']:g} %"
+    out = [f"{body['title']} ({body['situation']}), map version {body['version']}, {body['created']}.", ""]
+    if body["type"] == "test":
+        return [*out, f"This is a test. You will be told when a district has {condition} of it."]
+    for name, words in (
+        ("raised", f"Now {condition} of:"),
+        ("cleared", f"No longer so (below {100 * body['clear']:g} %):"),
+    ):
+        told = body[name]
+        if told:
+            out += [words, *(f"  {one['area']}: {100 * one['share']:.1f} %" for one in told[:NAMED])]
+            out += [f"  and {len(told) - NAMED} more"] if len(told) > NAMED else []
+            out.append("")
+    return out

@@ -1,0 +1,86 @@
+"""Alerts of a map: only admins see and set them."""
+
+import time
+from typing import Annotated
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from crowdfield.service import webhooks
+from crowdfield.service.alerts import HYSTERESIS, Alert
+from crowdfield.service.deps import Admin, service_of, situation_of
+from crowdfield.service.problems import Problem
+from crowdfield.service.schemas import AlertMade, AlertOut, AreaOver, MessageOut, NewAlert
+from crowdfield.service.store import Situation
+
+router = APIRouter(tags=["alerts"])
+Situated = Annotated[Situation, Depends(situation_of)]
+AlertId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]
+# Messages of each alert that are listed.
+MESSAGES_TOLD = 5
+
+
+@router.get("/situations/{situation}/alerts")
+async def list_alerts(request: Request, situation: Situated, _: Admin) -> list[AlertOut]:
+    """The alerts of this map, which districts are over their limit, and what became of the last messages."""
+    service = service_of(request)
+
+    def read() -> list[AlertOut]:
+        return [
+            AlertOut(
+                **_plain(one),
+                over=[
+                    AreaOver(area=s.area, share=s.share, since=s.since)
+                    for s in service.alerts.standing(one.id)
+                    if s.raised
+                ],
+                messages=[MessageOut(**told) for told in service.alerts.messages(one.id, MESSAGES_TOLD)],
+            )
+            for one in service.alerts.of(situation.id)
+        ]
+
+    return await service.pools.reading.run(read)
+
+
+@router.post("/situations/{situation}/alerts", status_code=201)
+async def set_alert(request: Request, situation: Situated, new: NewAlert, _: Admin) -> AlertMade:
+    """Be told by webhook or e-mail when a state is more probable than `probability` in more than `share` of a district
+    (of `area`, or of each of the districts), and when that is over. Every new version of the map is looked at."""
+    service = service_of(request)
+    settings = service.settings
+    if new.state not in situation.states:
+        raise Problem(422, f"this situation has no such state; it has: {', '.join(situation.states)}")
+    if new.webhook is not None:
+        webhooks.allowed(new.webhook, settings.alert_hosts)
+    elif settings.smtp_host is None:
+        raise Problem(422, "no mail server is set; whoever runs the service can name one in CROWDFIELD_SMTP_HOST")
+    areas = await service.pools.imports.run(service.districts.load, situation.id, new.districts)
+    if new.area is not None and new.area not in areas.names:
+        raise Problem(422, "there is no such area among these districts")
+    one = Alert(
+        uuid4().hex, situation.id, new.districts, new.area, new.state, new.probability, new.share,
+        HYSTERESIS * new.share if new.clear is None else new.clear, new.webhook, new.email, webhooks.new_secret(),
+        time.time(),
+    )  # fmt: skip
+    await service.pools.operations.run(service.alerts.create, one)
+    return AlertMade(**_plain(one), secret=one.secret)
+
+
+@router.post("/situations/{situation}/alerts/{alert}/test", status_code=202)
+async def test_alert(request: Request, situation: Situated, alert: AlertId, _: Admin) -> dict[str, str]:
+    """Send a message that says that it is a test; `GET alerts` tells what became of it."""
+    service = service_of(request)
+    one = await service.pools.operations.run(service.alerts.find, situation.id, alert)
+    return {"id": await service.pools.operations.run(service.alerts.test, one, situation)}
+
+
+@router.delete("/situations/{situation}/alerts/{alert}", status_code=204)
+async def remove_alert(request: Request, situation: Situated, alert: AlertId, _: Admin) -> Response:
+    """Tell nobody any more; messages that wait are not sent."""
+    service = service_of(request)
+    await service.pools.operations.run(service.alerts.remove, situation.id, alert)
+    return Response(status_code=204)
+
+
+def _plain(one: Alert) -> dict[str, object]:
+    return {name: getattr(one, name) for name in AlertMade.model_fields if name not in ("secret", "over", "messages")}
