@@ -220,8 +220,10 @@ def test_tiles_of_numbered_versions_may_be_kept_and_others_not(mapped):
     client = mapped.client()
     x, y, _ = tile_of(-72.3, 18.5, 9)
     url = f"/situations/flood/tiles/probability/9/{x}/{y}.png"
-    named = client.get(url, params={"version": 1, "state": "flooded"})
-    assert "immutable" in named.headers["cache-control"]
+    named = {"version": 1, "state": "flooded"}
+    assert "immutable" in client.get(url, params=named | {"scale": "water"}).headers["cache-control"]
+    # The colours of a map can be changed.
+    assert client.get(url, params=named).headers["cache-control"] == "public, max-age=300"
     # Which state a map shows first can be changed, and the newest version changes with the next report.
     assert client.get(url, params={"version": 1}).headers["cache-control"] == "no-cache"
     assert client.get(url).headers["cache-control"] == "no-cache"

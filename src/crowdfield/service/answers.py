@@ -26,12 +26,13 @@ NO_SUCH_REPORT = "there is no such report, it was retracted, or you may not see 
 
 def tilejson(base: str, situation: Situation, version: int, layer: str, state: int) -> dict[str, Any]:
     west, south, east, north = situation.region
+    scale = situation.scales[state]
     address = f"{base}situations/{situation.id}/tiles/{layer}/{{z}}/{{x}}/{{y}}.png"
     return {
         "tilejson": "3.0.0",
         "name": f"{situation.title}: {layer} of {situation.states[state]}",
         "version": f"{version}.0.0",
-        "tiles": [f"{address}?state={quote(situation.states[state])}&version={version}"],
+        "tiles": [f"{address}?state={quote(situation.states[state])}&version={version}&scale={scale}"],
         "bounds": [west, south, east, north],
         "minzoom": 0,
         "maxzoom": 22,

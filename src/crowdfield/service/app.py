@@ -88,7 +88,7 @@ class Service:
         self.broadcast = Broadcast(self.store, self.keys, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
-        self._situations: dict[str | frozenset[str] | None, tuple[float, Situation]] = {}
+        self._situations: dict[tuple[str | None, frozenset[str] | None, bool], tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
 
@@ -143,15 +143,21 @@ class Service:
         return await asyncio.wrap_future(self.journal.submit(situation, entries))
 
     async def situation(
-        self, name: str | None, *, among: frozenset[str] | None = None, reporting: bool = False
+        self,
+        name: str | None,
+        *,
+        among: frozenset[str] | None = None,
+        public: bool = False,
+        reporting: bool = False,
     ) -> Situation:
-        """A situation by its id, for None the newest (of some); asked of the database once a second at most."""
-        asked = name if among is None else among
+        """A situation by its id, for None the newest (of some, or of those for everybody); asked of the database once a
+        second at most."""
+        asked = (name, among, public)
         at, held = self._situations.get(asked, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
             return held
         pool, store = (self.pools.intake, self.intake_store) if reporting else (self.pools.reading, self.store)
-        found = await pool.run(lambda: store.latest(among) if name is None else store.situation(name))
+        found = await pool.run(lambda: store.latest(among, public=public) if name is None else store.situation(name))
         self._situations[asked] = (time.monotonic(), found)
         return found
 

@@ -54,6 +54,10 @@ class Principal:
     """Report ids of this key are its own: they are stored under this prefix, so that nobody else can use them up."""
     expires: float | None = None
 
+    def is_for(self, situation: str) -> bool:
+        """Whether there is a key, and it is for this map."""
+        return self.id is not None and (self.maps is None or situation in self.maps)
+
     def on(self, situation: str | None) -> "Principal":
         """As this key counts on a map; None stands for what concerns all maps."""
         if self.maps is None or situation in self.maps:

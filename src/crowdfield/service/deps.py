@@ -7,7 +7,7 @@ from fastapi import Depends, Path, Query, Request
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.limits import READING
 from crowdfield.service.problems import Problem
-from crowdfield.service.store import Situation
+from crowdfield.service.store import Situation, no_situation
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service
@@ -70,8 +70,9 @@ async def situation_of(
     request: Request,
     situation: Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["flood"])],
 ) -> Situation:
-    _READING.check(principal_of(request), situation)
-    return await service_of(request).situation(situation, reporting=request.method not in READING)
+    principal = principal_of(request)
+    _READING.check(principal, situation)
+    return seen_by(principal, await service_of(request).situation(situation, reporting=request.method not in READING))
 
 
 async def situation_asked(
@@ -81,7 +82,21 @@ async def situation_asked(
     """For the short addresses such as /tiles/…: the situation named in the query, else the newest."""
     principal = principal_of(request)
     _READING.check(principal, situation)
-    return await service_of(request).situation(situation, among=principal.maps if situation is None else None)
+    service = service_of(request)
+    if situation is not None:
+        return seen_by(principal, await service.situation(situation))
+    return await service.situation(None, among=principal.maps, public=principal.id is None)
+
+
+def may_see(principal: Principal, situation: Situation) -> bool:
+    return situation.access == "public" or principal.is_for(situation.id)
+
+
+def seen_by(principal: Principal, situation: Situation) -> Situation:
+    """The situation, unless it is for keys that this caller does not have: then it is as if there were none."""
+    if not may_see(principal, situation):
+        raise no_situation(situation.id)
+    return situation
 
 
 Reader = Annotated[Principal, Depends(Need(Role.reader))]

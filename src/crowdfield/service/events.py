@@ -28,8 +28,9 @@ class Broadcast:
 
     def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
         self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
-        # Each listener with the id of its key, None for a stream without one.
-        self._listeners: dict[asyncio.Queue[Event | None], str | None] = {}
+        # Each listener with the id of its key, None for a stream without one, and with its map where it hears of that
+        # only as everybody may.
+        self._listeners: dict[asyncio.Queue[Event | None], tuple[str | None, str | None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
@@ -69,22 +70,23 @@ class Broadcast:
             await asyncio.sleep(1.0 if trouble else self._poll)
 
     async def _end_invalid(self) -> None:
-        """End the streams of keys that were revoked, here or elsewhere, or that have expired."""
-        used = {key for key in self._listeners.values() if key is not None}
-        if not used:
-            return
-        invalid = used - await self._pool.run(self._keys.valid, used)
-        for listener, key in self._listeners.items():
-            if key in invalid:
+        """End the streams of keys that were revoked, here or elsewhere, or that have expired, and those of strangers
+        to a map that is no longer for everybody."""
+        used = {key for key, _ in self._listeners.values() if key is not None}
+        heard = {name for _, name in self._listeners.values() if name is not None}
+        invalid = used - await self._pool.run(self._keys.valid, used) if used else set()
+        closed = await self._pool.run(self._store.keys_only, heard) if heard else set()
+        for listener, (key, name) in self._listeners.items():
+            if key in invalid or name in closed:
                 _tell(listener, None)
 
     async def stream(
-        self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True
+        self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True, stranger: bool = False
     ) -> AsyncIterator[str]:
-        """What happened after event `last`, then what happens from now on, as long as the key is valid. Why a fit
-        failed, which may quote reports, is told only where `exact` is."""
+        """What happened after event `last`, then what happens from now on, as long as the key is valid; for a stranger,
+        as long as the map is for everybody. Why a fit failed, which may quote reports, is told only if `exact`."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue(UNREAD)
-        self._listeners[listener] = key
+        self._listeners[listener] = key, situation if stranger else None
         self._metrics.streams.set(self.streams)
         try:
             # Listening began before the past is read, so nothing falls between the two.

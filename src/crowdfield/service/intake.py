@@ -277,6 +277,10 @@ def region_entry(region: Region, grid: Grid, principal: Principal) -> Entry:
     return Entry("region", uuid4().hex, value=value, author=principal.id)
 
 
+def states_entry(states: Sequence[str], labels: Sequence[str], principal: Principal) -> Entry:
+    return Entry("states", uuid4().hex, value={"states": [*states], "labels": [*labels]}, author=principal.id)
+
+
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
     for start in range(0, len(entries), size):
         yield entries[start : start + size]

@@ -22,7 +22,7 @@ from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
 log = logging.getLogger("crowdfield.service")
-Kind = Literal["report", "retract", "accept", "trust", "region", "purge"]
+Kind = Literal["report", "retract", "accept", "trust", "region", "states", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
 # Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.
@@ -284,8 +284,8 @@ class Ledger:
         elif e.kind == "trust":
             self.trust[str(e.source)] = e.value
             self.shrunk = True  # other priors: what was learned from the old ones must not linger
-        elif e.kind == "region":
-            self.shrunk = True  # other coordinates, and perhaps other reports on the map
+        elif e.kind in ("region", "states"):
+            self.shrunk = True  # other coordinates or states, and perhaps other reports on the map
 
     def settle(self) -> None:
         self.shrunk = False

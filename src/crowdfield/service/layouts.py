@@ -35,6 +35,6 @@ def build(new: NewSituation, grid: Grid | None = None) -> Situation:
         extent=grid.extent,
         columns=grid.columns,
         rows=grid.rows,
-        model=new.model.model_dump() | ({} if new.positive is None else {"positive": new.positive}),
+        model=new.model.model_dump() | new.options,
         created=time.time(),
     )

@@ -195,7 +195,16 @@ class Maker:
         return figures.figures(model, now, areas, counts, Asked(level, (threshold,)), exact=exact)
 
     def tile(
-        self, situation: str, version: int, layer: tiles.Layer, z: int, x: int, y: int, state: int, base: int | None
+        self,
+        situation: str,
+        version: int,
+        layer: tiles.Layer,
+        z: int,
+        x: int,
+        y: int,
+        state: int,
+        base: int | None,
+        scale: tiles.Scale,
     ) -> dict[str, Any]:
         """A tile of a version; of a difference, to the version `base` or to the one before."""
         found = self._store.situation(situation)
@@ -203,7 +212,7 @@ class Maker:
         if layer == "difference":
             earlier = base if base is not None else version - 1
             before = self._maps.load(found, earlier) if earlier >= 1 else None
-        return _image(tiles.render(layer, z, x, y, now, state, before))
+        return _image(tiles.render(layer, z, x, y, now, state, before, scale))
 
     def legend(self, layer: tiles.Layer, scale: tiles.Scale = "plain") -> dict[str, Any]:
         return _image(tiles.legend(layer, scale))

@@ -176,6 +176,12 @@ class ModelOptions(Strict):
     )
 
 
+Scale = Literal["plain", "water", "harm", "plain-reversed", "water-reversed", "harm-reversed"]
+Access = Literal["public", "keys"]
+ACCESS = "who may see the map: `public` is everybody who may read, `keys` is whoever has a key for it"
+COLOURS = "the scale of colours of a state; by the words of the labels where none is given"
+
+
 class NewSituation(Strict):
     id: Slug
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
@@ -188,6 +194,8 @@ class NewSituation(Strict):
     labels: list[Name] | None = Field(
         None, min_length=2, max_length=24, description="what reports say; the states by default"
     )
+    access: Access = Field("public", description=ACCESS)
+    colours: dict[Name, Scale] = Field(default_factory=dict, max_length=12, description=COLOURS)
     region: RegionIn
     columns: int = Field(128, ge=4, le=1024)
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
@@ -200,6 +208,8 @@ class NewSituation(Strict):
                 raise ValueError(f"{name} must differ from each other")
         if self.positive is not None and self.positive not in self.states:
             raise ValueError(f"positive must be one of the states: {', '.join(self.states)}")
+        if not set(self.colours) <= set(self.states):
+            raise ValueError(f"colours are of states: {', '.join(self.states)}")
         prior = self.model.confusion_prior
         if prior is not None:
             width = len(self.labels or self.states)
@@ -210,6 +220,13 @@ class NewSituation(Strict):
         elif len(self.labels or self.states) < len(self.states):
             raise ValueError("fewer labels than states need a confusion_prior that says what each label means")
         return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is kept beside the settings of the model; nothing that says what holds anyway."""
+        said = {"positive": self.positive, "colours": self.colours or None}
+        said["access"] = self.access if self.access != "public" else None
+        return {name: value for name, value in said.items() if value is not None}
 
 
 Column = Annotated[str, Field(min_length=1, max_length=300)]
@@ -282,6 +299,7 @@ class SituationOut(BaseModel):
     labels: list[str]
     positive: str = Field(description="the state that the map is about")
     scales: list[str] = Field(description="the scale of colours of each state")
+    access: str = Field("public", description=ACCESS)
     region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
     crs: str
     columns: int
@@ -303,12 +321,35 @@ class StartedFromFile(SituationOut):
     receipt: Receipt = Field(description="what became of the rows of the file")
 
 
+TrustLevel = Literal["low", "medium", "high", "certain"]
+
+
 class SituationChange(Strict):
     """What is to change of a map; whatever is left out stays."""
 
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
     positive: Name | None = Field(None, description="the state that the map shows first")
     archived: bool | None = Field(None, description="an archived map is kept and can be read, but is offered last")
+    access: Access | None = Field(None, description=ACCESS)
+    colours: dict[Name, Scale | None] | None = Field(None, max_length=12, description=COLOURS + "; null takes it back")
+    trust: dict[Name, TrustLevel] | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="by source: how far it is believed before it has shown anything",
+    )
+    states: list[Name] | None = Field(
+        None,
+        min_length=2,
+        max_length=12,
+        description="all states, the new ones among them; versions so far are removed",
+    )
+    labels: list[Name] | None = Field(
+        None,
+        min_length=2,
+        max_length=24,
+        description="what reports say; with new states, the states where they were so",
+    )
     region: RegionIn | None = None
     columns: int | None = Field(None, ge=4, le=1024, description="as before by default")
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")
@@ -345,74 +386,8 @@ class DistrictsStored(DistrictsOut):
     notes: list[str] = Field(description="what was odd about the file")
 
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-class NewAlert(Strict):
-    """When somebody is to be told, and where."""
-
-    districts: Slug = Field(description="a set of districts of this map")
-    area: Name | None = Field(None, description="one of the districts; each of them by default")
-    state: Name
-    probability: Share = Field(0.7, description="a cell counts where the state is more probable than this")
-    share: Share = Field(0.05, description="told when more than this share of a district counts")
-    clear: Share | None = Field(None, description="over when less than this counts; 0.8 times `share` by default")
-    webhook: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
-        None, description="an address whose origin is in CROWDFIELD_ALERT_HOSTS"
-    )
-    email: (
-        Annotated[str, Field(max_length=254, pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+$")] | None
-    ) = None
-
-    @model_validator(mode="after")
-    def _sound(self) -> "NewAlert":
-        if (self.webhook is None) == (self.email is None):
-            raise ValueError("give either a webhook or an email")
-        if self.clear is not None and self.clear > self.share:
-            raise ValueError("clear must not be above share, or the same alert would be told again and again")
-        return self
-
-
-class AlertFields(BaseModel):
-    id: str
-    districts: str
-    area: str | None
-    state: str
-    probability: float
-    share: float
-    clear: float
-    webhook: str | None
-    email: str | None
-    created: float
-
-
-class AreaOver(BaseModel):
-    """A district that is over the limit of an alert."""
-
-    area: str
-    share: float = Field(description="when that was told")
-    since: float
-
-
-class MessageOut(BaseModel):
-    id: str
-    created: float
-    attempts: int
-    state: str = Field(description="waiting, sent, or given up")
-    error: str | None
-
-
-class AlertOut(AlertFields):
-    over: list[AreaOver]
-    messages: list[MessageOut] = Field(description="the last few")
-
-
-class AlertMade(AlertFields):
-    secret: str = Field(description="messages to a webhook are signed with it; shown once")
-
-
 class Trust(Strict):
-    level: Literal["low", "medium", "high", "certain"] | None = None
+    level: TrustLevel | None = None
     matrix: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(
         None, description="counts [states][labels] to start from, instead of a level"
     )

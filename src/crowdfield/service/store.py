@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,10 @@ class InUse(CrowdfieldError):
     """Something else depends on it, or its place is taken."""
 
 
+def no_situation(name: str) -> Unknown:
+    return Unknown(f"there is no situation '{name}'; GET /situations lists those there are")
+
+
 @dataclass(frozen=True)
 class Situation:
     """A map with its own states, labels, region, grid and priors."""
@@ -60,6 +64,11 @@ class Situation:
         return bool(self.model.get("archived"))
 
     @property
+    def access(self) -> str:
+        """Who may see the map: `public` means everybody who may read, `keys` whoever has a key for it."""
+        return str(self.model.get("access", "public"))
+
+    @property
     def layout(self) -> list[Any]:
         """What the arrays of a version must fit: they are of no use on another grid."""
         return [self.crs, *self.extent, self.columns, self.rows]
@@ -77,8 +86,15 @@ class Situation:
 
     @property
     def scales(self) -> list[str]:
-        """The scale of colours of each state."""
-        return [scale_name(self.states, self.positive, state) for state in self.states]
+        """The scale of colours of each state: as it was chosen, else by the state that the map is about. Of two states
+        the same place has the same colour whichever is shown, so that one choice is a choice for both."""
+        chosen = dict(self.model.get("colours", {}))
+        if len(self.states) == 2 and len(chosen) == 1:
+            ((state, scale),) = chosen.items()
+            (other,) = set(self.states) - {state}
+            end = "-reversed"
+            chosen[other] = scale.removesuffix(end) if scale.endswith(end) else scale + end
+        return [chosen.get(state) or scale_name(self.states, self.positive, state) for state in self.states]
 
     @property
     def grid(self) -> Grid:
@@ -147,12 +163,14 @@ class Store:
         with self.engine.connect() as connection:
             row = connection.execute(select(situation).where(situation.c.id == name)).first()
         if row is None:
-            raise Unknown(f"there is no situation '{name}'; GET /situations lists those there are")
+            raise no_situation(name)
         return _situation(row)
 
-    def latest(self, among: frozenset[str] | None = None) -> Situation:
-        """The situation (of some) that was created last, archived ones behind all others: what `/tiles/…` means."""
-        found = [one for one in self.situations() if among is None or one.id in among]
+    def latest(self, among: frozenset[str] | None = None, *, public: bool = False) -> Situation:
+        """The situation (of some, or of those for everybody) that was created last, archived ones behind all others:
+        what `/tiles/…` means."""
+        every = [one for one in self.situations() if among is None or one.id in among]
+        found = [one for one in every if not public or one.access == "public"]
         if not found:
             raise Unknown("there is no situation yet; POST /situations or drop a file on the page to start one")
         return min(found, key=lambda one: one.archived)
@@ -171,6 +189,13 @@ class Store:
 
     def change_region(self, changed: Situation, note: Entry) -> None:
         """Lay a map out anew. Its versions are of the old region and go; the log, with a note of the change, stays."""
+        self._begin_anew(changed, note, ("region", "crs", "extent", "columns", "rows"))
+
+    def change_states(self, changed: Situation, note: Entry) -> None:
+        """Give a map other states or labels. Versions of the old ones go, as with another region."""
+        self._begin_anew(changed, note, ("states", "labels"))
+
+    def _begin_anew(self, changed: Situation, note: Entry, columns: Sequence[str]) -> None:
         with writing(self.engine) as connection:
             here = situation.c.id == changed.id
             before = connection.execute(select(situation.c.numbered).where(here)).scalar()
@@ -179,14 +204,29 @@ class Store:
             # First, as intake does: the lock of the log, then the row of the situation. The other way round, the two
             # could wait for each other.
             write(connection, [(changed.id, [note])])
+            unread = self._labels(connection, changed.id) - set(changed.labels) if "labels" in columns else set()
+            if unread:
+                raise InUse(f"reports say {', '.join(sorted(unread))}: the map must keep these labels")
             last = connection.execute(
                 select(func.max(version.c.number)).where(version.c.situation == changed.id)
             ).scalar()
-            values = {name: _plain(getattr(changed, name)) for name in ("region", "crs", "extent", "columns", "rows")}
+            values = {name: _plain(getattr(changed, name)) for name in columns}
             values |= {"numbered": max(before, last or 0), "failure": None, "failed": None}
             connection.execute(update(situation).where(here).values(values))
             connection.execute(delete(version).where(version.c.situation == changed.id))
             connection.execute(delete(state).where(state.c.situation == changed.id))
+
+    @staticmethod
+    def _labels(connection: Connection, name: str) -> set[str]:
+        """What the reports of a map say that were not retracted."""
+        c, gone = entry.c, entry.alias()
+        back = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
+        query = select(c.label).where(c.situation == name, c.kind == "report", ~back.exists()).distinct()
+        return set(connection.execute(query).scalars())
+
+    def keys_only(self, names: Collection[str]) -> set[str]:
+        """Those of these maps that only keys may see."""
+        return {one.id for one in self.situations() if one.id in names and one.access != "public"}
 
     # Reports, as the log holds them
 

@@ -10,9 +10,9 @@ from PIL import Image
 
 from crowdfield import geography
 from crowdfield.service.maps import MapArrays
+from crowdfield.service.schemas import Scale as Scale
 
 Layer = Literal["probability", "uncertainty", "difference"]
-Scale = Literal["plain", "water", "harm", "plain-reversed", "water-reversed", "harm-reversed"]
 SIZE = 256
 # Below this share of what could be known the map says "unknown"; from the second on colours are full (as in `plot`).
 UNKNOWN_BELOW, KNOWN_FROM = 0.15, 0.6
@@ -44,8 +44,17 @@ def empty() -> bytes:
     return _png(np.zeros((SIZE, SIZE, 4), dtype=np.uint8))
 
 
-def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, before: MapArrays | None = None) -> bytes:
-    """A PNG of 256 × 256 pixels; transparent outside the region."""
+def render(
+    layer: Layer,
+    z: int,
+    x: int,
+    y: int,
+    now: MapArrays,
+    state: int,
+    before: MapArrays | None = None,
+    scale: Scale | None = None,
+) -> bytes:
+    """A PNG of 256 × 256 pixels; transparent outside the region. `scale`: the colours of a probability."""
     where = cells(now, z, x, y)
     if where is None:
         return empty()
@@ -64,7 +73,7 @@ def render(layer: Layer, z: int, x: int, y: int, now: MapArrays, state: int, bef
         change = p - earlier
         rgb, alpha = palette("difference")[_index((change + 1) / 2)], 0.85 * np.clip(np.abs(change) / CHANGE, 0.0, 1.0)
     else:
-        rgb, alpha = faded(p, 1.0 - sd / prior_sd(now, state), now.situation.scales[state])
+        rgb, alpha = faded(p, 1.0 - sd / prior_sd(now, state), scale or now.situation.scales[state])
     pixels = np.empty((SIZE, SIZE, 4), dtype=np.uint8)
     pixels[..., :3] = rgb * 255.0 + 0.5
     pixels[..., 3] = np.where(drawn, alpha, 0.0) * 255.0

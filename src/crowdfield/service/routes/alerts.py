@@ -7,10 +7,10 @@ from uuid import uuid4
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from crowdfield.service import webhooks
+from crowdfield.service.alert_schemas import AlertMade, AlertOut, AreaOver, MessageOut, NewAlert
 from crowdfield.service.alerts import HYSTERESIS, Alert
 from crowdfield.service.deps import Admin, service_of, situation_of
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import AlertMade, AlertOut, AreaOver, MessageOut, NewAlert
 from crowdfield.service.store import Situation
 
 router = APIRouter(tags=["alerts"])

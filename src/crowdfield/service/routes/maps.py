@@ -22,8 +22,9 @@ P = ParamSpec("P")
 StateQuery = Annotated[
     str | None, Query(max_length=200, description="a state; by default the one that the map shows first")
 ]
-# A tile of a numbered version and a named state never changes; one of "the newest" may change with the next report.
-FOREVER, BRIEFLY = "public, max-age=31536000, immutable", "no-cache"
+# A tile of a numbered version, a named state and named colours never changes; an admin may change the colours of a map,
+# and one of "the newest" may change with the next report.
+FOREVER, MINUTES, BRIEFLY = "public, max-age=31536000, immutable", "public, max-age=300", "no-cache"
 
 
 def situated() -> APIRouter:
@@ -60,6 +61,9 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         base: Annotated[
             int | None, Query(ge=1, le=2**31 - 1, description="of a difference: the earlier version")
         ] = None,
+        scale: Annotated[
+            tiles.Scale | None, Query(description="colours of a probability; those of the map by default")
+        ] = None,
     ) -> Response:
         """A tile of a layer; of a difference, to the version before or to any earlier one."""
         service = service_of(request)
@@ -68,13 +72,15 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         j = state_index(situation, state)
         question = {
             "task": "tile", "situation": situation.id, "version": version, "layer": layer, "z": z, "x": x, "y": y,
-            "state": j, "base": base if layer == "difference" else None,
+            "state": j, "base": base if layer == "difference" else None, "scale": scale or situation.scales[j],
         }  # fmt: skip
         if version is None:
             question["version"] = (await service.pools.reading.run(service.maps.info, situation)).number
         image = await service.image(question, situation)
-        fixed = version is not None and state is not None
-        control = (FOREVER if fixed else BRIEFLY) if service.settings.anonymous_reading else "private"
+        control = "private"
+        if service.settings.anonymous_reading and situation.access == "public":
+            coloured = scale is not None or layer != "probability"
+            control = _kept(numbered=version is not None and state is not None, coloured=coloured)
         return Response(image, media_type="image/png", headers={"Cache-Control": control})
 
     @router.get("/tilejson")
@@ -185,7 +191,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
         last = min(last, 2**62) if last is not None else None
         return EventStream(
-            service.broadcast.stream(situation.id, last, principal.id, exact=principal.role >= Role.trusted),
+            service.broadcast.stream(
+                situation.id,
+                last,
+                principal.id,
+                exact=principal.role >= Role.trusted,
+                stranger=not principal.is_for(situation.id),
+            ),
             release,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
@@ -214,6 +226,10 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._release()
+
+
+def _kept(*, numbered: bool, coloured: bool) -> str:
+    return (FOREVER if coloured else MINUTES) if numbered else BRIEFLY
 
 
 def _png() -> dict[int | str, dict[str, Any]]:

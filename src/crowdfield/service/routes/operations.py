@@ -7,9 +7,10 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from crowdfield import __version__
-from crowdfield.service.auth import Role
-from crowdfield.service.deps import ReaderOfAll, principal_of, service_of
+from crowdfield.service.auth import Principal, Role
+from crowdfield.service.deps import ReaderOfAll, may_see, principal_of, service_of
 from crowdfield.service.health import Health
+from crowdfield.service.store import Store
 
 router = APIRouter(tags=["operations"])
 DOWN: dict[int | str, dict[str, Any]] = {503: {"description": "reports cannot be stored now"}}
@@ -46,7 +47,7 @@ async def ready(request: Request) -> JSONResponse:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(request: Request, _: ReaderOfAll) -> Response:
+async def metrics(request: Request, principal: ReaderOfAll) -> Response:
     """Prometheus metrics."""
     service = service_of(request)
     await _found(request)
@@ -56,4 +57,13 @@ async def metrics(request: Request, _: ReaderOfAll) -> Response:
     for pool in service.pools:
         service.metrics.pool_work.labels(pool.name).set(pool.inside)
         service.metrics.pool_refused.labels(pool.name).set(pool.refused)
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    text = service.metrics.text()
+    # The names of maps that only keys may see are not for strangers either.
+    hidden = await service.pools.operations.run(_hidden, service.store, principal)
+    if hidden:
+        text = b"".join(line for line in text.splitlines(keepends=True) if not any(name in line for name in hidden))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _hidden(store: Store, principal: Principal) -> list[bytes]:
+    return [f'situation="{one.id}"'.encode() for one in store.situations() if not may_see(principal, one)]

@@ -11,8 +11,8 @@ from crowdfield.data import Region
 from crowdfield.service import apidocs, tiles
 from crowdfield.service.assets import assets
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Need, principal_of, service_of
-from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, Packed, pack, pack_json, send
+from crowdfield.service.deps import Need, principal_of, seen_by, service_of
+from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
 
 WORLD = Region(-180.0, -90.0, 180.0, 90.0)
@@ -91,11 +91,12 @@ def install(app: FastAPI) -> None:
         if situation is None:
             return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)
         Need(Role.reader).check(principal_of(request), situation)
-        asked = await service.situation(situation)
+        asked = seen_by(principal_of(request), await service.situation(situation))
         found = await service.ground(asked.region)
         # The page names the files that it was made from, and the layout of the map.
         known = at == f"{assets().digest}-{asked.layout_tag}"
-        keep = FOREVER if known and service.settings.anonymous_reading else ASK_AGAIN
+        public = service.settings.anonymous_reading and asked.access == "public"
+        keep = FOREVER if known and public else ASK_AGAIN if public else PRIVATE
         return send(request.headers, found, cache=keep)
 
 

@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from crowdfield.service import intake
+from crowdfield.service.alerts import Alerts
 from crowdfield.service.auth import Principal, Role
-from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, service_of, situation_of
+from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, may_see, service_of, situation_of
 from crowdfield.service.layouts import build, plan
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import NewSituation, SituationChange, SituationChanged, SituationOut, Trust
@@ -32,7 +33,7 @@ def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3, *,
 
 
 def readable(situations: list[Situation], principal: Principal) -> list[Situation]:
-    return [one for one in situations if principal.on(one.id).role >= Role.reader]
+    return [one for one in situations if principal.on(one.id).role >= Role.reader and may_see(principal, one)]
 
 
 @router.get("/situations")
@@ -77,11 +78,14 @@ async def one_situation(
 async def change_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], change: SituationChange, principal: Admin
 ) -> SituationChanged:
-    """Change a map: its title, the state it shows first, whether it is archived, its region.
+    """Change a map: its title, the state it shows first, its colours, who may see it, whether it is archived, how far
+    sources are believed, its states and labels, its region.
 
     With another region every report stays in the log; those that lie in the new region make the next map. Versions of
-    the old region are removed. Rows of a file that were outside before can be imported again."""
+    the old region are removed. Rows of a file that were outside before can be imported again. With other states or
+    labels versions are removed as well; labels that reports use must stay."""
     service = service_of(request)
+    _check(situation, change)
 
     def do() -> SituationChanged:
         now = _changed(service.store, situation.id, change, principal)
@@ -91,15 +95,45 @@ async def change_situation(
         return SituationChanged(**told.model_dump(), outside=outside)
 
     changed = await service.pools.operations.run(do)
+    if change.trust:
+        entries = [intake.trust_entry(source, level, principal) for source, level in change.trust.items()]
+        await service.append(situation.id, entries)
     service.forget()
     return changed
 
 
+def _check(before: Situation, change: SituationChange) -> None:
+    """Refuse what cannot be meant, before anything is changed."""
+    states = change.states or before.states
+    for name, values in (("states", change.states or ()), ("labels", change.labels or ())):
+        if len(set(values)) != len(values):
+            raise Problem(422, f"{name} must differ from each other")
+    named = {*([change.positive] if change.positive is not None else []), *(change.colours or {})}
+    if not named <= set(states):
+        raise Problem(422, f"this situation has no such state; it has: {', '.join(states)}")
+    if (change.states or change.labels) and before.model.get("confusion_prior") is not None:
+        raise Problem(422, "this map has a confusion_prior of its own for its states and labels; start another map")
+    if len(_labels(before, change)) < len(states):
+        raise Problem(422, "fewer labels than states need a confusion_prior, which only a new map can have")
+
+
+def _labels(before: Situation, change: SituationChange) -> tuple[str, ...]:
+    """The labels after a change: where they were the states, they still are."""
+    if change.labels is not None:
+        return tuple(change.labels)
+    same = change.states is not None and before.labels == before.states
+    return tuple(change.states or ()) if same else before.labels
+
+
 def _changed(store: Store, name: str, change: SituationChange, principal: Principal) -> Situation:
     before = store.situation(name)
-    if change.positive is not None and change.positive not in before.states:
-        raise Problem(422, f"this situation has no such state; it has: {', '.join(before.states)}")
-    options = {key: value for key in ("positive", "archived") if (value := getattr(change, key)) is not None}
+    if change.states is not None or change.labels is not None:
+        _change_states(store, before, change, principal)
+        before = store.situation(name)
+    options = {key: value for key in ("positive", "archived", "access") if (value := getattr(change, key)) is not None}
+    if change.colours is not None:
+        chosen = {**before.model.get("colours", {}), **change.colours}
+        options["colours"] = {state: scale for state, scale in chosen.items() if scale is not None}
     title = change.title or before.title
     if options or title != before.title:
         store.change(replace(before, title=title, model=before.model | options))
@@ -111,6 +145,17 @@ def _changed(store: Store, name: str, change: SituationChange, principal: Princi
         )
         store.change_region(moved, intake.region_entry(region, grid, principal))
     return store.situation(name)
+
+
+def _change_states(store: Store, before: Situation, change: SituationChange, principal: Principal) -> None:
+    states, labels = tuple(change.states or before.states), _labels(before, change)
+    if any(isinstance(value, list) for value in store.trust(before.id).values()):
+        raise Problem(422, "a source is trusted by a matrix of the old states and labels; set a level for it first")
+    used = {one.state for one in Alerts(store.engine).of(before.id)}
+    if not used <= set(states):
+        raise Problem(409, f"an alert is about {', '.join(sorted(used - set(states)))}; remove the alert first")
+    moved = replace(before, states=states, labels=labels)
+    store.change_states(moved, intake.states_entry(states, labels, principal))
 
 
 @router.delete("/situations/{situation}", status_code=204)

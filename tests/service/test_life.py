@@ -1,0 +1,160 @@
+"""Maps have a life: who may see them, their colours, states and trust can be changed; what cannot be meant cannot."""
+
+import threading
+import time
+
+import pytest
+from tests.service.served import serving
+from tests.service.workspace import FLOOD, HERE
+
+ROLES = ("reader", "reporter", "trusted", "admin")
+
+
+def reports(*labels, start=0):
+    return [HERE | {"label": label, "source": f"s{i}", "id": f"{start + i}"} for i, label in enumerate(labels)]
+
+
+@pytest.fixture
+def space(workspace):
+    admin = workspace.client("admin")
+    admin.post("/situations/flood/reports", json=reports("dry", "flooded", "flooded")).raise_for_status()
+    workspace.fit()
+    return workspace
+
+
+def change(space, **fields):
+    return space.client("admin").patch("/situations/flood", json=fields)
+
+
+def test_a_map_for_keys_only_is_not_there_for_strangers(space):
+    admin = space.client("admin")
+    admin.post("/situations", json=FLOOD | {"id": "open"}).raise_for_status()
+    other = admin.post("/keys", json={"name": "o", "role": "trusted", "maps": ["open"]}).json()["key"]
+    assert change(space, access="keys").json()["access"] == "keys"
+    space.service.forget()
+    paths = [
+        "/situations/{}", "/situations/{}/tiles/probability/9/153/229.png", "/situations/{}/point/-72.3,18.5",
+        "/situations/{}/points", "/situations/{}/next", "/situations/{}/sources", "/situations/{}/versions",
+        "/situations/{}/export/csv", "/situations/{}/tilejson", "/situations/{}/events", "/situations/{}/districts",
+        "/ogc/collections/{}", "/ogc/collections/{}/items", "/points?situation={}", "/basemap.json?situation={}",
+    ]  # fmt: skip
+    for key in (None, other):
+        stranger = space.client()
+        stranger.headers.update({"Authorization": f"Bearer {key}"} if key else {})
+        for path in paths:
+            hidden, missing = stranger.get(path.format("flood")), stranger.get(path.format("none"))
+            assert hidden.status_code == missing.status_code == 404, path
+            assert hidden.text.replace("flood", "none") == missing.text
+        assert [one["id"] for one in stranger.get("/situations").json()] == ["open"]
+        assert [one["id"] for one in stranger.get("/ogc/collections").json()["collections"]] == ["open"]
+        assert stranger.get("/tilejson").status_code == 404  # the newest that one may see has no map yet
+        assert 'situation="flood"' not in stranger.get("/metrics").text
+    for role in ROLES:
+        client = space.client(role)
+        assert client.get("/situations/flood").status_code == 200
+        tile = client.get("/situations/flood/tiles/probability/9/153/229.png?version=1&state=dry&scale=plain")
+        assert tile.headers["cache-control"] == "private"
+    assert 'situation="flood"' in admin.get("/metrics").text
+
+
+def test_the_stream_of_a_stranger_ends_when_a_map_becomes_one_for_keys(tmp_path):
+    with serving(tmp_path) as live, live.client("admin") as admin, live.client() as stranger:
+        admin.post("/situations", json=FLOOD).raise_for_status()
+        ended = threading.Event()
+
+        def listen():
+            with stranger.stream("GET", "/situations/flood/events") as stream:
+                for _ in stream.iter_lines():
+                    opened.set()
+            ended.set()
+
+        opened = threading.Event()
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        assert opened.wait(30)
+        admin.patch("/situations/flood", json={"access": "keys"}).raise_for_status()
+        assert ended.wait(30)
+        assert stranger.get("/situations/flood").status_code == 404
+        assert admin.patch("/situations/flood", json={"access": "public"}).status_code == 200
+        time.sleep(1.1)  # longer than the server remembers a situation
+        assert stranger.get("/situations/flood").status_code == 200
+
+
+TILE = "/situations/flood/tiles/probability/9/153/229.png?version=2&state=flooded"
+
+
+def test_colours_are_chosen_and_taken_back(space):
+    # Where nobody knows, every scale is grey.
+    known = [HERE | {"longitude": -72.55 + 0.05 * i, "label": "flooded", "trusted": True} for i in range(10)]
+    space.client("admin").post("/situations/flood/reports", json=known).raise_for_status()
+    space.fit()
+    plain = space.client().get(TILE)
+    assert plain.headers["cache-control"] == "public, max-age=300"
+    told = change(space, colours={"flooded": "harm", "dry": "plain"}).json()
+    assert told["scales"] == ["plain", "harm"]
+    after, named = space.client().get(TILE), space.client().get(f"{TILE}&scale=harm")
+    assert plain.content != after.content == named.content and "immutable" in named.headers["cache-control"]
+    assert change(space, colours={"flooded": None, "dry": None}).json()["scales"] == ["water-reversed", "water"]
+
+
+def test_new_states_make_a_new_map_of_the_same_reports(space):
+    told = change(space, states=["dry", "flooded", "cut off"], positive="cut off").json()
+    assert told["labels"] == ["dry", "flooded", "cut off"] and told["positive"] == "cut off"
+    assert told["version"] is None and told["waiting"]
+    admin = space.client("admin")
+    admin.post("/situations/flood/reports", json=reports("cut off", start=10)).raise_for_status()
+    space.fit()
+    about = admin.get("/situations/flood").json()
+    assert about["version"] == 2 and about["reports"] == 4 and about["failure"] is None
+    assert set(admin.get("/situations/flood/point/-72.3,18.5").json()["probability"]) == {"dry", "flooded", "cut off"}
+
+
+def test_trust_is_set_with_the_map_and_is_an_entry_of_the_log(space):
+    assert change(space, trust={"s0": "certain", "s1": "low"}).status_code == 200
+    space.fit()
+    rows = {row["source"]: row["trust"] for row in space.client("trusted").get("/sources").json()["sources"]}
+    assert rows["s0"] == "certain" and rows["s1"] == "low" and rows["s2"] is None
+
+
+@pytest.mark.parametrize(
+    "fields, status, words",
+    [
+        ({}, 422, ""),
+        ({"access": "friends"}, 422, ""),
+        ({"colours": {"lava": "harm"}}, 422, "no such state"),
+        ({"colours": {"dry": "pink"}}, 422, ""),
+        ({"positive": "lava"}, 422, "no such state"),
+        ({"states": ["dry"]}, 422, ""),
+        ({"states": ["dry", "dry"]}, 422, "differ"),
+        ({"states": ["dry", "wet"]}, 409, "reports say flooded"),
+        ({"states": ["dry", "flooded", "x"], "labels": ["dry", "flooded"]}, 422, "fewer labels"),
+        ({"labels": ["dry", "wet"]}, 409, "reports say flooded"),
+        ({"trust": {}}, 422, ""),
+        ({"trust": {"s0": "blind"}}, 422, ""),
+        ({"trust": {"s\n": "low"}}, 422, ""),
+        ({"colour": "red"}, 422, ""),
+    ],
+)
+def test_a_change_that_cannot_be_meant_is_refused_and_changes_nothing(space, fields, status, words):
+    before = space.client("admin").get("/situations/flood").json()
+    told = change(space, title="Another", **fields) if fields else change(space)
+    assert told.status_code == status and words in told.json()["detail"], told.text
+    assert space.client("admin").get("/situations/flood").json() == before
+
+
+def test_states_that_something_depends_on_stay(space, make_workspace):
+    admin = space.client("admin")
+    matrix = {"matrix": [[9, 1], [1, 9]]}
+    admin.put("/situations/flood/sources/s0/trust", json=matrix).raise_for_status()
+    assert change(space, states=["dry", "flooded", "x"]).status_code == 422
+    own = FLOOD | {"id": "own", "model": {"confusion_prior": [[2, 1], [1, 2]]}}
+    admin.post("/situations", json=own).raise_for_status()
+    assert "confusion_prior" in admin.patch("/situations/own", json={"states": ["a", "b"]}).json()["detail"]
+
+
+def test_a_map_can_be_for_keys_only_from_its_start(workspace):
+    admin = workspace.client("admin")
+    hidden = FLOOD | {"id": "hidden", "access": "keys", "colours": {"dry": "harm"}}
+    assert admin.post("/situations", json=hidden).json()["scales"] == ["harm", "harm-reversed"]
+    assert workspace.client().get("/situations/hidden").status_code == 404
+    assert admin.post("/situations", json=FLOOD | {"id": "bad", "colours": {"x": "harm"}}).status_code == 422
