@@ -205,7 +205,7 @@ def test_a_real_server_tells_a_webhook_and_a_mailbox_once_when_a_district_passes
 @pytest.fixture
 def told_to(tmp_path):
     """A workspace with a map over the limit of an alert to an address; the courier that carries its message."""
-    made = []
+    made: list[Courier | Workspace] = []
 
     def make(address, **settings):
         given = Settings(

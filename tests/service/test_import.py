@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.service.workspace import FLOOD
 
+from crowdfield import geography
 from crowdfield.io.land import on_land
 from crowdfield.outlines import OUTLINES
 from crowdfield.service.fit import settings_of
@@ -134,7 +135,7 @@ def test_reports_that_all_say_the_same_are_offered_silence(make_workspace):
 
 
 @pytest.mark.skipif(not OUTLINES.is_file(), reason="outlines of countries are not installed; `make setup` fetches them")
-def test_no_suggestion_lies_in_the_sea(make_workspace):
+def test_no_suggestion_lies_in_the_sea_and_a_place_there_is_said_to_be_there(make_workspace):
     space = make_workspace()
     # Along the north coast of Haiti's southern peninsula.
     rows = [f"s{i % 4},{18.42 + 0.004 * (i % 5)},{-73.2 + 0.02 * i},{('ok', 'bad')[i % 2]}" for i in range(40)]
@@ -147,6 +148,11 @@ def test_no_suggestion_lies_in_the_sea(make_workspace):
     cells = grid.index(np.array([(look["easting"], look["northing"]) for look in found]))
     reported = unpack(space.service.store.blob(made["id"], 1, "arrays"))["reports"].ravel() > 0
     assert len(found) == 8 and (land.ravel() | reported)[cells].all()
+    # Whoever asks about a place at sea is told so.
+    for ashore in (True, False):
+        places = geography.unproject(grid.centres()[land.ravel() == ashore], situation.crs).tolist()
+        longitude, latitude = next(place for place in places if situation.region.holds(*place))
+        assert space.client().get(f"/point/{longitude},{latitude}").json()["sea"] is not ashore
 
 
 @pytest.mark.parametrize(

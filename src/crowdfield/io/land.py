@@ -62,7 +62,18 @@ def on_land(grid: Grid) -> NDArray[np.bool_] | None:
     """Which cells of a grid have their centre on land; None where nobody knows.   [rows, columns]"""
     if grid.crs is None or not OUTLINES.is_file():
         return None
-    places = unproject(grid.centres(), grid.crs)
+    return _on_land(unproject(grid.centres(), grid.crs)).reshape(grid.shape)
+
+
+def at_sea(longitude: float, latitude: float) -> bool | None:
+    """Whether a place is on no land; None where nobody knows."""
+    if not OUTLINES.is_file():
+        return None
+    return not _on_land(np.array([[longitude, latitude]])).item()
+
+
+def _on_land(places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of these places, longitude and latitude [M, 2], are on land by the outlines."""
     west, south, east, north = bounds(places)
     shapes, (x0, y0, x1, y1) = countries()
     across = (x1 >= west) & (x0 <= east) if west <= east else (x1 >= west) | (x0 <= east)
@@ -72,4 +83,4 @@ def on_land(grid: Grid) -> NDArray[np.bool_] | None:
     for shape in near:
         shapely.prepare(shape)
         land |= shapely.contains_xy(shape, places[:, 0], places[:, 1])
-    return land.reshape(grid.shape)
+    return land

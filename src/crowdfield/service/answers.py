@@ -88,10 +88,11 @@ async def point(
     except Problem as problem:
         if problem.status_code not in (429, 503, 504):
             raise
-        found = {"why": None, "count": None, "busy": True}
+        found = {"why": None, "count": None, "sea": None, "busy": True}
     return at.answer | {
         "reports_in_cell": at.reports if exact else found["count"],
         "why": found["why"],
+        "sea": found["sea"],
         "busy": found.get("busy", False),
     }
 

@@ -4,6 +4,7 @@ receiver nor a set of many districts holds up a fit."""
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,6 +16,9 @@ from crowdfield.service.districts import Districts
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store, Unknown
+
+if TYPE_CHECKING:
+    from crowdfield.pipeline.districts import Located
 
 log = logging.getLogger("crowdfield.worker")
 LOOK_SECONDS = 0.5
@@ -32,7 +36,7 @@ class Courier:
         self._store = Store(self._engine)
         self._alerts, self._districts = Alerts(self._engine), Districts(self._engine)
         self._maps = Maps(self._store, size=MAP_BYTES)
-        self._located: Recent[object] = Recent(SETS_KEPT)
+        self._located: Recent[Located] = Recent(SETS_KEPT)
 
     def run(self, stop: threading.Event) -> None:
         """Until it is told to stop."""

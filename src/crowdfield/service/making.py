@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from crowdfield import geography
 from crowdfield.data import Region
 from crowdfield.errors import InputError
 from crowdfield.service import answers, basemap, cells, exports, tiles
@@ -117,7 +118,16 @@ class Maker:
         if why is not None:
             shares = why.pop("shares")
             why = why if exact else grouped(why, shares, self._minimum)
-        return {"why": why, "count": count}
+        return {"why": why, "count": count, "sea": self._at_sea(found, info, cell)}
+
+    def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
+        """Whether a cell of a map of the land is at sea; None for other maps, and where nobody knows. By the outlines
+        of countries alone: cells at sea that hold reports must not be told from others."""
+        if not info.info.get("land"):
+            return None
+        from crowdfield.io.land import at_sea
+
+        return at_sea(*geography.unproject(situation.grid.centres()[[cell]], situation.crs)[0].tolist())
 
     def moderation(self, situation: str, version: int, head: int, target: str) -> dict[str, Any]:
         """What somebody should look at: reports that the map finds improbable, and what was decided so far."""
