@@ -112,7 +112,7 @@ def square_around(longitude, latitude, side):
     return [[[west, south], [east, south], [east, north], [west, north], [west, south]]]
 
 
-def test_figures_of_districts_tell_apart_no_crowds_that_differ_below_cells(world):
+def test_figures_of_districts_and_vector_tiles_tell_apart_no_crowds_that_differ_below_cells(world):
     """However small a polygon is drawn, its figures are of published cells."""
     crowded, alone = ((row["longitude"], row["latitude"]) for row in (world.sent["one"][0], world.sent["one"][-1]))
     shapes = [square_around(*crowded, 1e-4), square_around(*alone, 0.06)]
@@ -129,6 +129,8 @@ def test_figures_of_districts_tell_apart_no_crowds_that_differ_below_cells(world
         with world.served.client(role) as client:
             first, second = (answer(client, n, "/situations/{}/totals", districts="small") for n in ("one", "two"))
             assert first == second and json.loads(first[1])["areas"][1]["reports"] is None  # of one person alone
+            tiles = [client.get(f"/situations/{n}/points/9/153/229.mvt").content for n in ("one", "two")]
+            assert tiles[0] == tiles[1] != b""
             # The time of the version is that of each map.
             first, second = (answer(client, n, AREA, coords=f"POLYGON(({corners}))") for n in ("one", "two"))
             assert json.loads(first[1])["ranges"] == json.loads(second[1])["ranges"]

@@ -11,12 +11,13 @@ from typing import Any
 from crowdfield import geography
 from crowdfield.data import Region
 from crowdfield.errors import InputError
-from crowdfield.service import answers, basemap, cells, exports, tiles
+from crowdfield.service import answers, basemap, cells, exports, pointtiles, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.packing import Packed, pack_files, pack_json
+from crowdfield.service.pointtiles import PointTable
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
 from crowdfield.service.store import Situation, Store, VersionInfo
@@ -24,6 +25,8 @@ from crowdfield.service.store import Situation, Store, VersionInfo
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
 MODELS_KEPT = 2
+# Tables of points: some 50 MB for 100,000 reports.
+TABLES_KEPT = 4
 MAP_BYTES = 256 * 2**20
 GEOJSON = "application/geo+json"
 # A report is doubtful where the map, without it, gives what it says less than this probability.
@@ -44,6 +47,7 @@ class Maker:
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
         self._models: Recent[Any] = Recent(MODELS_KEPT)
+        self._points: Recent[PointTable] = Recent(TABLES_KEPT)
 
     def make(self, question: dict[str, Any]) -> dict[str, Any]:
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
@@ -56,6 +60,7 @@ class Maker:
             "tile": self.tile,
             "legend": self.legend,
             "basemap": self.basemap,
+            "point_tile": self.point_tile,
             "totals": self.totals,
             "area": self.area,
         }
@@ -80,6 +85,19 @@ class Maker:
         total = info.reports
         body = {"type": "FeatureCollection", "exact": exact, "total": total, "features": features}
         return _written(pack_json(body), Path(target))
+
+    def point_tile(self, situation: str, version: int, z: int, x: int, y: int, exact: bool) -> dict[str, Any]:
+        """A vector tile of the reports behind a version: of each, or of cells."""
+        found, info = self._version(situation, version)
+        # A purge moves the head of the log: what was read before it is not told any more.
+        key = (found.id, found.created, version, found.head if exact else None)
+
+        def make() -> PointTable:
+            if exact:
+                return pointtiles.of_reports(found, self._store.standing(found.id, upto=info.head))
+            return pointtiles.of_cells(found, self._cells.load(found, info).whole)
+
+        return _image(self._points.get(key, make).tile(z, x, y))
 
     def items(
         self,

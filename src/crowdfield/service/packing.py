@@ -11,12 +11,14 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
 
+from crowdfield.service.mvt import MEDIA as MVT
+
 # Shorter answers fit one packet as they are.
 SMALLEST = 1024
 # Of files that are made once and kept for good, and of answers that somebody waits for.
 BEST, FAST = 9, 5
 # Answers that shrink; images and archives are packed already.
-SHRINKS = ("text/", "application/json", "application/geo+json", "application/vnd.google-earth.kml", "image/svg")
+SHRINKS = ("text/", "application/json", "application/geo+json", "application/vnd.google-earth.kml", "image/svg", MVT)
 FOREVER, ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 # Answers that depend on the key must not be stored in shared caches.
 PRIVATE = "private, no-cache"

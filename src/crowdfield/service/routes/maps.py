@@ -3,6 +3,7 @@
 Every address exists twice: under its situation, and short (``/tiles/…``) for the newest or the one named in the query.
 """
 
+import base64
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, ParamSpec
 
@@ -13,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_asked, situation_of
-from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
+from crowdfield.service.mvt import MEDIA as MVT
+from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
 from crowdfield.service.store import Situation
@@ -144,6 +146,31 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         found = await service.made_file(service.pools.answers, question, situation)
         return send(request.headers, found, cache=PRIVATE)
 
+    @router.get("/points/{z}/{x}/{y}.mvt", response_class=Response, responses=_mvt())
+    async def point_tile(
+        request: Request,
+        situation: Situated,
+        z: Annotated[int, Path(ge=0, le=22)],
+        x: Annotated[int, Path(ge=0, lt=2**22)],
+        y: Annotated[int, Path(ge=0, lt=2**22)],
+        principal: Reader,
+        version: VersionQuery = None,
+    ) -> Response:
+        """The same as vector tiles, clustered by zoom (layer `points`: `count`, `label`; where a point stands for one
+        report or cell, `id`, `source` and `time`, or `cell`). 204 where there is none."""
+        service = service_of(request)
+        if x >= 2**z or y >= 2**z:
+            raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
+        info = await service.pools.reading.run(service.maps.info, situation, version)
+        question = {
+            "task": "point_tile", "situation": situation.id, "version": info.number, "z": z, "x": x, "y": y,
+            "exact": principal.role >= Role.trusted,
+        }  # fmt: skip
+        found = base64.b64decode((await service.made(service.pools.answers, question, situation))["image"])
+        if not found:
+            return Response(status_code=204, headers={"Cache-Control": PRIVATE})
+        return send(request.headers, pack(found, MVT), cache=PRIVATE)
+
     @router.get("/versions", response_model=list[VersionOut])
     async def versions(
         request: Request, situation: Situated, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
@@ -230,6 +257,10 @@ class EventStream(StreamingResponse):
 
 def _kept(*, numbered: bool, coloured: bool) -> str:
     return (FOREVER if coloured else MINUTES) if numbered else BRIEFLY
+
+
+def _mvt() -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {MVT: {}}, "description": "a vector tile"}, 204: {"description": "an empty tile"}}
 
 
 def _png() -> dict[int | str, dict[str, Any]]:

@@ -1,0 +1,138 @@
+"""Reports as vector tiles: every report is in exactly one of them, readers get published cells, answers stay small."""
+
+import time
+
+import numpy as np
+import pytest
+from tests.service.workspace import FLOOD, REGION
+
+from crowdfield.service import mvt, pointtiles
+from crowdfield.service.layouts import build
+from crowdfield.service.schemas import NewSituation
+
+
+class Row:
+    """A row of the log."""
+
+    def __init__(self, i, longitude, latitude, label="dry"):
+        self.id, self.longitude, self.latitude, self.label = str(i), longitude, latitude, label
+        self.source, self.time, self.received = f"s{i % 7}", None, 100.0 + i
+
+
+SITUATION = build(NewSituation(**FLOOD))
+
+
+def numbers(content):
+    """The fields of a protobuf message as (number, value), values whole numbers or bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = content[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(content):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            length = varint()
+            yield key >> 3, content[at : at + length]
+            at += length
+
+
+def decoded(tile):
+    """The points of a tile by an independent reading of the format: (x, y, properties)."""
+    ((number, layer),) = list(numbers(tile))
+    fields = list(numbers(layer))
+    assert number == 3 and dict(fields)[15] == 2 and dict(fields)[5] == mvt.EXTENT and dict(fields)[1] == b"points"
+    keys = [value.decode() for n, value in fields if n == 3]
+    values = [v.decode() if n == 1 else v for m, value in fields if m == 4 for n, v in numbers(value)]
+    points = []
+    for n, feature in fields:
+        if n != 2:
+            continue
+        parts = dict(numbers(feature))
+        tags = [v for _, v in numbers(b"".join(bytes([8]) + _one(parts[2], i) for i in range(_count(parts[2]))))]
+        command, x, y = [v for _, v in numbers(b"".join(bytes([8]) + _one(parts[4], i) for i in range(3)))]
+        assert command == 9 and parts[3] == 1
+        about = {keys[k]: values[v] for k, v in zip(tags[::2], tags[1::2], strict=True)}
+        points.append((x >> 1, y >> 1, about))
+    return points
+
+
+def _ends(content):
+    return [i + 1 for i, byte in enumerate(content) if byte < 0x80]
+
+
+def _count(content):
+    return len(_ends(content))
+
+
+def _one(content, i):
+    ends = [0, *_ends(content)]
+    return content[ends[i] : ends[i + 1]]
+
+
+def crowd(n):
+    west, south, east, north = REGION
+    places = np.random.default_rng(0).uniform((west, south), (east, north), (n, 2)).tolist()
+    return [Row(i, *place, label=("dry", "flooded")[place[0] > -72.3]) for i, place in enumerate(places)]
+
+
+@pytest.mark.parametrize("z", [0, 7, 10, 14])
+def test_every_report_counts_in_exactly_one_tile_of_each_zoom(z):
+    table = pointtiles.of_reports(SITUATION, crowd(500))
+    columns, rows = {int(x) for x in table.x * 2**z}, {int(y) for y in table.y * 2**z}
+    tiles = [table.tile(z, x, y) for x in columns for y in rows]
+    points = [point for tile in tiles if tile for point in decoded(tile)]
+    assert sum(about["count"] for *_, about in points) == 500
+    assert all(0 <= x < mvt.EXTENT and 0 <= y < mvt.EXTENT for x, y, _ in points)
+    alone = [about for *_, about in points if about["count"] == 1]
+    assert all({"id", "source", "time", "label"} <= set(about) for about in alone)
+    assert (len(alone) > 400) == (z >= 10)
+
+
+def test_a_point_lies_where_its_report_was_made():
+    table = pointtiles.of_reports(SITUATION, [Row(0, -72.3, 18.5, "flooded")])
+    ((x, y, about),) = decoded(table.tile(10, 306, 458))
+    assert about == {"count": 1, "label": "flooded", "id": "0", "source": "s0", "time": 100}
+    longitude = (306 + x / mvt.EXTENT) / 2**10 * 360 - 180
+    latitude = np.degrees(np.arctan(np.sinh(np.pi * (1 - 2 * (458 + y / mvt.EXTENT) / 2**10))))
+    assert (longitude, latitude) == pytest.approx((-72.3, 18.5), abs=2e-4)
+    assert table.tile(10, 0, 0) == b""
+
+
+def test_a_hundred_thousand_reports_are_small_tiles_in_little_time():
+    table = pointtiles.of_reports(SITUATION, crowd(100_000))
+    x, y = int(table.x[0] * 2**9), int(table.y[0] * 2**9)
+    began = time.process_time()
+    tile = table.tile(9, x, y)
+    assert time.process_time() - began < 1.0 and len(decoded(tile)) <= (mvt.EXTENT // pointtiles.CLUSTER) ** 2
+    assert len(tile) < 200_000
+
+
+def test_readers_get_published_cells_and_trusted_keys_reports(workspace):
+    admin = workspace.client("admin")
+    rows = [
+        {"longitude": -72.3, "latitude": 18.5, "label": "flooded", "source": f"s{i}", "id": f"r{i}"} for i in range(4)
+    ]
+    alone = {"longitude": -72.55, "latitude": 18.75, "label": "dry", "source": "z", "id": "alone"}
+    admin.post("/situations/flood/reports", json=[*rows, alone]).raise_for_status()
+    workspace.fit()
+    path = "/situations/flood/points/0/0/0.mvt"
+    told = workspace.client().get(path)
+    assert told.headers["content-type"] == mvt.MEDIA and told.headers["cache-control"].startswith("private")
+    ((_, _, about),) = decoded(told.content)
+    assert about["count"] == 3 and set(about) == {"count", "label", "cell"}  # of four, rounded down; nothing of one
+    exact = decoded(workspace.client("trusted").get("/points/9/153/229.mvt").content)
+    assert sorted(about["count"] for *_, about in exact) in ([4], [1, 4])
+    assert workspace.client().get("/situations/flood/points/22/0/0.mvt").status_code == 204
+    assert workspace.client().get("/situations/flood/points/1/2/0.mvt").status_code == 404
+    assert workspace.client().get(path, params={"version": 9}).status_code == 404
