@@ -18,6 +18,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from tests.browser import CHROMIUM, QUIET, needs_chromium
 from tests.service.street_tiles import streets, write_pmtiles
+from tests.service.test_districts import HALVES
 from tests.service.workspace import FLOOD
 
 from crowdfield.service.auth import EVERYTHING, Keys, Role
@@ -497,3 +498,33 @@ def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     page.click("#tab-sources")
     assert page.locator("details.source").count() >= 3
     page.close()
+
+
+def test_districts_have_figures_and_alerts_on_the_page(live, tmp_path):
+    file = tmp_path / "halves.geojson"
+    file.write_bytes(HALVES)
+    with opened(live, expect=("422",)) as page:
+        ready(page)
+        page.click("#tab-districts")
+        page.wait_for_selector("#districts form")
+        page.fill("#districts form input:not([type=file])", "halves")
+        page.set_input_files("#districts form input[type=file]", file)
+        page.click("#districts form button[type=submit]")
+        page.wait_for_selector("#districts tbody tr:nth-child(3)")
+        # East of the middle they say "flooded": that district comes first. One is not on the map at all.
+        assert page.inner_text("#districts tbody tr:first-child th") == "east"
+        assert "between" in page.inner_text("#districts tbody tr:first-child")
+        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
+        page.fill("#districts form.alert input[placeholder]", "duty@agency.example")
+        page.click("#districts form.alert button[type=submit]")
+        # No mail server is set here: that is said, and nothing else breaks.
+        page.wait_for_selector("#alert:not([hidden])")
+        assert "no mail server is set" in page.inner_text("#alert")
+        shot(page, "districts")
+        assert serious(page) == []
+    with opened(live, "reader", width=390, height=780) as page:
+        ready(page)
+        page.click("#tab-districts")
+        page.wait_for_selector("#districts tbody tr")
+        assert page.locator("#districts form").count() == 0
+        shot(page, "districts-phone")

@@ -3,6 +3,7 @@
 import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
 import { COLOURS, drawable, MapView, NOT_SAID, OTHER, SAID } from "./map.js";
+import { DistrictsPanel } from "./districts.js";
 import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
 import { ManagePanel } from "./manage.js";
@@ -24,6 +25,7 @@ let showTab = null;
 let importing = null;
 let reports = null;
 let manage = null;
+let districts = null;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -60,6 +62,7 @@ async function start() {
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   reports = new ReportsPanel({ path, onWhy: guarded(ask), onFilter: marks, guarded });
+  districts = new DistrictsPanel({ save, guarded });
   manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
@@ -100,6 +103,7 @@ async function open(situation) {
     versions = [];
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
+    districts.update(null);
     panels.sources(null, {});
     panels.looks([], {});
     return status();
@@ -149,6 +153,7 @@ async function redraw() {
   status();
   slider();
   layer();
+  guarded(() => districts.update(situation, chosen.state, newest(), may("admin")))();
   if (!number) {
     await view?.clear();
     points = { features: [], exact: may("trusted") };
@@ -347,6 +352,7 @@ function listenToForms() {
     chosen.state = $("state").value;
     layer();
     marks();
+    guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin")))();
     if (chosen.place) await ask(...chosen.place, { quiet: true });
   }));
   $("show-reports").addEventListener("change", marks);

@@ -1,0 +1,109 @@
+// Figures of districts, and alerts about them.
+
+import { call, get, post } from "./api.js";
+import { $, fill, make, meter, options } from "./dom.js";
+import { percent } from "./panels.js";
+import { T } from "./text.en.js";
+
+const FORMS = ["csv", "xlsx", "geojson", "png"];
+
+export class DistrictsPanel {
+  // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong.
+  constructor({ save, guarded }) {
+    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "" });
+    $("tab-districts").addEventListener("click", guarded(() => this.load()));
+  }
+
+  // The map, the state and the version that the page shows, and whether its owner may change it.
+  async update(situation, state, version, admin) {
+    Object.assign(this, { situation, state, version, admin });
+    $("tab-districts").hidden = !situation;
+    if (!$("page-districts").hidden) await this.load();
+  }
+
+  async load(force = false) {
+    if (!this.situation) return fill($("districts"));
+    const now = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
+    if (now === this.shown && !force) return undefined;
+    const path = `/situations/${this.situation.id}`;
+    this.sets = await get(`${path}/districts`);
+    if (!this.sets.some((set) => set.name === this.chosen)) this.chosen = this.sets[0]?.name ?? null;
+    const query = `districts=${this.chosen}`;
+    const figures = this.chosen && this.version ? await get(`${path}/totals?${query}`) : null;
+    const alerts = this.admin ? await get(`${path}/alerts`) : [];
+    this.shown = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
+    return fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...(this.admin && this.chosen ? [this.alerts(alerts), this.newAlert(figures)] : []), this.admin && this.upload());
+  }
+
+  choice() {
+    if (!this.sets.length) return make("p", { class: "hint", textContent: this.admin ? T.districtsNoneAdmin : T.districtsNone });
+    const select = make("select", { on: { change: this.guarded(async () => { this.chosen = select.value; await this.load(); }) } });
+    options(select, this.sets.map((set) => [set.name, `${set.name} (${set.areas})`]), this.chosen);
+    return make("label", { class: "row" }, make("span", { textContent: T.districtsSet }), select);
+  }
+
+  table(figures) {
+    const rows = figures.areas.map((area) => ({ ...area, ...(area.states[this.state] ?? {}) })).sort((a, b) => (b.share ?? -1) - (a.share ?? -1));
+    const line = (row) => make("tr", {},
+      make("th", { scope: "row", textContent: row.area, title: row.note }),
+      make("td", {}, row.share === null ? T.districtsNotReached : meter(row.share), row.share === null ? null : make("small", { textContent: T.districtsBetween(percent(row.share), percent(row.low), percent(row.high)) })),
+      make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
+    const head = make("tr", {}, ...[T.districtsName, T.districtsShare(this.state), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
+    return make("div", {},
+      make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
+      make("p", { class: "hint", textContent: T.districtsHow(percent(figures.level), figures.version) }),
+      make("ul", { class: "hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
+  }
+
+  downloads(query) {
+    const one = (form) => make("button", { type: "button", class: "quiet", textContent: T.districtsForms[form], on: { click: this.guarded(() => this.save(`/totals?${query}&form=${form}`)) } });
+    return make("p", { class: "buttons start" }, ...FORMS.map(one));
+  }
+
+  upload() {
+    const name = make("input", { required: true, maxLength: 60, pattern: "[a-z0-9][a-z0-9\\-]*", autocomplete: "off", title: T.districtsNameHint });
+    const file = make("input", { type: "file", required: true });
+    const send = this.guarded(async () => {
+      const body = new FormData();
+      body.append("file", file.files[0]);
+      await call(`/situations/${this.situation.id}/districts/${name.value}`, { method: "PUT", body });
+      this.chosen = name.value;
+      await this.load(true);
+    });
+    const form = make("form", { on: { submit: (event) => { event.preventDefault(); send(); } } },
+      make("p", { class: "hint", textContent: T.districtsAddHint }),
+      make("label", { class: "row column" }, make("span", { textContent: T.districtsSetName }), name),
+      make("label", { class: "row column" }, make("span", { textContent: T.districtsFile }), file),
+      make("p", { class: "buttons" }, make("button", { type: "submit", textContent: T.districtsStore })));
+    return make("details", { open: !this.sets.length, class: "add" }, make("summary", { textContent: T.districtsAdd }), form);
+  }
+
+  alerts(found) {
+    const line = (alert) => {
+      const words = T.alertRule(alert.area ?? T.alertEach, alert.state, percent(alert.probability), percent(alert.share));
+      const message = alert.messages[0];
+      const remove = this.guarded(async () => { await call(`/situations/${this.situation.id}/alerts/${alert.id}`, { method: "DELETE" }); await this.load(true); });
+      return make("li", {}, make("div", {}, make("b", { textContent: words }), make("small", { textContent: [alert.webhook ?? alert.email, alert.over.length ? T.alertOver(alert.over.map((one) => one.area).join(", ")) : T.alertQuiet, message ? T.alertMessage(message) : null].filter(Boolean).join(" · ") })),
+        make("button", { type: "button", class: "quiet danger", textContent: T.alertRemove, "aria-label": `${T.alertRemove}: ${words}`, on: { click: remove } }));
+    };
+    return make("section", {}, make("h2", { textContent: T.alertTitle }), make("p", { class: "hint", textContent: T.alertHint }), make("ul", { class: "alerts" }, ...found.map(line)));
+  }
+
+  newAlert(figures) {
+    const area = make("select");
+    options(area, [["", T.alertEach], ...(figures?.areas ?? []).map((one) => [one.area, one.area])], "");
+    const number = (value) => make("input", { type: "number", min: 0, max: 100, step: 1, value, required: true });
+    const [probability, share] = [number(70), number(5)];
+    const to = make("input", { required: true, maxLength: 2000, autocomplete: "off", placeholder: "https://…" });
+    const send = this.guarded(async () => {
+      const rule = { districts: this.chosen, area: area.value || null, state: this.state, probability: probability.value / 100, share: share.value / 100 };
+      const made = await post(`/situations/${this.situation.id}/alerts`, { ...rule, [/^https?:/.test(to.value) ? "webhook" : "email"]: to.value.trim() });
+      await this.load(true);
+      if (made.webhook) $("districts").append(make("p", { role: "status" }, T.alertSecret, " ", make("code", { textContent: made.secret })));
+    });
+    const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
+    return make("form", { class: "alert", on: { submit: (event) => { event.preventDefault(); send(); } } },
+      make("h3", { textContent: T.alertNew(this.state) }), row(T.alertArea, area), row(T.alertProbability, probability), row(T.alertShare, share), row(T.alertTo, to),
+      make("p", { class: "buttons" }, make("button", { type: "submit", textContent: T.alertSet })));
+  }
+}
