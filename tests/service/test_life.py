@@ -1,11 +1,14 @@
 """Maps have a life: who may see them, their colours, states and trust can be changed; what cannot be meant cannot."""
 
+import asyncio
 import threading
 import time
 
 import pytest
 from tests.service.served import serving
 from tests.service.workspace import FLOOD, HERE
+
+from crowdfield.service import app
 
 ROLES = ("reader", "reporter", "trusted", "admin")
 
@@ -158,3 +161,23 @@ def test_a_map_can_be_for_keys_only_from_its_start(workspace):
     assert admin.post("/situations", json=hidden).json()["scales"] == ["harm", "harm-reversed"]
     assert workspace.client().get("/situations/hidden").status_code == 404
     assert admin.post("/situations", json=FLOOD | {"id": "bad", "colours": {"x": "harm"}}).status_code == 422
+
+
+def test_while_somebody_looks_at_a_map_its_model_is_read_ahead(space, monkeypatch):
+    monkeypatch.setattr(app, "WARM_SECONDS", 0.01)
+    service, asked = space.service, []
+    ask = service.pools.answers.ask
+    monkeypatch.setattr(
+        service.pools.answers, "ask", lambda question, charge: (asked.append(question), ask(question))[1]
+    )
+
+    async def look():
+        for name in ("flood", "flood", "none"):  # twice at once is once more when the first has ended
+            service.warm(name)
+        await asyncio.gather(*service._tasks)
+
+    asyncio.run(look())
+    names = [question["situation"] for question in asked]
+    assert sorted(names) == ["flood", "flood", "none"] and {question["task"] for question in asked} == {"warm"}
+    assert service._warming == {}
+    assert space.client().get("/situations/flood/point/-72.3,18.5").json()["busy"] is False

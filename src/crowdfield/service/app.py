@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Any
 
 from fastapi import FastAPI
@@ -42,6 +43,7 @@ from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import asking
+from crowdfield.service.problems import Problem
 from crowdfield.service.routes import alerts, districts, keys, maps, ogc, operations, page, reports, situations
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
@@ -53,6 +55,8 @@ log = logging.getLogger("crowdfield.service")
 # For how many seconds a server may use what it last read of a situation or of its trusted sources.
 FRESH_SECONDS = 1.0
 TILE_BYTES = 64 * 2**20
+# The model of a map that changes all the time is read ahead no more often than this.
+WARM_SECONDS = 5.0
 
 
 class Service:
@@ -91,6 +95,10 @@ class Service:
         self._situations: dict[tuple[str | None, frozenset[str] | None, bool], tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
+        # Maps whose models are being read ahead, and whether there is a newer one by now.
+        self._warming: dict[str, bool] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.broadcast.on_version = self.warm
 
     async def start(self) -> None:
         await self.broadcast.start()
@@ -110,8 +118,8 @@ class Service:
 
     async def stop(self) -> None:
         self.stopping = True
-        self._clearing.cancel()
-        self._watching.cancel()
+        for task in (self._clearing, self._watching, *self._tasks):
+            task.cancel()
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
@@ -215,6 +223,33 @@ class Service:
     def _asking(self, pool: HelperPool, question: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         caller = asking.get()
         return lambda: pool.ask(question, caller.charge if caller else lambda seconds: None)
+
+    def warm(self, situation: str) -> None:
+        """Somebody looks at a map: have the model of its newest version at hand before they ask for reasons."""
+        if situation in self._warming:
+            self._warming[situation] = True
+            return
+        self._warming[situation] = False
+        # In no request's name: nobody pays for what nobody asked for.
+        task = asyncio.get_running_loop().create_task(self._warm(situation), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _warm(self, situation: str) -> None:
+        pool = self.pools.answers
+        ask = self._asking(pool, {"task": "warm", "situation": situation})
+        try:
+            while True:
+                await pool.run(ask)
+                await asyncio.sleep(WARM_SECONDS)
+                if not self._warming[situation]:
+                    return
+                self._warming[situation] = False
+        except Problem as problem:
+            # The map was removed, or the pool is busy with what somebody did ask for.
+            log.debug("a model was not read ahead", extra={"situation": situation, "why": str(problem.detail)})
+        finally:
+            del self._warming[situation]
 
     def forget(self) -> None:
         """Drop cached situations and trust after a change, so that the next request reads the database."""

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,14 +24,23 @@ KEYS_SECONDS = 1.0
 UNREAD = 500
 
 
+@dataclass(frozen=True)
+class Listener:
+    """Who listens to a map: the id of a key, None for a stream without one; a stranger has no key for the map."""
+
+    situation: str
+    key: str | None
+    stranger: bool
+
+
 class Broadcast:
     """Tells every connected stream of new map versions and failures."""
 
     def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
         self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
-        # Each listener with the id of its key, None for a stream without one, and with its map where it hears of that
-        # only as everybody may.
-        self._listeners: dict[asyncio.Queue[Event | None], tuple[str | None, str | None]] = {}
+        self._listeners: dict[asyncio.Queue[Event | None], Listener] = {}
+        self.on_version: Callable[[str], None] = lambda situation: None
+        """Called for a new version of a map that somebody listens to."""
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
@@ -63,8 +73,11 @@ class Broadcast:
                 if not trouble:
                     log.error("events cannot be read", extra={"error": type(error).__name__})
                 trouble, events = True, []
+            watched = {listener.situation for listener in self._listeners.values()}
             for event in events:
                 self._after = event.id
+                if event.kind == "version" and event.situation in watched:
+                    self.on_version(event.situation)
                 for listener in self._listeners:
                     _tell(listener, event)
             await asyncio.sleep(1.0 if trouble else self._poll)
@@ -72,12 +85,12 @@ class Broadcast:
     async def _end_invalid(self) -> None:
         """End the streams of keys that were revoked, here or elsewhere, or that have expired, and those of strangers
         to a map that is no longer for everybody."""
-        used = {key for key, _ in self._listeners.values() if key is not None}
-        heard = {name for _, name in self._listeners.values() if name is not None}
+        used = {one.key for one in self._listeners.values() if one.key is not None}
+        heard = {one.situation for one in self._listeners.values() if one.stranger}
         invalid = used - await self._pool.run(self._keys.valid, used) if used else set()
         closed = await self._pool.run(self._store.keys_only, heard) if heard else set()
-        for listener, (key, name) in self._listeners.items():
-            if key in invalid or name in closed:
+        for listener, one in self._listeners.items():
+            if one.key in invalid or (one.stranger and one.situation in closed):
                 _tell(listener, None)
 
     async def stream(
@@ -86,7 +99,7 @@ class Broadcast:
         """What happened after event `last`, then what happens from now on, as long as the key is valid; for a stranger,
         as long as the map is for everybody. Why a fit failed, which may quote reports, is told only if `exact`."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue(UNREAD)
-        self._listeners[listener] = key, situation if stranger else None
+        self._listeners[listener] = Listener(situation, key, stranger)
         self._metrics.streams.set(self.streams)
         try:
             # Listening began before the past is read, so nothing falls between the two.

@@ -56,6 +56,7 @@ class Maker:
             "items": self.items,
             "item": self.item,
             "reasons": self.reasons,
+            "warm": self.warm,
             "moderation": self.moderation,
             "tile": self.tile,
             "legend": self.legend,
@@ -137,6 +138,14 @@ class Maker:
             shares = why.pop("shares")
             why = why if exact else grouped(why, shares, self._minimum)
         return {"why": why, "count": count, "sea": self._at_sea(found, info, cell)}
+
+    def warm(self, situation: str) -> dict[str, Any]:
+        """Do once what the first question for reasons would wait for: read the model and the table of cells."""
+        found, info = self._store.situation(situation), self._store.version(situation)
+        if info is not None:
+            self._cells.load(found, info)
+            self._explained(found, info.number, found.grid.size // 2, 0)
+        return {}
 
     def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
         """Whether a cell of a map of the land is at sea; None for other maps, and where nobody knows. By the outlines

@@ -217,6 +217,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         release = service.streams.take(request.state.caller)
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
         last = min(last, 2**62) if last is not None else None
+        service.warm(situation.id)
         return EventStream(
             service.broadcast.stream(
                 situation.id,
