@@ -5,10 +5,11 @@ import email
 import hashlib
 import hmac
 import json
+import socket
 import threading
 import time
 from base64 import b64decode, b64encode
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -95,6 +96,33 @@ def receiver(*statuses, location=None):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_receiver_that_answers_byte_by_byte_is_left_after_a_while():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                for _ in range(100):
+                    connection.sendall(b"x")
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        target, began = webhooks.Target("http", "127.0.0.1", server.getsockname()[1]), time.monotonic()
+        with pytest.raises(webhooks.NotSent, match="no answer"):
+            webhooks.send(target, "127.0.0.1", b"{}", {}, seconds=0.3)
+        assert time.monotonic() - began < 3
+        thread.join()
+
+
+def test_a_receiver_without_a_certificate_that_can_be_trusted_gets_nothing():
+    with receiver(200) as (origin, heard):
+        target = webhooks.Target("https", "127.0.0.1", webhooks.parse(origin).port)
+        with pytest.raises(webhooks.NotSent, match="SSL"):
+            webhooks.send(target, "127.0.0.1", b"{}", {}, seconds=5.0)
+        assert heard == []
 
 
 @contextmanager

@@ -100,6 +100,9 @@ def test_the_api_is_described_for_people_without_anything_from_elsewhere(client)
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
     assert "/situations/{situation}/reports" in page.text and "<script" not in page.text
     assert "http://" not in page.text and "https://" not in page.text
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method in operations:
+            assert f"<b>{method.upper()}</b> <code>{path}</code>" in page.text
     style = page.text.split('rel="stylesheet" href="')[1].split('"')[0]
     assert client.get(style).status_code == 200
 

@@ -101,6 +101,33 @@ def test_starting_a_map_from_a_hostile_file_is_refused_as_well(attacked, listene
     assert len(heard) == before
 
 
+DISTRICTS = (
+    "a GDAL command line in JSON",
+    "a link as the system of GeoJSON",
+    "WFS in a zip file",
+    "Parquet of many equal rows",
+    "a billion laughs",
+    "a polygon of very many vertices",
+    "collections in collections in a GeoPackage",
+    "a Shapefile of more vertices than bytes",
+    "coordinates that are no numbers in GeoJSON",
+)
+
+
+@pytest.mark.parametrize("case", DISTRICTS)
+def test_a_hostile_file_of_districts_is_refused_as_well(attacked, listener, tmp_path, case):
+    address, heard = listener
+    path = EVERY[case](tmp_path, address)
+    before, began = len(heard), time.monotonic()
+    with attacked.server.client("admin") as client, path.open("rb") as file:
+        reply = client.put("/situations/flood/districts/hostile", files={"file": (path.name, file)})
+        assert client.get("/situations/flood/districts").json() == []
+    detail = reply.json()["detail"]
+    assert reply.status_code in (413, 422) and only_ours(detail) and len(detail) < 1000
+    assert "/tmp" not in detail and "upload" not in detail
+    assert time.monotonic() - began < MOST_SECONDS and len(heard) == before
+
+
 def test_a_command_line_in_a_file_does_not_reach_the_database(attacked, tmp_path):
     """The attack that made a reporter an admin: SQL on the service's own file."""
     sql = f"gdal vector sql --update --sql \"update api_key set role='admin'\" {attacked.server.database} /vsimem/x"

@@ -167,9 +167,12 @@ def test_while_somebody_looks_at_a_map_its_model_is_read_ahead(space, monkeypatc
     monkeypatch.setattr(app, "WARM_SECONDS", 0.01)
     service, asked = space.service, []
     ask = service.pools.answers.ask
-    monkeypatch.setattr(
-        service.pools.answers, "ask", lambda question, charge: (asked.append(question), ask(question))[1]
-    )
+
+    def noted(question, charge):
+        asked.append(question)
+        return ask(question, charge)
+
+    monkeypatch.setattr(service.pools.answers, "ask", noted)
 
     async def look():
         for name in ("flood", "flood", "none"):  # twice at once is once more when the first has ended

@@ -83,7 +83,7 @@ def _one(content, i):
 def crowd(n):
     west, south, east, north = REGION
     places = np.random.default_rng(0).uniform((west, south), (east, north), (n, 2)).tolist()
-    return [Row(i, *place, label=("dry", "flooded")[place[0] > -72.3]) for i, place in enumerate(places)]
+    return [Row(i, x, y, label=("dry", "flooded")[x > -72.3]) for i, (x, y) in enumerate(places)]
 
 
 @pytest.mark.parametrize("z", [0, 7, 10, 14])

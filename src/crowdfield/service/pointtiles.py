@@ -78,7 +78,9 @@ class PointTable:
 def of_reports(situation: Situation, rows: Sequence[Any]) -> PointTable:
     """Reports as they are, for those who may see them."""
     label = [_code(situation, row.label) for row in rows]
-    about = tuple({"id": str(row.id), "source": str(row.source), "time": _seconds(row)} for row in rows)
+    about: tuple[dict[str, str | int], ...] = tuple(
+        {"id": str(row.id), "source": str(row.source), "time": _seconds(row)} for row in rows
+    )
     places = np.array([(row.longitude, row.latitude) for row in rows], dtype=np.float64).reshape(-1, 2)
     return _table(places, np.ones(len(rows), dtype=np.int64), label, situation, about)
 

@@ -152,6 +152,7 @@ class _Pinned(http.client.HTTPConnection):
     def __init__(self, target: Target, address: str, seconds: float):
         super().__init__(target.host, target.port, timeout=seconds)
         self._target, self._address = target, address
+        self.default_port = PORTS[target.scheme]  # the Host header names no other
 
     def connect(self) -> None:
         self.sock = socket.create_connection((self._address, self._target.port), self.timeout)
