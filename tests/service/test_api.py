@@ -425,7 +425,8 @@ def test_health_and_metrics(mapped):
     client = mapped.client()
     assert client.get("/health").json() == {"status": "ok"}
     told = mapped.client("reader").get("/health").json()
-    assert told["checks"] == dict.fromkeys(("database", "journal", "disk", "maps", "fits"), "ok") | {"worker": "none"}
+    well = dict.fromkeys(("database", "journal", "disk", "maps", "fits", "alerts"), "ok")
+    assert told["checks"] == well | {"worker": "none"}
     assert client.get("/ready").json() == {"ready": True}
     text = client.get("/metrics").text
     assert 'crowdfield_map_version{situation="flood"} 1.0' in text

@@ -1,14 +1,12 @@
 """Maps have a life: who may see them, their colours, states and trust can be changed; what cannot be meant cannot."""
 
 import asyncio
-import threading
-import time
 
 import pytest
-from tests.service.served import serving
-from tests.service.workspace import FLOOD, HERE
+from tests.service.workspace import FLOOD, HERE, Workspace
 
 from crowdfield.service import app
+from crowdfield.service.settings import Settings
 
 ROLES = ("reader", "reporter", "trusted", "admin")
 
@@ -17,19 +15,39 @@ def reports(*labels, start=0):
     return [HERE | {"label": label, "source": f"s{i}", "id": f"{start + i}"} for i, label in enumerate(labels)]
 
 
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("life")
+    made = Workspace(Settings(database=str(folder / "w.db"), worker=False, coalesce_seconds=0))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def space(workspace):
-    admin = workspace.client("admin")
-    admin.post("/situations/flood/reports", json=reports("dry", "flooded", "flooded")).raise_for_status()
-    workspace.fit()
-    return workspace
+def start(space):
+    """Starts a map with three reports; it is removed after the test."""
+    started = []
+
+    def make(name="flood", **more):
+        admin = space.client("admin")
+        admin.post("/situations", json=FLOOD | {"id": name} | more).raise_for_status()
+        started.append(name)
+        sent = reports("dry", "flooded", "flooded")
+        admin.post(f"/situations/{name}/reports", json=sent).raise_for_status()
+        space.fit()
+        return admin
+
+    yield make
+    for name in started:
+        space.client("admin").delete(f"/situations/{name}")
 
 
-def change(space, **fields):
-    return space.client("admin").patch("/situations/flood", json=fields)
+def change(space, name="flood", **fields):
+    return space.client("admin").patch(f"/situations/{name}", json=fields)
 
 
-def test_a_map_for_keys_only_is_not_there_for_strangers(space):
+def test_a_map_for_keys_only_is_not_there_for_strangers(space, start):
+    start()
     admin = space.client("admin")
     admin.post("/situations", json=FLOOD | {"id": "open"}).raise_for_status()
     other = admin.post("/keys", json={"name": "o", "role": "trusted", "maps": ["open"]}).json()["key"]
@@ -58,35 +76,14 @@ def test_a_map_for_keys_only_is_not_there_for_strangers(space):
         tile = client.get("/situations/flood/tiles/probability/9/153/229.png?version=1&state=dry&scale=plain")
         assert tile.headers["cache-control"] == "private"
     assert 'situation="flood"' in admin.get("/metrics").text
-
-
-def test_the_stream_of_a_stranger_ends_when_a_map_becomes_one_for_keys(tmp_path):
-    with serving(tmp_path) as live, live.client("admin") as admin, live.client() as stranger:
-        admin.post("/situations", json=FLOOD).raise_for_status()
-        ended = threading.Event()
-
-        def listen():
-            with stranger.stream("GET", "/situations/flood/events") as stream:
-                for _ in stream.iter_lines():
-                    opened.set()
-            ended.set()
-
-        opened = threading.Event()
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        assert opened.wait(30)
-        admin.patch("/situations/flood", json={"access": "keys"}).raise_for_status()
-        assert ended.wait(30)
-        assert stranger.get("/situations/flood").status_code == 404
-        assert admin.patch("/situations/flood", json={"access": "public"}).status_code == 200
-        time.sleep(1.1)  # longer than the server remembers a situation
-        assert stranger.get("/situations/flood").status_code == 200
+    admin.delete("/situations/open")
 
 
 TILE = "/situations/flood/tiles/probability/9/153/229.png?version=2&state=flooded"
 
 
-def test_colours_are_chosen_and_taken_back(space):
+def test_colours_are_chosen_and_taken_back(space, start):
+    start()
     # Where nobody knows, every scale is grey.
     known = [HERE | {"longitude": -72.55 + 0.05 * i, "label": "flooded", "trusted": True} for i in range(10)]
     space.client("admin").post("/situations/flood/reports", json=known).raise_for_status()
@@ -100,7 +97,8 @@ def test_colours_are_chosen_and_taken_back(space):
     assert change(space, colours={"flooded": None, "dry": None}).json()["scales"] == ["water-reversed", "water"]
 
 
-def test_new_states_make_a_new_map_of_the_same_reports(space):
+def test_new_states_make_a_new_map_of_the_same_reports(space, start):
+    start()
     told = change(space, states=["dry", "flooded", "cut off"], positive="cut off").json()
     assert told["labels"] == ["dry", "flooded", "cut off"] and told["positive"] == "cut off"
     assert told["version"] is None and told["waiting"]
@@ -112,58 +110,63 @@ def test_new_states_make_a_new_map_of_the_same_reports(space):
     assert set(admin.get("/situations/flood/point/-72.3,18.5").json()["probability"]) == {"dry", "flooded", "cut off"}
 
 
-def test_trust_is_set_with_the_map_and_is_an_entry_of_the_log(space):
+def test_trust_is_set_with_the_map_and_is_an_entry_of_the_log(space, start):
+    start()
     assert change(space, trust={"s0": "certain", "s1": "low"}).status_code == 200
     space.fit()
     rows = {row["source"]: row["trust"] for row in space.client("trusted").get("/sources").json()["sources"]}
     assert rows["s0"] == "certain" and rows["s1"] == "low" and rows["s2"] is None
 
 
-@pytest.mark.parametrize(
-    "fields, status, words",
-    [
-        ({}, 422, ""),
-        ({"access": "friends"}, 422, ""),
-        ({"colours": {"lava": "harm"}}, 422, "no such state"),
-        ({"colours": {"dry": "pink"}}, 422, ""),
-        ({"positive": "lava"}, 422, "no such state"),
-        ({"states": ["dry"]}, 422, ""),
-        ({"states": ["dry", "dry"]}, 422, "differ"),
-        ({"states": ["dry", "wet"]}, 409, "reports say flooded"),
-        ({"states": ["dry", "flooded", "x"], "labels": ["dry", "flooded"]}, 422, "fewer labels"),
-        ({"labels": ["dry", "wet"]}, 409, "reports say flooded"),
-        ({"trust": {}}, 422, ""),
-        ({"trust": {"s0": "blind"}}, 422, ""),
-        ({"trust": {"s\n": "low"}}, 422, ""),
-        ({"colour": "red"}, 422, ""),
-    ],
-)
-def test_a_change_that_cannot_be_meant_is_refused_and_changes_nothing(space, fields, status, words):
-    before = space.client("admin").get("/situations/flood").json()
-    told = change(space, title="Another", **fields) if fields else change(space)
-    assert told.status_code == status and words in told.json()["detail"], told.text
-    assert space.client("admin").get("/situations/flood").json() == before
+REFUSED = [
+    ({}, 422, ""),
+    ({"access": "friends"}, 422, ""),
+    ({"colours": {"lava": "harm"}}, 422, "no such state"),
+    ({"colours": {"dry": "pink"}}, 422, ""),
+    ({"positive": "lava"}, 422, "no such state"),
+    ({"states": ["dry"]}, 422, ""),
+    ({"states": ["dry", "dry"]}, 422, "differ"),
+    ({"states": ["dry", "wet"]}, 409, "reports say flooded"),
+    ({"states": ["dry", "flooded", "x"], "labels": ["dry", "flooded"]}, 422, "fewer labels"),
+    ({"labels": ["dry", "wet"]}, 409, "reports say flooded"),
+    ({"trust": {}}, 422, ""),
+    ({"trust": {"s0": "blind"}}, 422, ""),
+    ({"trust": {"s\n": "low"}}, 422, ""),
+    ({"colour": "red"}, 422, ""),
+]
 
 
-def test_states_that_something_depends_on_stay(space, make_workspace):
-    admin = space.client("admin")
+def test_a_change_that_cannot_be_meant_is_refused_and_changes_nothing(space, start):
+    admin = start()
+    before = admin.get("/situations/flood").json()
+    for fields, status, words in REFUSED:
+        told = change(space, title="Another", **fields) if fields else change(space)
+        assert told.status_code == status and words in told.json()["detail"], (fields, told.text)
+        assert admin.get("/situations/flood").json() == before
+
+
+def test_states_that_something_depends_on_stay(space, start):
+    admin = start()
     matrix = {"matrix": [[9, 1], [1, 9]]}
     admin.put("/situations/flood/sources/s0/trust", json=matrix).raise_for_status()
     assert change(space, states=["dry", "flooded", "x"]).status_code == 422
     own = FLOOD | {"id": "own", "model": {"confusion_prior": [[2, 1], [1, 2]]}}
     admin.post("/situations", json=own).raise_for_status()
-    assert "confusion_prior" in admin.patch("/situations/own", json={"states": ["a", "b"]}).json()["detail"]
+    assert "confusion_prior" in change(space, "own", states=["a", "b"]).json()["detail"]
+    admin.delete("/situations/own")
 
 
-def test_a_map_can_be_for_keys_only_from_its_start(workspace):
-    admin = workspace.client("admin")
+def test_a_map_can_be_for_keys_only_from_its_start(space):
+    admin = space.client("admin")
     hidden = FLOOD | {"id": "hidden", "access": "keys", "colours": {"dry": "harm"}}
     assert admin.post("/situations", json=hidden).json()["scales"] == ["harm", "harm-reversed"]
-    assert workspace.client().get("/situations/hidden").status_code == 404
+    assert space.client().get("/situations/hidden").status_code == 404
+    admin.delete("/situations/hidden")
     assert admin.post("/situations", json=FLOOD | {"id": "bad", "colours": {"x": "harm"}}).status_code == 422
 
 
-def test_while_somebody_looks_at_a_map_its_model_is_read_ahead(space, monkeypatch):
+def test_while_somebody_looks_at_a_map_its_model_is_read_ahead(space, start, monkeypatch):
+    start()
     monkeypatch.setattr(app, "WARM_SECONDS", 0.01)
     service, asked = space.service, []
     ask = service.pools.answers.ask

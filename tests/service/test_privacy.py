@@ -4,6 +4,7 @@ Each line of the threat model in docs/security.md names its test here.
 """
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -363,3 +364,24 @@ def test_scattered_places_stay_in_their_cells_together_or_apart():
     moved[100:150] = moved[:50]
     assert (scattered(grid, moved) == put).all() and (scattered(grid, exact[:300]) == put[:300]).all()
     assert scattered(grid, np.empty((0, 2))).shape == (0, 2)
+
+
+def test_the_stream_of_a_stranger_ends_when_a_map_becomes_one_for_keys(world):
+    opened, ended = threading.Event(), threading.Event()
+    path = "/situations/watched"
+    with world.served.client("admin") as admin, world.served.client() as stranger:
+        admin.post("/situations", json=MAP | {"id": "watched"}).raise_for_status()
+
+        def listen():
+            with stranger.stream("GET", f"{path}/events") as stream:
+                for _ in stream.iter_lines():
+                    opened.set()
+            ended.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        assert opened.wait(30)
+        admin.patch(path, json={"access": "keys"}).raise_for_status()
+        assert ended.wait(30) and stranger.get(path).status_code == 404
+        assert admin.patch(path, json={"access": "public"}).status_code == 200
+        assert stranger.get(path).status_code == 200
+        admin.delete(path).raise_for_status()
