@@ -253,6 +253,7 @@ def told_to(tmp_path):
         made.extend((courier, space))
         return admin, courier
 
+    make.space = lambda: made[-1]  # type: ignore[attr-defined]
     yield make
     for one in made:
         one.close()
@@ -265,6 +266,18 @@ def test_a_loopback_address_hears_nothing_unless_the_operator_named_its_network(
         assert courier.deliver() == 0 and heard == []
         (message,) = admin.get("/situations/flood/alerts").json()[0]["messages"]
         assert message["state"] == "waiting" and "not public" in message["error"]
+
+
+def test_where_nobody_knows_nothing_counts_as_probable(told_to):
+    admin, courier = told_to("https://hooks.example/", alert_hosts=["https://hooks.example"])
+    rule = {"districts": "halves", "state": "flooded", "probability": 0.4, "webhook": "https://hooks.example/"}
+    admin.post("/situations/flood/alerts", json=rule).raise_for_status()
+    north = [row | {"latitude": row["latitude"] + 0.3} for row in certain(15, "dry", 50)]
+    admin.post("/situations/flood/reports", json=north).raise_for_status()
+    told_to.space().fit()
+    courier.compare()
+    # Half of the reports say so, so that it is as likely as not where there are none, and no alert.
+    assert [one["area"] for one in admin.get("/situations/flood/alerts").json()[1]["over"]] == ["west"]
 
 
 def test_a_redirection_is_not_followed_and_a_message_is_given_up_after_a_while(told_to):

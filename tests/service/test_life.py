@@ -1,6 +1,7 @@
 """Maps have a life: who may see them, their colours, states and trust can be changed; what cannot be meant cannot."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.service.workspace import FLOOD, HERE, Workspace
@@ -118,7 +119,7 @@ def test_trust_is_set_with_the_map_and_is_an_entry_of_the_log(space, start):
     assert rows["s0"] == "certain" and rows["s1"] == "low" and rows["s2"] is None
 
 
-REFUSED = [
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({}, 422, ""),
     ({"access": "friends"}, 422, ""),
     ({"colours": {"lava": "harm"}}, 422, "no such state"),

@@ -15,7 +15,9 @@ class NewAlert(Strict):
     districts: Slug = Field(description="a set of districts of this map")
     area: Name | None = Field(None, description="one of the districts; each of them by default")
     state: Name
-    probability: Share = Field(0.7, description="a cell counts where the state is more probable than this")
+    probability: Share = Field(
+        0.7, description="a cell counts where the state is more probable than this, and somebody knows"
+    )
     share: Share = Field(0.05, description="told when more than this share of a district counts")
     clear: Share | None = Field(None, description="over when less than this counts; 0.8 times `share` by default")
     webhook: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(

@@ -76,8 +76,8 @@ class Courier:
         return self._alerts.compare(one, situation, number, chosen)
 
     def _shares(self, one: Alert, number: int) -> dict[str, float]:
-        """Of each district the share where the state is more probable than the alert asks for."""
-        from crowdfield.service import figures  # late: a worker without alerts does not need it
+        """Of each district the share where the state is more probable than the alert asks for, and somebody knows."""
+        from crowdfield.service import figures, tiles  # late: a worker without alerts does not need them
 
         situation = self._store.situation(one.situation)
         now = self._maps.load(situation, number)
@@ -85,7 +85,9 @@ class Courier:
         areas = self._districts.load(situation.id, one.districts)
         key = (situation.id, situation.created, situation.layout_tag, stored.name, stored.created)
         located = self._located.get(key, lambda: figures.on_grid(areas, now.grid))
-        above = now.probability[..., situation.states.index(one.state)] > one.probability
+        j = situation.states.index(one.state)
+        known = 1.0 - now.sd[..., j] / tiles.prior_sd(now, j) >= tiles.UNKNOWN_BELOW
+        above = (now.probability[..., j] > one.probability) & known
         return dict(zip(areas.names, figures.covered_share(located, above).tolist(), strict=True))
 
     def deliver(self) -> int:
