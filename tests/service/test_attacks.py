@@ -12,6 +12,7 @@ from tests.service.workspace import FLOOD, HERE
 
 from crowdfield.service import logs
 from crowdfield.service.limits import RateLimit
+from crowdfield.service.settings import Settings
 
 REPORT = HERE | {"label": "flooded", "source": "s"}
 URL = "/situations/flood/reports"
@@ -376,3 +377,19 @@ def test_errors_say_problem_json_everywhere(workspace):
         ("POST", "/situations"),
     ]:
         problem(client.request(method, path), 404, 405, 422, 400)
+
+
+def test_only_named_sites_may_show_a_map_inside_their_pages(make_workspace):
+    space = make_workspace(embed_origins=["https://ours.example"])
+    client = space.client()
+    policy = client.get("/?embed=1").headers["content-security-policy"]
+    assert "frame-ancestors https://ours.example" in policy
+    # The whole page, with its keys, never; nor any map where no site was named.
+    for page in (client.get("/"), client.get("/?embed=yes"), make_workspace().client().get("/?embed=1")):
+        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("origin", ["*", "https://a.example; script-src *", "ours.example", "https://*.example"])
+def test_sites_that_may_show_a_map_are_named_one_by_one(origin):
+    with pytest.raises(ValueError, match="name each site"):
+        Settings(embed_origins=[origin])

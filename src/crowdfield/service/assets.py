@@ -22,7 +22,11 @@ TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml; charset=utf-8",
     ".json": "application/json; charset=utf-8",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json; charset=utf-8",
 }
+# Files that name others: they are sent from addresses of their own, with the addresses of the others as they are now.
+ENTRANCES = ("index.html", "field.html", "field-worker.js", "field.webmanifest")
 LIBRARY = ("maplibre-gl.js", "maplibre-gl.css")
 GEOJSON = "application/geo+json"
 DIGEST_LENGTH = 16
@@ -56,13 +60,17 @@ class Assets:
         return total.hexdigest()[:DIGEST_LENGTH]
 
     @cached_property
-    def page(self) -> Packed:
-        """The page itself, with the addresses of its files as they are now."""
-        text = self._own["index.html"].read_text(encoding="utf-8")
+    def entrances(self) -> dict[str, Packed]:
+        """The pages themselves and what belongs to them, by the names of their files."""
+        return {name: self._entrance(name) for name in ENTRANCES}
+
+    def _entrance(self, name: str) -> Packed:
+        text = self._own[name].read_text(encoding="utf-8")
         for folder in ("static", "vendor"):
             text = text.replace(f'"/{folder}/', f'"/{folder}/{self.digest}/')
-        text = text.replace('content="assets"', f'content="{self.digest}"')
-        return pack(text.encode(), TYPES[".html"], level=BEST)
+        for marked in ('content="assets"', 'RELEASE = "assets"'):
+            text = text.replace(marked, marked.replace("assets", self.digest))
+        return pack(text.encode(), TYPES[self._own[name].suffix], level=BEST)
 
     @cached_property
     def world(self) -> Packed | None:
@@ -75,7 +83,7 @@ class Assets:
         """Read and compress everything, ahead of the first page."""
         for path in (*self._own.values(), *self._library.values()):
             self._pack(path)
-        assert self.page.tag and (self.world is None or self.world.tag)
+        assert self.entrances and (self.world is None or self.world.tag)
 
     def _pack(self, path: Path) -> Packed:
         with self._lock:

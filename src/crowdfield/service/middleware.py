@@ -5,7 +5,7 @@ import base64
 import binascii
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -53,6 +53,13 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+
+
+def policy_within(origins: Sequence[str]) -> str:
+    """The policy of a page that these sites may show inside their own."""
+    return POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}") if origins else POLICY
+
+
 ALWAYS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",

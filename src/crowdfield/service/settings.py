@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ PREFIX = "CROWDFIELD_"
 # Names of this machine for itself. They are always answered: no site elsewhere can make a browser send them.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERY_HOST = "*"
+ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 # Unless an operator says otherwise, so many fits would fill the memory of the machine; each may use this many bytes.
 FITS_IN_MEMORY, LEAST_FIT_MEMORY = 4, 2**30
 
@@ -69,6 +71,9 @@ class Settings(BaseSettings):
     """Addresses and networks of your own proxies; only their X-Forwarded-For and X-Forwarded-Proto are believed."""
     cors_origins: Items = []
     """Other sites whose pages may call the API, such as `https://example.org`; never a wildcard."""
+    embed_origins: Items = []
+    """Other sites whose pages may show a map inside them (`/?embed=1`, without a key), such as `https://example.org`;
+    never a wildcard."""
     basemap: Path | None = None
     """A PMTiles file of vector tiles (streets, water, names), or a GeoJSON file (roads, districts, rivers), drawn under
     the map; the world's outlines otherwise."""
@@ -187,6 +192,17 @@ class Settings(BaseSettings):
     def _no_wildcard(cls, origins: list[str]) -> list[str]:
         if EVERY_HOST in origins:
             raise ValueError("name each site; a wildcard would let every page on the web use the keys of its visitors")
+        return origins
+
+    @field_validator("embed_origins")
+    @classmethod
+    def _plain_origins(cls, origins: list[str]) -> list[str]:
+        # They become part of a header, whose directives end with semicolons.
+        for origin in origins:
+            if not ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"name each site by scheme and host, such as https://example.org; {origin!r} is not that"
+                )
         return origins
 
     @field_validator("basemap")

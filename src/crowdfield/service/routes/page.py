@@ -12,6 +12,7 @@ from crowdfield.service import apidocs, tiles
 from crowdfield.service.assets import assets
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Need, principal_of, seen_by, service_of
+from crowdfield.service.middleware import policy_within
 from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
 
@@ -23,8 +24,28 @@ Named = Annotated[str | None, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 def install(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    async def index(request: Request) -> Response:
-        return send(request.headers, assets().page, cache=ASK_AGAIN)
+    async def index(request: Request, embed: Annotated[str | None, Query(max_length=10)] = None) -> Response:
+        reply = send(request.headers, assets().entrances["index.html"], cache=ASK_AGAIN)
+        if embed == "1":
+            reply.headers["Content-Security-Policy"] = policy_within(service_of(request).settings.embed_origins)
+        return reply
+
+    @app.get("/field", include_in_schema=False)
+    async def field() -> Response:
+        return Response(status_code=308, headers={"Location": "field/", "Cache-Control": ASK_AGAIN})
+
+    # The worker may serve what lies under its own address, so the page for the field lies there, too.
+    @app.get("/field/", include_in_schema=False)
+    async def field_page(request: Request) -> Response:
+        return send(request.headers, assets().entrances["field.html"], cache=ASK_AGAIN)
+
+    @app.get("/field/worker.js", include_in_schema=False)
+    async def field_worker(request: Request) -> Response:
+        return send(request.headers, assets().entrances["field-worker.js"], cache=ASK_AGAIN)
+
+    @app.get("/field/manifest.webmanifest", include_in_schema=False)
+    async def field_manifest(request: Request) -> Response:
+        return send(request.headers, assets().entrances["field.webmanifest"], cache=ASK_AGAIN)
 
     @app.get("/static/{name}", include_in_schema=False)
     @app.get("/static/{digest}/{name}", include_in_schema=False)

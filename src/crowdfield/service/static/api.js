@@ -1,11 +1,16 @@
 // Talking to the service: requests with the key, and the stream of new versions.
 
-let key = sessionStorage.getItem("crowdfield-key") || "";
+import { keepHere, recallHere } from "./kept.js";
+
+let key = recallHere("key") || "";
 
 export function useKey(value) {
   key = value.trim();
-  if (key) sessionStorage.setItem("crowdfield-key", key);
-  else sessionStorage.removeItem("crowdfield-key");
+  keepHere("key", key || null);
+}
+
+export function useNoKey() {
+  key = "";
 }
 
 // The service prints an address that ends in #key=…; it is taken over and at once removed from the address bar.
@@ -18,6 +23,11 @@ export function keyFromAddress() {
 
 export const headers = () => (key ? { Authorization: `Bearer ${key}` } : {});
 export const signedIn = () => Boolean(key);
+// The public part of the key, which says whose it is.
+export const keyName = () => key.split("_").slice(0, 2).join("_");
+
+// An id that nobody else gives; `crypto.randomUUID` is missing over plain http.
+export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Refused extends Error {
   constructor(status, problem) {

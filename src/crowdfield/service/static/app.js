@@ -1,14 +1,20 @@
 // The page: what is chosen, and keeping everything on it in step with the newest map.
 
-import { call, get, keyFromAddress, listen, post, signedIn, useKey } from "./api.js";
+import { addressOf, readAddress, writeAddress } from "./address.js";
+import { call, get, keyFromAddress, listen, newId, post, signedIn, useKey, useNoKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
-import { COLOURS, drawable, MapView, NOT_SAID, OTHER, SAID } from "./map.js";
 import { DistrictsPanel } from "./districts.js";
+import { EventTime } from "./events.js";
+import { COLOURS, drawable, ends, MapView, OTHER } from "./map.js";
 import { ImportPreview } from "./import.js";
 import * as panels from "./panels.js";
 import { ManagePanel } from "./manage.js";
+import { Menu } from "./menu.js";
 import { ReportsPanel } from "./reports.js";
-import { locale, T } from "./text.en.js";
+import { Search } from "./search.js";
+import { Sheet } from "./sheet.js";
+import { joined, T, translate } from "./text.js";
+import { Tour } from "./tour.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
 const chosen = { situation: null, version: null, layer: "probability", state: null, base: null, place: null };
@@ -26,6 +32,13 @@ let importing = null;
 let reports = null;
 let manage = null;
 let districts = null;
+let sheet = null;
+let events = null;
+let notice = ""; // said until another version or map is chosen
+let tour = null;
+// What the address asks for; it is followed once.
+let linked = readAddress();
+const embedded = linked.embedded;
 
 const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
@@ -42,26 +55,41 @@ const guarded = (act) => async (...given) => {
   try {
     return await act(...given);
   } catch (error) {
-    say(error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error(error.message));
+    say(error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message }));
     return undefined;
   }
 };
 
+// The address of what is shown.
+const address = (options) => addressOf({
+  situation: chosen.situation?.id, state: chosen.state === chosen.situation?.positive ? null : chosen.state, layer: chosen.layer,
+  version: chosen.version, place: chosen.place, at: view?.at(), event: events.link(),
+}, options);
+const remember = () => { if (chosen.situation && !linked) writeAddress(() => address({ embedded })); };
+
 async function start() {
-  document.documentElement.lang = locale;
-  document.querySelectorAll("[data-text]").forEach((element) => { element.textContent = T[element.dataset.text]; });
-  document.querySelectorAll("[data-label]").forEach((element) => element.setAttribute("aria-label", T[element.dataset.label]));
-  keyFromAddress();
-  showTab = tabs(document.querySelector("[role=tablist]"));
+  translate();
+  document.body.classList.toggle("embed", embedded);
+  // A map inside another site's page shows what anybody may see, and does nothing.
+  if (embedded) useNoKey();
+  else keyFromAddress();
+  sheet = new Sheet($("panel"), $("sheet-handle"), [$("legend")]);
+  showTab = tabs(document.querySelector("[role=tablist]"), () => sheet.open());
   const obstacle = drawable();
   if (obstacle) {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, guarded(ask), (id) => { showTab("tab-reports"); reports.pick(id); });
+    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: (id) => { showTab("tab-reports"); reports.pick(id); }, onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
-  reports = new ReportsPanel({ path, onWhy: guarded(ask), onFilter: marks, guarded });
+  new Menu({ address, title: () => document.title, picture: () => view?.picture() });
+  events = new EventTime({ onChange: () => { reports.show(); marks(); remember(); } });
+  tour = new Tour();
+  $("search-text").placeholder = T.searchExample;
+  $("search").hidden = !view || embedded;
+  if (view) new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
+  reports = new ReportsPanel({ path, during: (report) => events.holds(report), onWhy: guarded(ask), onFilter: marks, guarded });
   districts = new DistrictsPanel({ save, guarded });
   manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
@@ -74,21 +102,23 @@ async function start() {
 const signIn = guarded(async () => {
   say("");
   me = await get("/me");
-  $("key").textContent = signedIn() ? T.signedIn(me.name, me.role) : T.signIn;
+  $("key").textContent = signedIn() ? joined(me.name, T.roleNames[me.role]) : T.signIn;
   situations = may("reader") ? await get("/situations") : [];
   if (!may("reader")) say(T.needKey);
-  const wanted = new URLSearchParams(location.search).get("situation");
-  await open(situations.find((s) => s.id === (chosen.situation?.id ?? wanted)) ?? situations.find((s) => !s.archived) ?? situations[0] ?? null);
+  await open(situations.find((s) => s.id === (chosen.situation?.id ?? linked?.situation)) ?? situations.find((s) => !s.archived) ?? situations[0] ?? null);
 });
 
 async function open(situation) {
   importing.close();
   reports.reset();
+  notice = "";
+  const moment = Date.parse(linked?.event) / 1000;
+  events.reset(Number.isFinite(moment) ? moment : null);
   $("tab-reports").hidden = !situation || !may("trusted");
   chosen.situation = situation;
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
-  options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived(s.title) : s.title]), situation?.id);
+  options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
   panels.why(null);
   $("report").hidden = true;
@@ -109,12 +139,20 @@ async function open(situation) {
     return status();
   }
   document.title = `${situation.title} · crowdfield`;
-  chosen.state = situation.positive;
+  const asked = linked?.situation && linked.situation !== situation.id ? null : linked;
+  chosen.state = situation.states.includes(asked?.state) ? asked.state : situation.positive;
   options($("state"), situation.states.map((s) => [s, s]), chosen.state);
   options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.includes(situation.positive) ? situation.positive : situation.labels.at(-1));
   $("report-trusted-row").hidden = !may("trusted");
-  await view?.show(situation);
+  await view?.show(situation, asked?.at);
+  chosen.version = asked?.version ?? null;
+  chosen.place = asked?.place ?? null;
+  if (asked?.layer) mark(asked.layer);
+  if (chosen.place && !embedded) showTab("tab-why");
   await refresh();
+  linked = null;
+  $("embed-open").href = address({});
+  remember();
   stopListening = listen(path("/events"), {
     onState: (on) => {
       // After a break there may be versions that no event told of.
@@ -139,7 +177,11 @@ function refresh() {
       if (situation.id !== chosen.situation.id) continue;
       chosen.situation = situation;
       versions = list;
-      say(situation.failure ? T.failure(situation.failure) : "");
+      if (chosen.version && !versions.some((v) => v.number === chosen.version)) {
+        notice = T.versionGone({ version: chosen.version });
+        chosen.version = null;
+      }
+      say(situation.failure ? T.failure({ message: situation.failure }) : notice);
       await redraw();
     }
   })().finally(() => { refreshing = null; });
@@ -170,20 +212,22 @@ async function redraw() {
   points = found;
   looks = next.features;
   $("tab-reports").hidden = !points.exact;
+  events.update(points.exact ? points.features : []);
   if (points.exact) await reports.update(points.features);
   panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
   if (chosen.place) await ask(...chosen.place, { quiet: true });
   document.body.dataset.version = number; // for scripts and tests
+  if (!embedded) tour.welcome();
 }
 
 function status() {
   const element = $("status");
   const version = newest();
   const waiting = chosen.situation?.waiting && !chosen.situation?.failure;
-  const words = version ? T.status(version, panels.count(versions[0].reports)) : T.statusNone;
-  element.textContent = [words, waiting ? T.statusWaiting : null, chosen.situation && !online ? T.statusOffline : null].filter(Boolean).join(" · ");
+  const words = version ? T.status({ version, n: versions[0].reports }) : T.statusNone;
+  element.textContent = joined(words, waiting ? T.statusWaiting : null, chosen.situation && !online ? T.statusOffline : null);
   element.className = !online ? "" : waiting ? "busy" : "on";
 }
 
@@ -196,8 +240,8 @@ function slider() {
   input.disabled = versions.length < 2;
   input.value = shown();
   const version = versions.find((v) => v.number === shown());
-  const words = version ? `${T.status(version.number, panels.count(version.reports))} · ${panels.moment(version.created)}` : "";
-  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status(version.number, panels.count(version.reports))} · ` }) : null, version ? panels.moment(version.created) : null);
+  const words = version ? joined(T.status({ version: version.number, n: version.reports }), panels.moment(version.created)) : "";
+  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status({ version: version.number, n: version.reports })} · ` }) : null, version ? panels.moment(version.created) : null);
   input.setAttribute("aria-valuetext", words);
   $("live").setAttribute("aria-pressed", chosen.version === null);
   const earlier = versions.filter((v) => v.number < shown());
@@ -221,9 +265,11 @@ function layer() {
 // Reports are coloured by what they say.
 function marks() {
   const labels = chosen.situation?.labels ?? [];
-  // As the map itself: the chosen state is yellow; of two, the other is blue.
+  // As the map itself: the chosen state has the colour of 100 %; of two, the other has that of 0 %.
+  const scale = chosen.situation?.scales[chosen.situation.states.indexOf(chosen.state)] ?? "plain";
+  const [other, said] = ends(scale);
   const others = labels.filter((label) => label !== chosen.state);
-  const colour = (label) => (label === chosen.state ? SAID : others.length === 1 ? NOT_SAID : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
+  const colour = (label) => (label === chosen.state ? said : others.length === 1 ? other : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
   const exact = points.exact && may("trusted");
   const wanted = exact ? reports.filtered() : points.features;
   const features = wanted.map((feature) => {
@@ -231,22 +277,24 @@ function marks() {
     return { ...feature, properties: { id: feature.id, colour: colour(label), filled: label === chosen.state, trusted: Boolean(source?.startsWith("trusted: ")), radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
   });
   const on = $("show-reports").checked;
-  view?.reports(on ? features : [], { exact });
+  view?.reports(on ? features : [], { exact, scale });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
   panels.labelLegend(on ? labels.map((label) => [label, colour(label)]) : []);
-  $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells(chosen.situation?.minimum_count ?? 3);
+  $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
 }
 
 async function ask(longitude, latitude, { quiet = false } = {}) {
   if (!chosen.situation) return;
   chosen.place = [longitude, latitude];
   const wrapped = ((((longitude + 180) % 360) + 360) % 360) - 180;
-  view?.place(longitude, latitude);
+  remember();
   if (!quiet) {
     pending = null;
     $("report-outcome").textContent = "";
+    $("report-trusted").checked = false; // trust is given to one report, never to the next one as well
     showTab("tab-why");
   }
+  view?.place(longitude, latitude, { covered: sheet.covers() });
   $("report").hidden = !may("reporter");
   if (!shown()) return;
   try {
@@ -267,7 +315,7 @@ function outcome(answer) {
   if (!pending || answer.version <= pending.version) return;
   const [before, now] = [pending.said, spoken(answer)];
   const same = before === now;
-  const text = !same ? T.addResult(answer.state, before ?? "–", now) : answer.unknown ? T.addStillUnknown(answer.state) : T.addNoChange(answer.state, now);
+  const text = !same ? T.addResult({ state: answer.state, before: before ?? "–", after: now }) : answer.unknown ? T.addStillUnknown({ state: answer.state }) : T.addNoChange({ state: answer.state, now });
   const base = pending.version;
   fill($("report-outcome"), make("b", { textContent: text }), " ", base ? make("button", {
     type: "button", class: "quiet", textContent: T.addShowChange,
@@ -276,11 +324,16 @@ function outcome(answer) {
   pending = null;
 }
 
-function choose(name) {
+function mark(name) {
   chosen.layer = name;
   document.querySelector(`input[name=layer][value=${name}]`).checked = true;
+}
+
+function choose(name) {
+  mark(name);
   slider();
   layer();
+  remember();
 }
 
 async function send() {
@@ -291,11 +344,12 @@ async function send() {
   $("report-outcome").textContent = "";
   await post(path("/reports"), {
     longitude, latitude, label: $("report-label").value, text: $("report-text").value || null,
-    trusted: may("trusted") && $("report-trusted").checked, time: Date.now() / 1000, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random()}`,
+    trusted: may("trusted") && $("report-trusted").checked, time: Date.now() / 1000, id: `page-${newId()}`,
   });
   $("report-outcome").textContent = T.addSent;
   $("page-why").scrollTop = 0;
   $("report-text").value = "";
+  $("report-trusted").checked = false;
   await refresh();
 }
 
@@ -325,7 +379,7 @@ async function taken(answer, fresh) {
   if (fresh) {
     situations = await get("/situations");
     await open(situations.find((s) => s.id === answer.id));
-    imported(answer.receipt, T.importStarted(answer.title));
+    imported(answer.receipt, T.importStarted({ title: answer.title }));
   } else {
     imported(answer);
     await refresh();
@@ -334,9 +388,10 @@ async function taken(answer, fresh) {
 
 // What became of the rows of a file; the first few that could not be used, with the reason.
 function imported(receipt, started = "") {
-  const outside = receipt.outside ? T.importOutside(receipt.outside) : "";
-  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r.row, r.reason)}` }));
-  fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects);
+  const outside = receipt.outside ? ` ${T.importOutside({ n: receipt.outside })}` : "";
+  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r)}` }));
+  const note = receipt.note ? make("small", { textContent: ` ${receipt.note}` }) : null;
+  fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects, note);
 }
 
 async function reopen(id) {
@@ -350,6 +405,7 @@ function listenToForms() {
   $("base").addEventListener("change", () => { chosen.base = Number($("base").value); layer(); });
   $("state").addEventListener("change", guarded(async () => {
     chosen.state = $("state").value;
+    remember();
     layer();
     marks();
     guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin")))();
@@ -362,14 +418,16 @@ function listenToForms() {
   $("slider").addEventListener("input", () => {
     // The number nearest to the slider among those that are kept.
     const wanted = Number($("slider").value);
+    notice = "";
     const found = versions.reduce((best, v) => (Math.abs(v.number - wanted) < Math.abs(best.number - wanted) ? v : best));
     chosen.version = found.number === newest() ? null : found.number;
     slider();
     layer();
+    remember();
     clearTimeout(sliding);
     sliding = setTimeout(guarded(redraw), 150);
   });
-  $("live").addEventListener("click", guarded(async () => { chosen.version = null; await redraw(); }));
+  $("live").addEventListener("click", guarded(async () => { chosen.version = null; notice = ""; say(""); remember(); await redraw(); }));
   $("time").addEventListener("submit", (event) => event.preventDefault());
   $("import").addEventListener("submit", (event) => event.preventDefault());
   $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });

@@ -3,7 +3,7 @@
 import { call, get, post } from "./api.js";
 import { $, fill, make, meter, options } from "./dom.js";
 import { percent } from "./panels.js";
-import { T } from "./text.en.js";
+import { joined, T } from "./text.js";
 
 const FORMS = ["csv", "xlsx", "geojson", "png"];
 
@@ -46,12 +46,12 @@ export class DistrictsPanel {
     const rows = figures.areas.map((area) => ({ ...area, ...(area.states[this.state] ?? {}) })).sort((a, b) => (b.share ?? -1) - (a.share ?? -1));
     const line = (row) => make("tr", {},
       make("th", { scope: "row", textContent: row.area, title: row.note }),
-      make("td", {}, row.share === null ? T.districtsNotReached : meter(row.share), row.share === null ? null : make("small", { textContent: T.districtsBetween(percent(row.share), percent(row.low), percent(row.high)) })),
+      make("td", {}, row.share === null ? T.districtsNotReached : meter(row.share), row.share === null ? null : make("small", { textContent: T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) }) })),
       make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
-    const head = make("tr", {}, ...[T.districtsName, T.districtsShare(this.state), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
+    const head = make("tr", {}, ...[T.districtsName, T.districtsShare({ state: this.state }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
     return make("div", {},
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
-      make("p", { class: "hint", textContent: T.districtsHow(percent(figures.level), figures.version) }),
+      make("p", { class: "hint", textContent: T.districtsHow({ level: percent(figures.level), version: figures.version }) }),
       make("ul", { class: "hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 
@@ -80,10 +80,10 @@ export class DistrictsPanel {
 
   alerts(found) {
     const line = (alert) => {
-      const words = T.alertRule(alert.area ?? T.alertEach, alert.state, percent(alert.probability), percent(alert.share));
+      const words = T.alertRule({ area: alert.area ?? T.alertEach, state: alert.state, probability: percent(alert.probability), share: percent(alert.share) });
       const message = alert.messages[0];
       const remove = this.guarded(async () => { await call(`/situations/${this.situation.id}/alerts/${alert.id}`, { method: "DELETE" }); await this.load(true); });
-      return make("li", {}, make("div", {}, make("b", { textContent: words }), make("small", { textContent: [alert.webhook ?? alert.email, alert.over.length ? T.alertOver(alert.over.map((one) => one.area).join(", ")) : T.alertQuiet, message ? T.alertMessage(message) : null].filter(Boolean).join(" · ") })),
+      return make("li", {}, make("div", {}, make("b", { textContent: words }), make("small", { textContent: joined(alert.webhook ?? alert.email, alert.over.length ? T.alertOver({ areas: alert.over.map((one) => one.area).join(", ") }) : T.alertQuiet, message ? T.alertMessages[message.state] : null, message?.error) })),
         make("button", { type: "button", class: "quiet danger", textContent: T.alertRemove, "aria-label": `${T.alertRemove}: ${words}`, on: { click: remove } }));
     };
     return make("section", {}, make("h2", { textContent: T.alertTitle }), make("p", { class: "hint", textContent: T.alertHint }), make("ul", { class: "alerts" }, ...found.map(line)));
@@ -103,7 +103,7 @@ export class DistrictsPanel {
     });
     const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
     return make("form", { class: "alert", on: { submit: (event) => { event.preventDefault(); send(); } } },
-      make("h3", { textContent: T.alertNew(this.state) }), row(T.alertArea, area), row(T.alertProbability, probability), row(T.alertShare, share), row(T.alertTo, to),
+      make("h3", { textContent: T.alertNew({ state: this.state }) }), row(T.alertArea, area), row(T.alertProbability, probability), row(T.alertShare, share), row(T.alertTo, to),
       make("p", { class: "buttons" }, make("button", { type: "submit", textContent: T.alertSet })));
   }
 }

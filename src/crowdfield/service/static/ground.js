@@ -7,6 +7,9 @@ const fill = (id, layer, colour, filter) => ({ id, type: "fill", source, "source
 const LARGE = ["motorway", "trunk", "primary", "highway", "major_road"];
 const kind = ["to-string", ["coalesce", ["get", "kind"], ["get", "class"], ""]];
 
+// Layers whose names can be searched, towns before streets.
+export const NAMED = ["places", "place", "pois", "poi", "water", "water_name", "roads", "transportation_name"];
+
 // Under the map of probabilities, so that it stays readable.
 export const LAYERS = [
   fill("street-earth", "earth", "#f6f5f1", ["==", ["geometry-type"], "Polygon"]),
@@ -31,6 +34,28 @@ export const OVER = [
     layout: { "icon-image": ["concat", "name/", ["get", "name"]] },
   })),
 ];
+
+// Colours of the ground at night, by layer: [property, light, dark]. What the tiles show keeps its colours: the legend does, too.
+const AT_NIGHT = [
+  ["sea", "background-color", "#dbe3ea", "#1a2430"],
+  ["land", "fill-color", "#f6f5f1", "#2b2f33"],
+  ["sea-over", "fill-color", "#dbe3ea", "#1a2430"],
+  ["lattice", "line-color", "#8fa0b3", "#5d6b7c"],
+  ["borders", "line-color", "#7d8793", "#98a2ae"],
+  ["region", "line-color", "#3c4450", "#c3cad4"],
+  ["street-earth", "fill-color", "#f6f5f1", "#2b2f33"],
+  ["street-green", "fill-color", "#e9eee0", "#2b352d"],
+  ["street-landuse", "fill-color", "#eeece4", "#303337"],
+  ["street-water", "fill-color", "#c6d6e3", "#1a2430"],
+  ["street-waterway", "line-color", "#a9c2d6", "#31465c"],
+  ["street-rivers", "line-color", "#a9c2d6", "#31465c"],
+  ["street-buildings", "fill-color", "#dcd7cc", "#3a3d42"],
+  ["street-building", "fill-color", "#dcd7cc", "#3a3d42"],
+];
+
+export function paintGround(map, dark) {
+  for (const [layer, property, light, night] of AT_NIGHT) if (map.getLayer(layer)) map.setPaintProperty(layer, property, dark ? night : light);
+}
 
 // Names as pictures: fonts of maps come from servers.
 export function nameIcon(name) {

@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
 import { count, distance } from "./panels.js";
-import { T } from "./text.en.js";
+import { joined, T } from "./text.js";
 
 const ROLES = ["lat", "lon", "label", "source", "time"];
 const PAUSE = 350; // milliseconds without a change before the file is looked at again
@@ -65,14 +65,14 @@ export class ImportPreview {
   refused(error) {
     const said = error.problem?.faults?.[0]?.what ?? error.message;
     const status = $("preview-status");
-    if (status) status.textContent = T.error(said);
+    if (status) status.textContent = T.error({ message: said });
     if (status) return;
     // Columns that were not recognised can be named.
     const named = ["lat", "lon", "label", "source"].map((role) => {
       const input = make("input", { autocomplete: "off", value: this.plan.columns?.[role] ?? "", on: { change: () => { this.plan.columns = input.value ? { ...this.plan.columns, [role]: input.value } : without(this.plan.columns, role); } } });
-      return this.field(`preview-${role}`, T.previewColumnOf(T.previewRoles[role]), input);
+      return this.field(`preview-${role}`, T.previewColumnOf({ role: T.previewRoles[role] }), input);
     });
-    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error(said) }), ...named,
+    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error({ message: said }) }), ...named,
       make("button", { type: "button", class: "quiet", textContent: T.previewAgain, on: { click: () => this.look() } }), this.buttons(false));
   }
 
@@ -101,7 +101,7 @@ export class ImportPreview {
     const opened = new Set([...document.querySelectorAll("#import-preview details[open]")].map((d) => d.id));
     fill(
       $("import-preview"),
-      make("h2", { textContent: T.previewTitle(this.file.name) }),
+      make("h2", { textContent: T.previewTitle({ name: this.file.name }) }),
       this.rows(found),
       fresh ? this.field("preview-map-title", T.previewName, make("input", { value: found.title, maxLength: 200, on: { change: (e) => e.target.value.trim() && this.change({ title: e.target.value.trim() }) } })) : null,
       this.labels(found, fresh),
@@ -116,16 +116,16 @@ export class ImportPreview {
   }
 
   rows(found) {
-    const facts = [T.previewRows(count(found.read)), T.previewUsable(count(found.usable), found.usable)];
-    if (found.duplicate) facts.push(T.previewDuplicate(count(found.duplicate)));
-    if (found.rejected) facts.push(T.previewRejected(count(found.rejected)));
-    const about = [T.previewSources(count(found.sources), found.sources)];
-    if (found.time) about.push(T.previewTime(...found.time.map((t) => t.slice(0, 10))));
+    const facts = [T.previewRows({ n: found.read }), T.previewUsable({ n: found.usable })];
+    if (found.duplicate) facts.push(T.previewDuplicate({ n: found.duplicate }));
+    if (found.rejected) facts.push(T.previewRejected({ n: found.rejected }));
+    const about = [T.previewSources({ n: found.sources })];
+    if (found.time) about.push(span(...found.time.map((t) => t.slice(0, 10))));
     return make(
       "div",
       {},
-      make("p", { id: "preview-rows" }, make("b", { textContent: facts.join(" · ") })),
-      make("p", { class: "hint", textContent: about.join(" · ") }),
+      make("p", { id: "preview-rows" }, make("b", { textContent: joined(...facts) })),
+      make("p", { class: "hint", textContent: joined(...about) }),
       found.rejects.length ? make("button", { type: "button", class: "quiet", id: "preview-rejects", textContent: T.previewDownload, on: { click: () => saveRejects(this.file.name, found.rejects) } }) : null,
       make("ul", { class: "notes hint" }, ...found.notes.map((note) => make("li", { textContent: note }))),
     );
@@ -135,7 +135,7 @@ export class ImportPreview {
     const given = found.labels.map((l) => l.label);
     const meanings = fresh ? [...new Set([...given, ...found.states])] : found.states;
     const rows = found.labels.map((l) => {
-      const choose = make("select", { "aria-label": T.previewMeans(l.label), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, states: undefined }) } });
+      const choose = make("select", { "aria-label": T.previewMeans({ label: l.label }), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, states: undefined }) } });
       const entries = [...(fresh || l.state !== null ? [] : [["?", T.previewUnknownLabel]]), ...meanings.map((m) => [m, m]), ["", T.previewLeaveOut]];
       options(choose, entries, l.state ?? (this.plan.labels?.[l.label] === null ? "" : fresh ? "" : "?"));
       return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row", textContent: l.label }), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
@@ -158,16 +158,16 @@ export class ImportPreview {
     const view = make("button", { type: "button", class: "quiet", textContent: T.regionView, on: { click: () => { input.value = this.view?.shown().join(", ") ?? ""; input.dispatchEvent(new Event("change")); } } });
     const all = make("button", { type: "button", class: "quiet", textContent: T.previewBulk, on: { click: () => { this.fitted = false; this.change({ region: undefined }); } } });
     return make("div", {}, make("h3", { textContent: T.previewRegion }), this.field("preview-region", T.regionLabel, input),
-      make("p", { class: "hint", id: "preview-outside", textContent: found.outside ? T.previewOutside(count(found.outside), found.outside) : T.previewNoneOutside }),
-      make("p", { class: "hint", textContent: T.previewCell(distance(found.cell)) }), make("p", { class: "buttons start" }, view, all));
+      make("p", { class: "hint", id: "preview-outside", textContent: found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }),
+      make("p", { class: "hint", textContent: T.previewCell({ side: distance(found.cell) }) }), make("p", { class: "buttons start" }, view, all));
   }
 
   silence(offer) {
     const on = this.plan.silence != null;
     const box = make("input", { type: "checkbox", id: "preview-silence", checked: on, on: { change: () => this.change({ silence: box.checked ? offer.suggested : undefined }) } });
     const number = make("input", { type: "number", min: "0.1", max: "1000", step: "0.1", value: String(this.plan.silence ?? offer.suggested), id: "preview-silence-count", on: { change: () => number.value > 0 && this.change({ silence: Number(number.value) }) } });
-    return make("div", { class: "offer" }, make("h3", { textContent: T.previewSilence(offer.label) }), make("p", { class: "hint", textContent: T.previewSilenceWhy(offer.label, offer.opposite) }),
-      make("label", { class: "row check" }, box, make("span", { textContent: T.previewSilenceUse(offer.opposite) })),
+    return make("div", { class: "offer" }, make("h3", { textContent: T.previewSilence(offer) }), make("p", { class: "hint", textContent: T.previewSilenceWhy(offer) }),
+      make("label", { class: "row check" }, box, make("span", { textContent: T.previewSilenceUse(offer) })),
       on ? make("label", { class: "row" }, make("span", { textContent: T.previewSilenceCount }), number) : null);
   }
 
@@ -190,9 +190,11 @@ export class ImportPreview {
 
   buttons(ready, found, fresh) {
     return make("p", { class: "buttons sticky" }, make("button", { type: "button", class: "quiet", id: "preview-cancel", textContent: T.cancel, on: { click: () => this.close() } }),
-      ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable, textContent: fresh ? T.previewStart : T.previewAdd(count(found.usable), found.usable), on: { click: () => this.take() } }) : null);
+      ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable, textContent: fresh ? T.previewStart : T.previewAdd({ n: found.usable }), on: { click: () => this.take() } }) : null);
   }
 }
+
+const span = (from, to) => (from === to ? from : T.previewTime({ from, to }));
 
 const without = (table = {}, name) => Object.fromEntries(Object.entries(table).filter(([key]) => key !== name));
 

@@ -2,10 +2,14 @@
 
 import { call, get, post } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
-import { count } from "./panels.js";
-import { T } from "./text.en.js";
+import { joined, locale, T } from "./text.js";
 
 const DAY = 86400;
+
+function described({ role, maps, state, expires }) {
+  const until = state !== "valid" ? T.keyStates[state] : expires ? T.keyUntil({ date: new Date(1000 * expires).toLocaleDateString(locale) }) : null;
+  return joined(T.roleNames[role], maps ? maps.join(", ") : T.keyAllMaps, until);
+}
 
 export class ManagePanel {
   // reopen(id) shows a map with all that has changed; shown() is the region that the map shows.
@@ -14,12 +18,13 @@ export class ManagePanel {
     options($("new-key-role"), Object.entries(T.roles), "reporter");
     const on = (id, event, act, outcome) => $(id).addEventListener(event, (given) => {
       given.preventDefault();
-      act().catch((error) => { $(outcome).textContent = T.error(error.problem?.faults?.[0]?.what ?? error.message); });
+      act().catch((error) => { $(outcome).textContent = T.error({ message: error.problem?.faults?.[0]?.what ?? error.message }); });
     });
-    on("settings", "submit", () => this.change({ title: $("manage-title").value.trim(), positive: $("manage-positive").value, archived: $("manage-archived").checked }, "manage-outcome", () => T.manageSaved), "manage-outcome");
-    on("region", "submit", () => this.change({ region: $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number) }, "region-outcome", (answer) => T.regionDone(answer.outside)), "region-outcome");
+    on("settings", "submit", () => this.change(this.settings(), "manage-outcome", () => T.manageSaved), "manage-outcome");
+    on("region", "submit", () => this.change({ region: $("region-value").value.split(/[,\s]+/).filter(Boolean).map(Number) }, "region-outcome", ({ outside }) => (outside ? T.regionDone({ n: outside }) : T.regionDoneAll)), "region-outcome");
     on("create", "submit", () => this.create(), "create-outcome");
     on("new-key", "submit", () => this.makeKey(), "new-key-outcome");
+    $("manage-positive").addEventListener("change", () => this.showColours());
     $("region-view").addEventListener("click", () => { $("region-value").value = this.shown().join(", "); });
     $("manage-delete").addEventListener("click", () => this.askDelete());
     $("delete-name").addEventListener("input", () => { $("delete-sure").disabled = $("delete-name").value.trim() !== this.situation.title; });
@@ -37,10 +42,29 @@ export class ManagePanel {
       $("manage-title").value = situation.title;
       options($("manage-positive"), situation.states.map((s) => [s, s]), situation.positive);
       $("manage-archived").checked = situation.archived;
+      options($("manage-access"), Object.entries(T.access), situation.access);
+      this.showColours();
       $("region-value").value = situation.region.join(", ");
     }
     for (const element of document.querySelectorAll("#page-manage .of-all")) element.hidden = !ofAll;
     if (ofAll) await this.keys();
+  }
+
+  // The scale of the state that is shown first.
+  showColours() {
+    const scale = this.situation.scales[this.situation.states.indexOf($("manage-positive").value)];
+    options($("manage-colours"), Object.entries(T.colours), scale);
+  }
+
+  // Colours are sent only where they change: those that follow from the words of the labels stay that way.
+  settings() {
+    const positive = $("manage-positive").value;
+    const before = this.situation.scales[this.situation.states.indexOf(positive)];
+    const scale = $("manage-colours").value;
+    return {
+      title: $("manage-title").value.trim(), positive, archived: $("manage-archived").checked, access: $("manage-access").value,
+      ...(scale && scale !== before ? { colours: { [positive]: scale } } : {}),
+    };
   }
 
   async change(values, outcome, words) {
@@ -60,7 +84,7 @@ export class ManagePanel {
   }
 
   askDelete() {
-    $("delete-hint").textContent = T.deleteHint(this.situation.title, count(this.situation.reports));
+    $("delete-hint").textContent = T.deleteHint({ title: this.situation.title, n: this.situation.reports });
     $("delete-name").value = "";
     $("delete-sure").disabled = true;
     $("delete-dialog").showModal();
@@ -71,14 +95,14 @@ export class ManagePanel {
       await call(`/situations/${this.situation.id}`, { method: "DELETE" });
       await this.reopen(null);
     } catch (error) {
-      $("manage-outcome").textContent = T.error(error.message);
+      $("manage-outcome").textContent = T.error({ message: error.message });
     }
   }
 
   async keys() {
     const found = await get("/keys");
     const order = [...found].sort((a, b) => (a.state === "valid" ? 0 : 1) - (b.state === "valid" ? 0 : 1) || b.created - a.created);
-    fill($("keys"), ...order.map((key) => make("li", {}, make("div", {}, make("b", { textContent: key.name }), make("small", { textContent: T.keyOf(key) })),
+    fill($("keys"), ...order.map((key) => make("li", {}, make("div", {}, make("b", { textContent: key.name }), make("small", { textContent: described(key) })),
       key.state === "valid" ? make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => { await call(`/keys/${key.id}`, { method: "DELETE" }); await this.keys(); } } }) : null)));
   }
 
@@ -90,7 +114,7 @@ export class ManagePanel {
       expires: days ? Date.now() / 1000 + days * DAY : null,
       maps: $("new-key-map").checked && this.situation ? [this.situation.id] : null,
     });
-    fill($("new-key-outcome"), T.keyMade(name), make("code", { textContent: made.key }));
+    fill($("new-key-outcome"), T.keyMade({ name }), make("code", { textContent: made.key }));
     $("new-key").reset();
     await this.keys();
   }

@@ -1,14 +1,20 @@
 // The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
 
 import { get, headers } from "./api.js";
-import { LAYERS, nameIcon, OVER } from "./ground.js";
+import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
 
 // Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
-// The two ends of the scale of probabilities.
-export const SAID = "#ffe14d";
-export const NOT_SAID = "#1d4f9c";
+// The two ends of each scale of probabilities: what dots of reports are coloured by that say the other, and the chosen state.
+const ENDS = { plain: ["#1d4f9c", "#ffe14d"], water: ["#f2d264", "#12397a"], harm: ["#f7e08a", "#8c1030"] };
+export function ends(scale = "plain") {
+  const [other, said] = ENDS[scale.replace("-reversed", "")] ?? ENDS.plain;
+  return scale.endsWith("-reversed") ? [said, other] : [other, said];
+}
+const LIGHT = ["#ffe14d", "#f2d264", "#f7e08a"];
+const rim = ["case", ["in", ["get", "colour"], ["literal", LIGHT]], "#5c5320", "#ffffff"];
+const clusterName = (scale) => ["concat", "cluster/", ["get", "point_count_abbreviated"], "/", ["floor", ["/", ["*", 10, ["get", "said"]], ["get", "point_count"]]], "/", scale];
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -19,7 +25,8 @@ export function drawable() {
 }
 
 export class MapView {
-  constructor(container, label, onAsk, onReport) {
+  // onMove() when another part of the world is shown.
+  constructor(container, label, { onAsk, onReport, onMove, interactive = true }) {
     this.marks = [];
     this.overlay = 0;
     this.map = new maplibregl.Map({
@@ -43,6 +50,7 @@ export class MapView {
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
           { id: "land", type: "fill", source: "ground", filter: ["all", ["==", ["geometry-type"], "Polygon"], ["!", ["has", "sea"]]], paint: { "fill-color": "#f6f5f1" } },
+          { id: "paper", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-color": "#f6f5f1", "fill-opacity": 0.85 } },
           { id: "unknown", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-pattern": "hatched" } },
           { id: "lattice", type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
           { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
@@ -50,20 +58,20 @@ export class MapView {
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
           {
             id: "cells", type: "circle", source: "cells",
-            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": ["case", ["get", "filled"], "#5c5320", "#ffffff"], "circle-stroke-width": 1 },
+            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": rim, "circle-stroke-width": 1 },
           },
           {
             id: "reports", type: "circle", source: "reports", filter: ["!", ["has", "point_count"]],
             paint: {
               "circle-radius": ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, ["get", "radius"]], 13, ["get", "radius"], 17, ["*", 1.6, ["get", "radius"]]],
               "circle-color": ["get", "colour"],
-              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", ["get", "filled"], "#5c5320", "#ffffff"],
+              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", rim],
               "circle-stroke-width": ["case", ["get", "trusted"], 2.5, 1],
             },
           },
           {
             id: "clusters", type: "symbol", source: "reports", filter: ["has", "point_count"],
-            layout: { "icon-image": ["concat", "cluster/", ["get", "point_count_abbreviated"], "/", ["floor", ["/", ["*", 10, ["get", "said"]], ["get", "point_count"]]]], "icon-allow-overlap": true, "icon-ignore-placement": true },
+            layout: { "icon-image": clusterName("plain"), "icon-allow-overlap": true, "icon-ignore-placement": true },
           },
           { id: "preview-region", type: "line", source: "preview", filter: ["==", ["geometry-type"], "Polygon"], paint: { "line-color": "#00306f", "line-width": 2.5, "line-dasharray": [3, 1.5] } },
           {
@@ -73,7 +81,12 @@ export class MapView {
         ],
       },
     });
-    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets());
+    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets()).then(() => this.dress());
+    addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
+    this.map.on("moveend", onMove);
+    // The whole region stays in view until somebody moves the map.
+    this.map.on("resize", () => this.fit());
+    this.map.on("movestart", (event) => { if (event.originalEvent) this.whole = null; });
     this.map.on("styleimagemissing", ({ id }) => {
       if (this.map.hasImage(id)) return;
       if (id === "hatched") this.map.addImage(id, hatched());
@@ -85,6 +98,7 @@ export class MapView {
     this.map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
     const canvas = this.map.getCanvas();
     canvas.setAttribute("aria-label", label);
+    if (!interactive) return;
     this.map.on("click", async (event) => {
       const { x, y } = event.point;
       const [hit] = this.map.queryRenderedFeatures([[x - 3, y - 3], [x + 3, y + 3]], { layers: ["clusters", "reports"] });
@@ -100,17 +114,25 @@ export class MapView {
     });
   }
 
+  // At night the ground is dark, but not under our own colours: they fade into it and would differ from the legend.
+  dress() {
+    const dark = document.documentElement.dataset.theme === "dark";
+    paintGround(this.map, dark);
+    this.map.setLayoutProperty("paper", "visibility", dark ? "visible" : "none");
+  }
+
   // The operator's own map of the country, where there is one.
   async streets() {
     const own = await get("/basemap/about.json").catch(() => null);
     if (!own) return;
     this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
-    LAYERS.forEach((layer) => this.map.addLayer(layer, "unknown"));
+    LAYERS.forEach((layer) => this.map.addLayer(layer, "paper"));
     OVER.forEach((layer) => this.map.addLayer(layer, "sea-over"));
     this.overlayBelow = OVER[0].id;
   }
 
-  async show({ id, region, layout_tag }) {
+  // At a place and zoom, or else the whole region.
+  async show({ id, region, layout_tag }, at = null) {
     await this.ready;
     this.grounded = true;
     const [west, south, east0, north] = region;
@@ -122,8 +144,13 @@ export class MapView {
     // The address changes with the outlines and with the region, so that a browser may keep what it got.
     const assets = document.querySelector("meta[name=crowdfield-assets]").content;
     this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`);
-    const narrow = window.matchMedia("(max-width: 760px)").matches;
-    this.map.fitBounds([[west, south], [east, north]], { padding: narrow ? { top: 12, left: 12, right: 12, bottom: 58 } : { top: 30, left: 30, right: 50, bottom: 84 }, animate: false });
+    this.whole = at ? null : [[west, south], [east, north]];
+    if (at) this.map.jumpTo({ center: [at.longitude, at.latitude], zoom: at.zoom });
+    else this.fit();
+  }
+
+  fit() {
+    if (this.whole) this.map.fitBounds(this.whole, { padding: { top: 14, left: 14, right: 46, bottom: 30 }, animate: false });
   }
 
   // A file that is not taken yet: the region that its map would have and its reports, those outside in red.
@@ -148,11 +175,11 @@ export class MapView {
         ...found.points.map(([lon, lat, label, inside]) => ({ type: "Feature", properties: { inside, colour: inside ? COLOURS[(label + 5) % COLOURS.length] : "#c0142b" }, geometry: { type: "Point", coordinates: [lon, lat] } })),
       ],
     });
+    this.whole = null;
     if (fit) this.map.fitBounds([[west, south], [east, north]], { padding: 40, animate: false });
     return undefined;
   }
 
-  // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
   // West, south, east, north of what is to be seen, to a metre or so.
   shown() {
     const bounds = this.map.getBounds();
@@ -160,6 +187,36 @@ export class MapView {
     return [turned(bounds.getWest()), Math.max(-90, bounds.getSouth()), turned(bounds.getEast()), Math.min(90, bounds.getNorth())].map(round);
   }
 
+  // Names on the ground, as far as its tiles are loaded: each with a place.
+  names(language) {
+    const found = new Map();
+    for (const sourceLayer of this.map.getSource("streets") ? NAMED : []) {
+      for (const { properties, geometry } of this.map.querySourceFeatures("streets", { sourceLayer })) {
+        const name = properties[`name:${language}`] ?? properties.name;
+        const [longitude, latitude] = geometry.coordinates.flat(Infinity);
+        if (name && !found.has(name)) found.set(name, { name, longitude, latitude });
+      }
+    }
+    return [...found.values()];
+  }
+
+  come(longitude, latitude, zoom) {
+    this.whole = null;
+    this.map.jumpTo({ center: [longitude, latitude], zoom: Math.max(zoom, this.map.getZoom()) });
+  }
+
+  at() {
+    const { lng, lat } = this.map.getCenter();
+    return { longitude: turned(lng), latitude: lat, zoom: this.map.getZoom() };
+  }
+
+  // What is drawn now, as an image for paper: a drawing surface is readable only right after it was drawn.
+  picture() {
+    this.map.redraw();
+    return this.map.getCanvas().toDataURL("image/png");
+  }
+
+  // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
   async tiles(url, region) {
     await this.ready;
     const before = this.overlay ? `overlay-${this.overlay}` : null;
@@ -203,8 +260,10 @@ export class MapView {
   }
 
   // One by one, those close together as a number; or by cells, as readers see them.
-  async reports(features, { exact }) {
+  async reports(features, { exact, scale }) {
     await this.ready;
+    if (scale !== this.scale) this.map.setLayoutProperty("clusters", "icon-image", clusterName(scale));
+    this.scale = scale;
     this.map.getSource("reports").setData(exact ? { type: "FeatureCollection", features } : NOTHING);
     this.map.getSource("cells").setData(exact ? NOTHING : { type: "FeatureCollection", features });
   }
@@ -218,7 +277,7 @@ export class MapView {
       element.type = "button";
       element.className = "look";
       element.textContent = rank;
-      element.setAttribute("aria-label", label(rank));
+      element.setAttribute("aria-label", label({ rank }));
       element.addEventListener("click", (event) => {
         event.stopPropagation();
         onPick(longitude, latitude);
@@ -227,7 +286,8 @@ export class MapView {
     });
   }
 
-  async place(longitude, latitude, { fly = false } = {}) {
+  // A pin; where it would lie in the lowest `covered` pixels, the map moves up.
+  async place(longitude, latitude, { covered = 0 } = {}) {
     await this.ready;
     if (!this.here) {
       const element = document.createElement("div");
@@ -236,12 +296,16 @@ export class MapView {
       this.here = new maplibregl.Marker({ element });
     }
     this.here.setLngLat([longitude, latitude]).addTo(this.map);
-    if (fly) this.map.easeTo({ center: [longitude, latitude] });
+    const { x, y } = this.map.project([longitude, latitude]);
+    const { clientWidth: width, clientHeight: height } = this.map.getContainer();
+    const free = height - covered;
+    if (x < 0 || x > width || y < 0 || y > free - 20) this.map.easeTo({ center: [longitude, latitude], offset: [0, -covered / 2] });
   }
 }
 
-// A number in a ring, of which the yellow part are reports of the chosen state. Drawn here: fonts of maps need a server.
-function clusterIcon(count, tenths, side = 64) {
+// A number in a ring, of which a part in the colour of the chosen state are reports that say so. Drawn here: fonts of maps need a server.
+function clusterIcon(count, tenths, scale, side = 64) {
+  const [other, said] = ends(scale);
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = side;
   const pen = canvas.getContext("2d");
@@ -250,10 +314,10 @@ function clusterIcon(count, tenths, side = 64) {
   pen.fillStyle = "#ffffff";
   pen.fill();
   pen.lineWidth = 7;
-  pen.strokeStyle = NOT_SAID;
+  pen.strokeStyle = other;
   arc(side / 2 - 6, 0, 2 * Math.PI);
   pen.stroke();
-  pen.strokeStyle = "#e8c400";
+  pen.strokeStyle = said;
   arc(side / 2 - 6, 0, (Math.PI * Number(tenths)) / 5);
   pen.stroke();
   pen.fillStyle = "#1d1d1f";

@@ -1,19 +1,25 @@
 // What the panel shows: reasons, sources, places to look at next, legend.
 
 import { $, fill, make, meter } from "./dom.js";
-import { locale, T } from "./text.en.js";
+import { isolated, joined, locale, signs, T } from "./text.js";
 
 const percentage = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 0 });
 const decimal = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const signed = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2, signDisplay: "exceptZero" });
 export const count = (n) => new Intl.NumberFormat(locale).format(n);
-export const moment = (seconds) => new Date(1000 * seconds).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const tenth = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+// A time of today, or a date with its time.
+export function moment(seconds) {
+  const when = new Date(1000 * seconds);
+  const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
+  return when.toDateString() === new Date().toDateString() ? when.toLocaleTimeString(locale, clock) : date(seconds);
+}
 
 export const date = (seconds) => new Date(1000 * seconds).toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });
 
 export function percent(p) {
-  if (p > 0 && p < 0.01) return "< 1 %";
-  if (p > 0.99 && p < 1) return "> 99 %";
+  if (p > 0 && p < 0.01) return signs("< 1 %");
+  if (p > 0.99 && p < 1) return signs("> 99 %");
   return percentage.format(p).replace("%", "\u00a0%");
 }
 
@@ -24,20 +30,21 @@ export function why(answer) {
   const known = answer.unknown ? T.whyUnknown : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
-    states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: `${percent(p)} ± ${percent(answer.sd[state])}` }));
+    states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: signs(`${percent(p)} ± ${percent(answer.sd[state])}`) }));
   }
   // What nobody knows has no number in large letters: somebody would act on it.
   const big = answer.unknown
-    ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether(answer.state) }))
+    ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether({ state: answer.state }) }))
     : make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state }));
   const opened = document.querySelector("#why-numbers[open]") !== null;
   fill(
     $("why"),
     big,
     make("p", { class: answer.unknown ? "unknown" : "hint", textContent: known }),
+    answer.sea ? make("p", { class: "hint", textContent: T.whySea }) : null,
     ...spoken(answer),
-    make("p", { class: "hint", textContent: [place(answer), answer.reports_in_cell === null ? null : T.whyCell(answer.reports_in_cell)].filter(Boolean).join(" · ") }),
-    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), states, ...reasons(answer)),
+    make("p", { class: "hint", textContent: joined(place(answer), answer.reports_in_cell === null ? null : T.whyCell({ n: answer.reports_in_cell })) }),
+    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), answer.unknown ? make("p", { class: "hint", textContent: T.whyGuess }) : null, states, ...reasons(answer)),
   );
 }
 
@@ -47,30 +54,39 @@ function spoken(answer) {
   if (!why) return [make("p", { class: "hint", textContent: answer.busy ? T.whyBusy : answer.newest ? T.whyNone : T.whyOld })];
   if (why.groups && !why.groups.length) return [make("p", { class: "hint", textContent: T.whyWithheld })];
   const said = why.summary
-    ? ["for", "against"].filter((side) => why.summary[side]).map((side) => T.whySpoken(side, answer.state, why.summary[side], distance(why.summary[side].nearest)))
-    : why.groups.map((g) => T.whyGrouped(g.group, answer.state, count(g.reports)));
+    ? ["for", "against"].filter((side) => why.summary[side]).map((side) => sentence(side, answer.state, why.summary[side]))
+    : why.groups.map((g) => T.whyGrouped[g.group]({ state: answer.state, n: g.reports }));
   return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
 }
 
+// From here on people are usually right, or more often right than not.
+const [USUALLY, OFTEN] = [0.85, 0.65];
+
+function sentence(side, state, { reports, accuracy, nearest }) {
+  const how = accuracy >= USUALLY ? "usually" : accuracy >= OFTEN ? "often" : "little";
+  const words = { for: T.whyFor, against: T.whyAgainst }[side][how];
+  return words({ n: reports, count: T.numbersInWords[reports] ?? count(reports), nearest: distance(nearest), state });
+}
+
 export const place = ({ latitude, longitude }) =>
-  `${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? "S" : "N"}, ${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? "W" : "E"}`;
+  `${isolated(`${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? T.south : T.north}`)}, ${isolated(`${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? T.west : T.east}`)}`;
 
 function reasons(answer) {
   // Readers are told groups of reports, and only where enough people reported.
   if (!answer.why || (answer.why.groups && !answer.why.groups.length)) return [];
-  const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group](count(g.reports)), log_odds: g.log_odds }));
+  const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group]({ n: g.reports }), log_odds: g.log_odds }));
   const forces = [...named].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
   const shown = forces.slice(0, 7);
   const rest = forces.slice(7);
   const rows = [{ name: T.whyPrior, value: answer.why.prior + answer.why.uncertainty }, ...shown.map((s) => ({ name: s.source, value: s.log_odds }))];
-  if (rest.length) rows.push({ name: T.whyOthers(rest.length), value: rest.reduce((sum, s) => sum + s.log_odds, 0) });
+  if (rest.length) rows.push({ name: T.whyOthers({ n: rest.length }), value: rest.reduce((sum, s) => sum + s.log_odds, 0) });
   const most = Math.max(...rows.map((row) => Math.abs(row.value)), Math.abs(answer.why.total), 0.5);
   const list = make("ol", { class: "forces" }, ...rows.map((row) => force(row, most)), force({ name: T.whyTotal, value: answer.why.total, sum: true }, most));
   const parts = [make("h2", { textContent: T.whySources }), make("p", { class: "hint", textContent: T.whySourcesHint }), list];
   if (answer.why.reports?.length) {
     parts.push(
       make("h2", { textContent: T.whyReports }),
-      make("ul", { class: "said" }, ...answer.why.reports.map((r) => make("li", {}, make("b", { textContent: r.label }), ` · ${r.source} · ${distance(r.metres)} · ${signed.format(r.log_odds)}`))),
+      make("ul", { class: "said" }, ...answer.why.reports.map((r) => make("li", {}, make("b", { textContent: isolated(r.label) }), ` · ${joined(r.source, distance(r.metres), signs(signed.format(r.log_odds)))}`))),
     );
   }
   return parts;
@@ -82,7 +98,7 @@ function force({ name, value, sum }, most) {
   return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
 }
 
-export const distance = (metres) => (metres < 950 ? `${Math.round(metres / 10) * 10} m` : `${(metres / 1000).toFixed(1)} km`);
+export const distance = (metres) => (metres < 950 ? T.metres({ value: Math.round(metres / 10) * 10 }) : T.kilometres({ value: tenth.format(metres / 1000) }));
 
 // Sources
 
@@ -94,7 +110,7 @@ export function sources(answer, { hidden, mayTrust, onTrust }) {
     $("sources"),
     make("p", { class: "hint", textContent: T.sourcesHint }),
     hidden ? make("p", { class: "hint", textContent: T.sourcesHidden }) : null,
-    answer.left_out ? make("p", { class: "hint", textContent: T.sourcesLeftOut(count(answer.left_out)) }) : null,
+    answer.left_out ? make("p", { class: "hint", textContent: T.sourcesLeftOut({ n: answer.left_out }) }) : null,
     ...table.map((s) => source(s, answer, { mayTrust, onTrust, open: open.has(s.source) })),
   );
 }
@@ -105,12 +121,12 @@ function source(s, answer, { mayTrust, onTrust, open }) {
   range.style.width = `${100 * (s.accuracy_high - s.accuracy_low)}%`;
   const at = make("i", { class: "at" });
   at.style.left = `${100 * s.accuracy}%`;
-  const facts = [T.sourceReports(count(s.reports)), s.informativeness === undefined || s.informativeness === null ? null : T.sourceInformative(decimal.format(s.informativeness))];
+  const facts = [T.reportsFound({ n: s.reports }), s.informativeness === undefined || s.informativeness === null ? null : T.sourceInformative({ bits: decimal.format(s.informativeness) })];
   const details = make(
     "details",
     { class: "source", open },
     make("summary", {}, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
-      make("small", { textContent: `${facts.filter(Boolean).join(" · ")} · ${T.sourceAccuracy} ${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}` }), make("div", { class: "meter" }, range, at)),
+      make("small", { textContent: joined(...facts, `${T.sourceAccuracy} ${signs(`${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}`)}`) }), make("div", { class: "meter" }, range, at)),
     matrix(s, answer),
   );
   details.dataset.source = s.source;
@@ -125,9 +141,9 @@ function matrix(s, { states, labels }) {
   const rows = s.confusion.map((row, j) =>
     make("tr", {}, make("th", { scope: "row", textContent: states[j] }), ...row.map((p, l) => {
       const cell = make("td", { textContent: percent(p) });
-      cell.style.background = `rgb(0 48 111 / ${0.06 + 0.84 * p})`;
-      cell.style.color = p > 0.5 ? "#fff" : "#1d1d1f";
-      if (s.confusion_low) cell.append(make("small", { textContent: `${percent(s.confusion_low[j][l])} – ${percent(s.confusion_high[j][l])}` }));
+      cell.style.setProperty("--share", 0.06 + 0.84 * p);
+      cell.classList.toggle("strong", p > 0.5);
+      if (s.confusion_low) cell.append(make("small", { textContent: signs(`${percent(s.confusion_low[j][l])} – ${percent(s.confusion_high[j][l])}`) }));
       return cell;
     })));
   return make("table", { class: "matrix" }, make("caption", { textContent: T.sourceMatrix }),
@@ -140,7 +156,7 @@ export function looks(features, { onPick, onDownload }) {
   if (!features.length) return fill($("next"), make("p", { class: "hint", textContent: T.nextEmpty }));
   const rows = features.map(({ properties: { rank, score, longitude, latitude } }) =>
     make("li", {}, make("button", { type: "button", class: "quiet", on: { click: () => onPick(longitude, latitude) } },
-      make("span", { class: "rank", textContent: rank }), make("span", {}, make("b", { textContent: T.nextPlace(rank) }), make("br"), make("small", { textContent: `${place({ longitude, latitude })} · ${T.nextScore(significant(score))}` })))));
+      make("span", { class: "rank", textContent: rank }), make("span", {}, make("b", { textContent: T.nextPlace({ rank }) }), make("br"), make("small", { textContent: joined(place({ longitude, latitude }), T.nextScore({ score: significant(score) })) })))));
   fill($("next"), make("p", { class: "hint", textContent: T.nextHint }), make("ol", { class: "looks" }, ...rows),
     make("button", { type: "button", class: "quiet", textContent: T.nextDownload, on: { click: onDownload } }));
 }
@@ -151,7 +167,7 @@ const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificant
 
 export function legend(layer, state, { from, to, scale, still }) {
   const flat = layer !== "probability";
-  $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer](state);
+  $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer]({ state });
   $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
   $("legend-image").alt = $("legend-title").textContent;
   $("legend-image").classList.toggle("flat", flat);
@@ -160,7 +176,7 @@ export function legend(layer, state, { from, to, scale, still }) {
   const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference(from, to) : T.legendChange(from, to) }[layer];
+  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
 }
 
 export function labelLegend(entries) {
@@ -177,5 +193,5 @@ export function welcome(kind, path) {
   $("welcome").hidden = !kind;
   if (kind === "none") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeNoneHow }));
   if (kind === "key") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeKey }));
-  if (kind === "empty") fill($("welcome"), make("h2", { textContent: T.welcomeEmpty }), make("p", { textContent: T.welcomeEmptyHow }), make("code", { textContent: T.welcomeAddress(path) }));
+  if (kind === "empty") fill($("welcome"), make("h2", { textContent: T.welcomeEmpty }), make("p", { textContent: T.welcomeEmptyHow }), make("code", { textContent: `POST ${path}` }));
 }

@@ -2,17 +2,18 @@
 
 import { call, get } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
-import { date, percent, place } from "./panels.js";
-import { T } from "./text.en.js";
+import { date, distance, percent, place } from "./panels.js";
+import { joined, T } from "./text.js";
 
 const LISTED = 100; // reports in the list; filters find the others
 const NEW_SECONDS = 86400; // a report counts as new for a day
 const TRUSTED = "trusted: "; // how the names of trusted sources begin
 
 export class ReportsPanel {
-  // path(rest) is the address of the map; onWhy(place) explains a place; onFilter() draws the map anew.
-  constructor({ path, onWhy, onFilter, guarded }) {
-    Object.assign(this, { path, onWhy, onFilter, guarded });
+  // path(rest) is the address of the map; during(report) says whether it is of the chosen time; onWhy(place) explains a
+  // place; onFilter() draws the map anew.
+  constructor({ path, during, onWhy, onFilter, guarded }) {
+    Object.assign(this, { path, during, onWhy, onFilter, guarded });
     this.reset();
     for (const id of ["filter-source", "filter-label", "filter-trust", "filter-from", "filter-until"]) $(id).addEventListener("change", () => this.changed());
     document.querySelectorAll("input[name=list]").forEach((input) => input.addEventListener("change", () => this.changed()));
@@ -58,7 +59,9 @@ export class ReportsPanel {
     const [from, until] = [day("filter-from", false), day("filter-until", true)];
     const list = this.list();
     const all = list === "retracted" ? this.moderation.retracted : this.features;
-    return all.filter(({ id, properties: p }) => {
+    return all.filter((report) => {
+      const { id, properties: p } = report;
+      if (!this.during(report)) return false;
       const when = p.time ?? p.received;
       return (!source || p.source === source) && (!label || p.label === label) && (from === null || when >= from) && (until === null || when < until) &&
         (!trust || (trust === "trusted") === p.source.startsWith(TRUSTED)) &&
@@ -78,9 +81,9 @@ export class ReportsPanel {
     const shown = [...found].sort(order).slice(0, LISTED);
     const chosen = [...this.features, ...this.moderation.retracted].find((f) => f.id === this.chosen);
     fill($("report-chosen"), chosen ? this.full(chosen) : null);
-    $("report-count").textContent = found.length ? T.reportsFound(found.length, shown.length) : T.reportsNone[this.list()] ?? T.reportsNone.all;
+    $("report-count").textContent = found.length ? (found.length > shown.length ? T.reportsFoundFirst({ n: found.length, shown: shown.length }) : T.reportsFound({ n: found.length })) : T.reportsNone[this.list()] ?? T.reportsNone.all;
     fill($("report-list"), ...shown.map((f) => make("li", {}, make("button", { type: "button", class: "quiet", "aria-pressed": String(f.id === this.chosen), on: { click: () => this.pick(f.id) } },
-      make("b", { textContent: f.properties.label }), make("small", { textContent: [f.properties.source, date(f.properties.time ?? f.properties.received), this.doubt?.has(f.id) ? T.reportDoubt(percent(this.doubt.get(f.id))) : null].filter(Boolean).join(" · ") }),
+      make("b", { textContent: f.properties.label }), make("small", { textContent: joined(f.properties.source, date(f.properties.time ?? f.properties.received), this.doubt?.has(f.id) ? T.reportDoubt({ probability: percent(this.doubt.get(f.id)) }) : null) }),
       f.properties.text ? make("q", { textContent: f.properties.text.slice(0, 120) }) : null))));
   }
 
@@ -89,7 +92,8 @@ export class ReportsPanel {
     const act = (rest, method) => this.guarded(async () => { await call(this.path(rest), { method }); await this.refresh(method === "DELETE" ? id : null); });
     const [longitude, latitude] = geometry.coordinates;
     const facts = [[T.reportSource, p.source], [T.reportWhen, p.time ? date(p.time) : T.reportNoTime], [T.reportReceived, date(p.received)], [T.reportPlace, place({ longitude, latitude })]];
-    const judged = gone ? T.reportRetracted : this.accepted?.has(id) ? T.reportAccepted : this.doubt?.has(id) ? T.reportSurprise(percent(this.doubt.get(id))) : T.reportFits;
+    if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, distance(p.accuracy)]);
+    const judged = gone ? T.reportRetracted : this.accepted?.has(id) ? T.reportAccepted : this.doubt?.has(id) ? T.reportSurprise({ probability: percent(this.doubt.get(id)) }) : T.reportFits;
     return make("article", { class: "offer" }, make("h3", { textContent: p.label }), p.text ? make("blockquote", { textContent: p.text }) : null,
       make("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })])),
       make("p", { class: "hint", textContent: judged }),

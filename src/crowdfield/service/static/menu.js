@@ -1,0 +1,56 @@
+// Language, appearance, and what leaves the page: a link, code for another site's page, paper.
+
+import { $, make, options } from "./dom.js";
+import { keep, recall } from "./kept.js";
+import { chooseLanguage, language, LANGUAGES, T } from "./text.js";
+
+const PAPER_WIDTH = 680; // pixels between the margins of A4 and of US Letter
+
+export class Menu {
+  // address({ embedded }) is the address of what is shown.
+  constructor({ address, title, picture }) {
+    Object.assign(this, { address, title, picture });
+    options($("language"), Object.entries(LANGUAGES), language);
+    options($("theme"), Object.entries(T.themes), recall("theme") ?? "auto");
+    $("language").addEventListener("change", () => { chooseLanguage($("language").value, address({})); });
+    $("theme").addEventListener("change", () => {
+      keep("theme", $("theme").value === "auto" ? null : $("theme").value);
+      dispatchEvent(new Event("theme-chosen"));
+    });
+    $("share").addEventListener("click", () => this.copy(address({})));
+    $("embed").addEventListener("click", () => this.copy(this.frame()));
+    $("print").addEventListener("click", () => { $("menu").hidePopover(); print(); });
+    $("menu").addEventListener("toggle", () => { $("menu-outcome").textContent = ""; });
+    addEventListener("beforeprint", () => this.paper());
+  }
+
+  frame() {
+    const frame = make("iframe", { src: this.address({ embedded: true }), title: this.title(), width: "100%", height: "480" });
+    frame.setAttribute("loading", "lazy");
+    return frame.outerHTML;
+  }
+
+  async copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      $("menu-outcome").textContent = T.shared;
+    } catch (error) {
+      // Without https there is no clipboard, and a browser may refuse it.
+      if (!(error instanceof TypeError) && error.name !== "NotAllowedError") throw error;
+      $("menu-outcome").textContent = T.shareFailed;
+    }
+  }
+
+  // The map is drawn on a surface that is empty when it is printed; so a picture of it takes its place.
+  paper() {
+    $("paper-title").textContent = this.title();
+    $("paper-address").textContent = this.address({});
+    const { width, height } = $("map").getBoundingClientRect();
+    $("stage").style.setProperty("--map-width", `${width}px`);
+    $("stage").style.setProperty("--map-height", `${height}px`);
+    $("stage").style.setProperty("--map-zoom", Math.min(1, PAPER_WIDTH / width));
+    const image = this.picture();
+    if (image) $("paper-map").src = image;
+    $("paper-map").hidden = !image;
+  }
+}

@@ -1,0 +1,76 @@
+"""`crowdfield serve` with its worker, and a browser: both started once for all tests of this folder."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection, HTTPException
+
+import numpy as np
+import pytest
+from playwright.sync_api import sync_playwright
+from tests.browser import CHROMIUM
+from tests.service.page.live import WEBGL, Live, wait
+from tests.service.street_tiles import streets, write_pmtiles
+from tests.service.workspace import FLOOD
+
+from crowdfield.service.auth import EVERYTHING, Keys, Role
+from crowdfield.service.database import open_database
+
+
+@pytest.fixture(scope="package")
+def browser():
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=WEBGL)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def live(tmp_path_factory, browser):
+    """`crowdfield serve` with its worker, a map of streets, and a map of 60 reports."""
+    basemap = write_pmtiles(tmp_path_factory.mktemp("ground") / "streets.pmtiles", {(0, 0, 0): streets()})
+    database = str(tmp_path_factory.mktemp("live") / "workspace.db")
+    engine = open_database(database)
+    keys = {role.name: Keys(engine).create(f"the {role.name}", role, EVERYTHING) for role in Role if role}
+    engine.dispose()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-c", "from crowdfield.cli import main; main()", "serve", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--log-level", "error"],
+        # No version but those that the tests ask for.
+        env=os.environ
+        | {"CROWDFIELD_DATABASE": database, "CROWDFIELD_REST_SECONDS": "3600", "CROWDFIELD_BASEMAP": str(basemap)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            try:
+                connection = HTTPConnection("127.0.0.1", port, timeout=5)
+                connection.request("GET", "/health")
+                assert connection.getresponse().status == 200
+                break
+            except (OSError, HTTPException):
+                time.sleep(0.1)
+            finally:
+                connection.close()
+        service = Live(port, keys, browser)
+        with service.api() as api:
+            api.post("/situations", json=FLOOD | {"title": "Léogâne", "columns": 48}).raise_for_status()
+            rng = np.random.default_rng(0)
+            places = rng.normal([-72.3, 18.5], 0.07, (60, 2)).clip([-72.55, 18.25], [-72.05, 18.75])
+            for part in (places[:40], places[40:]):
+                rows = [
+                    {"longitude": x, "latitude": y, "label": FLOOD["states"][int(x > -72.3)],
+                     "source": f"<b>s{i % 3}</b>", "text": "<img src=x onerror=alert(1)>"}
+                    for i, (x, y) in enumerate(part.tolist())
+                ]  # fmt: skip
+                assert api.post("/situations/flood/reports", json=rows).json()["stored"] == len(rows)
+                wait(lambda: not api.get("/situations/flood").json()["waiting"])
+        yield service
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,92 @@
+"""A running service and a browser that can reach nothing else, for tests that look at its pages."""
+
+import io
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Browser
+from tests.browser import QUIET
+
+# MapLibre needs WebGL, which a machine without a screen has only in software.
+WEBGL = [arg for arg in QUIET if arg != "--disable-gpu"] + ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+SHOTS = Path(os.environ.get("CROWDFIELD_SHOTS", Path(__file__).resolve().parents[3] / "out" / "screenshots"))
+PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+class Live:
+    def __init__(self, port: int, keys: dict[str, str], browser: Browser):
+        self.url, self.keys, self.browser = f"http://127.0.0.1:{port}", keys, browser
+
+    def api(self, role: str = "admin") -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[role]}"}, timeout=60)
+
+
+def wait(true, seconds=90.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+@contextmanager
+def opened(live, role="admin", *, query="", path="/", width=1280, height=800, expect=(), hints=False, **options):
+    """The page with a key. On leaving: nothing on the console, and no request to anywhere else."""
+    context = live.browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
+    if not hints:  # as for somebody who has been here before
+        context.add_init_script("localStorage.setItem('crowdfield-tour', 'seen')")
+    page, trouble, elsewhere = context.new_page(), [], []
+    page.set_default_timeout(60_000)
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("dialog", lambda dialog: trouble.append(f"a dialog: {dialog.message}"))
+    page.on("request", lambda r: None if r.url.startswith((live.url, "blob:", "data:")) else elsewhere.append(r.url))
+    page.goto(f"{live.url}{path}{query}" + (f"#key={live.keys[role]}" if role else ""))
+    yield page
+    context.close()
+    assert not elsewhere
+    assert [t for t in trouble if not any(known in t for known in expect)] == []
+
+
+def ready(page, version=None):
+    """Everything of a version is there and drawn."""
+    page.wait_for_selector(f"body[data-version='{version}']" if version else "body[data-version]")
+    until(page, "crowdfieldMap.loaded() && crowdfieldMap.areTilesLoaded()")
+
+
+def until(page, true):
+    """Asked from outside: the page's own policy forbids it to evaluate text."""
+    wait(lambda: page.evaluate(true))
+
+
+def newest(page):
+    return int(page.get_attribute("body", "data-version"))
+
+
+def shot(page, name):
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name}.png")
+
+
+def picture(page):
+    """The drawn map, as the browser shows it."""
+    page.wait_for_timeout(400)
+    return np.asarray(Image.open(io.BytesIO(page.locator("#map canvas").screenshot())).convert("RGB")).astype(int)
+
+
+def click_map(page, across, down):
+    box = page.locator("#map").bounding_box()
+    page.mouse.click(box["x"] + across * box["width"], box["y"] + down * box["height"])
+
+
+def serious(page):
+    return [
+        (v["id"], [node["html"][:120] for node in v["nodes"][:3]])
+        for v in Axe().run(page).response["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]

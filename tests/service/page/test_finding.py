@@ -1,0 +1,108 @@
+"""The two times, the hints, and finding a place."""
+
+import pytest
+from tests.browser import needs_chromium
+from tests.service.page.live import newest, opened, ready, serious, shot, until
+from tests.service.workspace import FLOOD
+
+pytestmark = needs_chromium
+DAY = 86400.0
+FIRST = 1_263_254_400.0  # 12 January 2010, 00:00 UTC
+
+
+@pytest.fixture(scope="module")
+def dated(live):
+    """A map of things that happened on three days of January 2010, and one without a time."""
+    days = [0.4, 0.5, 2.1, 2.2, 2.9, 6.5, None]
+    rows = [
+        {"longitude": -72.4 + 0.03 * i, "latitude": 18.5, "label": "flooded", "source": f"s{i}", "id": f"dated-{i}"}
+        | ({} if day is None else {"time": FIRST + day * DAY})
+        for i, day in enumerate(days)
+    ]
+    with live.api() as api:
+        api.post("/situations", json=FLOOD | {"id": "dated", "title": "Dated"}).raise_for_status()
+        assert api.post("/situations/dated/reports", json=rows).json()["stored"] == len(rows)
+        yield "?situation=dated"
+        api.delete("/situations/dated").raise_for_status()
+
+
+def shown(page):
+    return page.evaluate("crowdfieldMap.getSource('reports').serialize().data.features.length")
+
+
+def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
+    with opened(live, query=dated) as page:
+        ready(page)
+        version = newest(page)
+        assert page.inner_text("#event-moment") == "All times" and page.is_hidden("#event-note") and shown(page) == 7
+        page.focus("#event-slider")
+        page.keyboard.press("Home")
+        first = page.inner_text("#event-moment")
+        assert first.startswith("Jan 12, 2010") and "1 report" in first  # in steps of three hours
+        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.length === 1")
+        # Only reports follow; the page says so, and the version is what it was.
+        assert "of all times" in page.inner_text("#event-note") and newest(page) == version
+        assert page.get_attribute("#live", "aria-pressed") == "true"
+        page.click("#tab-reports")
+        assert page.locator("#report-list button").count() == 1
+        until(page, "location.search.includes('event=2010-01-12T09:00Z')")
+        page.click("#event-play")
+        until(page, "document.getElementById('event-moment').textContent.startsWith('Jan 14')")
+        page.click("#event-play")  # pauses
+        assert page.inner_text("#event-play") == "Play"
+        shot(page, "event-time")
+        assert serious(page) == []
+        page.click("#event-all")
+        assert page.locator("#report-list button").count() == 7
+        page.goto(f"{live.url}/{dated}&event=2010-01-18T12:00Z")
+        ready(page)
+        assert page.inner_text("#event-moment").startswith("Jan 18, 2010") and shown(page) == 1
+
+
+def test_five_hints_are_given_once_and_can_be_called_back(live):
+    with opened(live, None, hints=True) as page:
+        ready(page)
+        page.wait_for_selector("#tour:not([hidden])")
+        assert "Unknown does not mean safe" in page.inner_text("#tour")
+        assert page.evaluate("document.activeElement === document.body")  # nobody's keyboard is taken over
+        shot(page, "hints")
+        assert serious(page) == []
+        titles = []
+        for _ in range(5):
+            titles.append(page.inner_text("#tour-title"))
+            page.click("#tour-next")
+        assert titles == [f"Hint {n} of 5" for n in range(1, 6)] and page.is_hidden("#tour")
+        assert page.locator(".pointed").count() == 0
+        page.reload()
+        ready(page)
+        assert page.is_hidden("#tour")
+        page.click("#menu-button")
+        page.click("#tour-again")
+        assert page.is_visible("#tour")
+        page.keyboard.press("Escape")
+        assert page.is_hidden("#tour")
+
+
+def test_places_are_found_by_name_by_coordinates_and_by_this_device(live):
+    here = {"longitude": -72.25, "latitude": 18.45, "accuracy": 30}
+    with opened(live, geolocation=here, permissions=["geolocation"]) as page:
+        ready(page)
+        until(page, "crowdfieldMap.isSourceLoaded('streets')")
+        page.fill("#search-text", "leogane")  # without its accents
+        page.press("#search-text", "Enter")
+        assert "part of the map that is loaded" in page.inner_text("#search-said")
+        assert page.locator("#search-found button").all_inner_texts() == ["Léogâne"]
+        page.fill("#search-text", "Atlantis")
+        page.press("#search-text", "Enter")
+        assert "Nothing found" in page.inner_text("#search-said")
+        page.fill("#search-text", "18.4, -72.2")
+        page.press("#search-text", "Enter")
+        page.wait_for_selector("#why .big b")
+        until(page, "Math.abs(crowdfieldMap.getCenter().lat - 18.4) < 0.01 && crowdfieldMap.getZoom() >= 13")
+        page.click("#locate")
+        page.wait_for_selector("#search-said:has-text('give or take 30 m')")
+        until(page, "Math.abs(crowdfieldMap.getCenter().lat - 18.45) < 0.01")
+        page.context.set_geolocation({"longitude": 2.35, "latitude": 48.85})
+        page.click("#locate")
+        page.wait_for_selector("#search-said:has-text('outside this map')")
+        assert serious(page) == []
