@@ -20,9 +20,10 @@ import numpy as np
 import scipy.linalg as sla
 
 from crowdfield.errors import InputError
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields import product
 from crowdfield.inference.fields.base import Array, Field, cholesky
-from crowdfield.inference.fields.choose import default_tolerance
+from crowdfield.inference.fields.choose import default_tolerance, spectral_basis
 from crowdfield.inference.fields.exact import ExactBasis, ExactField
 from crowdfield.inference.fields.features import Basis, FeatureField
 from crowdfield.inference.fields.inducing import InducingBasis
@@ -64,11 +65,11 @@ class PriorDraws(NamedTuple):
 
 def prior_draws(kernel: Kernel, places: Array, size: int, rng: np.random.Generator) -> PriorDraws | None:
     """Over the box of `places`; None where Fourier features cannot do it."""
-    if places.shape[1] > 3:
+    if coordinates(kernel, places).shape[1] > 3:
         return None
     tolerance, _ = default_tolerance(kernel, places, PRIOR_FEATURES)
     try:
-        basis = SpectralBasis(kernel, places, tolerance, max_size=MOST_PRIOR_FEATURES)
+        basis = spectral_basis(kernel, places, tolerance, max_size=MOST_PRIOR_FEATURES)
     except InputError:
         return None
     return PriorDraws(basis, rng.standard_normal((basis.size, size)))
@@ -113,7 +114,8 @@ class Truncated:
 def through_basis(basis: Basis, weights: Array, sd: Array, region: Array, rng: np.random.Generator) -> FunctionDraws:
     """Draws from draws of the weights [m, n]. `region` [2, D]: corners of the box around all places to be asked for."""
     if isinstance(basis, InducingBasis):
-        prior = prior_draws(basis.kernel, np.vstack([region, basis.Z]), weights.shape[1], rng)
+        exact = np.pad(region, ((0, 0), (0, basis.Z.shape[1] - region.shape[1])))  # some of Z may be inexact
+        prior = prior_draws(basis.kernel, np.vstack([exact, basis.Z]), weights.shape[1], rng)
         if prior is None:
             return Truncated(basis, weights, None, sd)
         known = sla.solve_triangular(basis.root, prior.at(basis.Z), lower=True, check_finite=False)

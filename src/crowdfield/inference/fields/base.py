@@ -18,6 +18,7 @@ from scipy.special import gammaln
 
 from crowdfield.arrays import Array as Array
 from crowdfield.errors import NumericalError
+from crowdfield.inference.kernels import Kernel
 
 BLOCK = 1 << 18  # sites or output places in hand at a time, at the most
 PARTS, SMALLEST_BLOCK = 8, 1 << 14  # sites are cut into so many blocks, for the cores to share, but not into crumbs
@@ -114,6 +115,7 @@ class Engine(Protocol):
     """Sites in, posterior out. Holds the places of the sites and the kernel, and no state of the inference."""
 
     name: str
+    kernel: Kernel
     size: int  # the number of Gaussian variables: N for the exact engine, m for features
     n_sites: int
     blocks: list[slice]  # runs of sites that are passed over one at a time, to keep memory flat

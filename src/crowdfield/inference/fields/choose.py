@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import DataWarning, InputError
+from crowdfield.inference import blur
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.fields.blurred import BlurredSpectralBasis
 from crowdfield.inference.fields.exact import exact
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
-from crowdfield.inference.fields.lattice import estimated_size
+from crowdfield.inference.fields.lattice import MAX_SIZE, estimated_size
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
@@ -31,6 +34,7 @@ TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2)
 
 def default_tolerance(kernel: Kernel, X: Array, affordable: int = AFFORDABLE) -> tuple[float, float]:
     """The finest tolerance that affordably few features meet, or the coarsest; and about how many it needs."""
+    X = coordinates(kernel, X)
     for tolerance in reversed(TOLERANCES):
         needed = estimated_size(kernel, X, tolerance)
         if tolerance == TOLERANCES[-1]:
@@ -41,12 +45,20 @@ def default_tolerance(kernel: Kernel, X: Array, affordable: int = AFFORDABLE) ->
     return best
 
 
+def spectral_basis(kernel: Kernel, X: Array, tolerance: float, max_size: int = MAX_SIZE) -> SpectralBasis:
+    """Fourier features for places X [N, D], or [N, D + 1] with their standard deviation."""
+    if X.shape[1] == coordinates(kernel, X).shape[1]:
+        return SpectralBasis(kernel, X, tolerance, max_size=max_size)
+    return BlurredSpectralBasis(kernel, X, tolerance, max_size=max_size)
+
+
 def bulk(kernel: Kernel, X: Array, left_out: float = 1e-3) -> NDArray[np.bool_]:
     """Which places form the map, when a few lie so far off that a lattice over all of them would be mostly empty.
 
     Off means: beyond the central box that leaves out at most the given fraction of the places along any column, by
     more than ten length-scales.
     """
+    X = coordinates(kernel, X)
     low, high = np.quantile(X, [left_out / 2, 1.0 - left_out / 2], axis=0)
     reach = 10.0 * kernel.lengthscales(X.shape[1])
     return np.asarray((np.abs(X - (low + high) / 2.0) <= (high - low) / 2.0 + reach).all(1))
@@ -72,7 +84,7 @@ def choose(
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}: choose one of {', '.join(ENGINES)}.")
     X = np.asarray(X, float)
-    n, dimension = X.shape
+    n, dimension = coordinates(kernel, X).shape
     if name == "exact" or (name == "auto" and n <= min(EXACT_ALWAYS, affordable)):
         return exact(kernel, X, integrates_scale)
     if name == "spectral" and dimension > 3:
@@ -100,14 +112,18 @@ def _spectral(
 
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:
-            return tolerance, estimated_size(kernel, places, tolerance)
+            return tolerance, estimated_size(kernel, coordinates(kernel, places), tolerance)
         return default_tolerance(kernel, places, affordable)
 
     def over(places: Array, at: float, needed: float) -> Engine:
-        basis = SpectralBasis(kernel, places, at, max_size=ITERATIVE_AT_MOST)
+        basis = spectral_basis(kernel, places, at, max_size=ITERATIVE_AT_MOST)
         return FeatureEngine(basis, X) if needed <= DENSE_FACTOR * affordable else IterativeEngine(basis, X, rng)
 
     finest, needed = features_for(X)
+    if blur.of(kernel) is not None and needed > DENSE_FACTOR * affordable:
+        if name == "spectral":
+            raise InputError("so large a map of inexact places needs engine='inducing'.")
+        return None  # the iterative engine takes exact places only
     if name == "auto" and needed >= len(X) and len(X) <= EXACT_AT_MOST:
         return None
     if needed <= ITERATIVE_AT_MOST:

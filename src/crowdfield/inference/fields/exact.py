@@ -15,9 +15,10 @@ import scipy.linalg as sla
 from scipy.linalg import lapack
 
 from crowdfield.errors import NumericalError
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array, Engine, ScaleNodes, Statistics, cholesky
 from crowdfield.inference.fields.features import FeatureEngine
-from crowdfield.inference.fields.inducing import InducingBasis, Points
+from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Kernel
 
 FIXED = 1e-10  # of the prior variance, left at a place once the others are known
@@ -39,13 +40,10 @@ class ExactBasis(InducingBasis):
     name = "exact"
 
     def __init__(self, kernel: Kernel, X: Array):
-        self.kernel, self.dimension = kernel, X.shape[1]
+        self.kernel, self.dimension = kernel, coordinates(kernel, X).shape[1]
         factor, order, self.size, _ = lapack.dpstrf(kernel.covariance(X, X), tol=FIXED, lower=1)
         self.Z = X[order[: self.size] - 1]
         self.root = np.tril(factor[: self.size, : self.size])
-
-    def locate(self, X: Array) -> Points:
-        return Points(X, self.features(X) if len(X) <= self.size else None)
 
     def residual_covariance(self, X: Array) -> Array:
         phi = self.features(X)

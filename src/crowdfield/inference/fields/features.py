@@ -24,6 +24,7 @@ from crowdfield.inference.fields.base import (
     integrate_scale,
     inverse_from_cholesky,
 )
+from crowdfield.inference.kernels import Kernel
 
 Codes = NDArray[np.int64]
 ROWS = 1 << 13  # reports in hand at a time
@@ -38,6 +39,7 @@ class Basis(Protocol):
     name: str
     size: int  # m
     dimension: int  # D, the number of input columns
+    kernel: Kernel
 
     def locate(self, X: Array) -> Any:
         """Prepare places for repeated use."""
@@ -180,6 +182,7 @@ class FeatureEngine:
 
     def __init__(self, basis: Basis, X: Array, block: int | None = None):
         self.basis, self.name, self.size = basis, basis.name, basis.size
+        self.kernel = basis.kernel
         self.n_sites = len(X)
         self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}

@@ -14,6 +14,7 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.kernels import Kernel
@@ -79,7 +80,7 @@ class InducingBasis(Basis):
         if len(X) > candidates:
             extremes = np.concatenate([X.argmin(0), X.argmax(0)])
             X = X[np.union1d(extremes, rng.choice(len(X), candidates, replace=False))]
-        self.kernel, self.dimension = kernel, X.shape[1]
+        self.kernel, self.dimension = kernel, coordinates(kernel, X).shape[1]
         picked, self.root = pivots(kernel, X, size, tolerance)
         self.Z = X[picked]
         self.size = len(picked)

@@ -106,7 +106,7 @@ class IterativeEngine:
         probes: int = PROBES,
         block: int | None = None,
     ):
-        self.basis, self.size, self.n_sites = basis, basis.size, len(X)
+        self.basis, self.kernel, self.size, self.n_sites = basis, basis.kernel, basis.size, len(X)
         self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
         rng = np.random.default_rng(0) if rng is None else rng

@@ -21,7 +21,7 @@ FULL_ENOUGH = 2.0  # rows times columns, for every place among them: a map with 
 
 def evaluate(basis: Basis, X: Array, weights: Array) -> Array:
     """φ(x)·w for many w at once.   X [M, D], weights [m, n] -> [M, n]"""
-    if isinstance(basis, SpectralBasis) and basis.dimension == 2 and len(X):
+    if isinstance(basis, SpectralBasis) and basis.dimension == X.shape[1] == 2 and len(X):
         columns, column = np.unique(X[:, 0], return_inverse=True)
         rows, row = np.unique(X[:, 1], return_inverse=True)
         if len(columns) * len(rows) <= FULL_ENOUGH * len(X):
