@@ -51,8 +51,10 @@ class Reports:
     crs : str, optional
         The coordinate reference system of ``places``, for example "EPSG:4326".
     accuracy : array_like [R], optional
-        How far the true place may be from the given one, in metres; NaN where it is not known. It is kept with the
-        reports, but the models do not use it.
+        How exact each place is, in metres: the radius around it that holds the true place with a probability of 68 %;
+        NaN where it is not known (docs/accuracy.md).
+    score : array_like [R], optional
+        How sure the report is of its label, a probability; NaN where it just says it (docs/scores.md).
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Reports:
     id: tuple[Any, ...] | None = None
     crs: str | None = None
     accuracy: NDArray[np.float64] | None = None  # [R], metres
+    score: NDArray[np.float64] | None = None  # [R]
 
     def __post_init__(self) -> None:
         places = _places(self.places)
@@ -86,6 +89,8 @@ class Reports:
             object.__setattr__(self, "time", _times(self.time, len(places)))
         if self.accuracy is not None:
             object.__setattr__(self, "accuracy", _accuracies(self.accuracy, len(places)))
+        if self.score is not None:
+            object.__setattr__(self, "score", _scores(self.score, len(places)))
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
@@ -104,6 +109,7 @@ class Reports:
         sources: Iterable[Hashable] | None = None,
         crs: str | None = None,
         accuracy: ArrayLike | None = None,
+        score: ArrayLike | None = None,
     ) -> Reports:
         """Build a table with one row per report.
 
@@ -131,6 +137,7 @@ class Reports:
             id=None if id is None else tuple(id),
             crs=crs,
             accuracy=None if accuracy is None else _accuracies(accuracy, len(where)),
+            score=None if score is None else _scores(score, len(where)),
         )
 
     @classmethod
@@ -147,10 +154,11 @@ class Reports:
         sources: Iterable[Hashable] | None = None,
         crs: str | None = None,
         accuracy: str | None = "accuracy",
+        score: str | None = "score",
     ) -> Reports:
         """From a table with a column for each coordinate and for the label.
 
-        Source, time, id and accuracy are taken where there are any.
+        Source, time, id, accuracy and score are taken where there are any.
         """
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
         missing = [name for name in [*columns, label] if name not in frame.columns]
@@ -171,6 +179,7 @@ class Reports:
             sources=sources,
             crs=crs,
             accuracy=optional(accuracy),
+            score=optional(score),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -189,6 +198,8 @@ class Reports:
             columns["id"] = list(self.id)
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy
+        if self.score is not None:
+            columns["score"] = self.score
         return pd.DataFrame(columns)
 
     def __len__(self) -> int:
@@ -252,7 +263,8 @@ class Reports:
             time=np.concatenate([self.time, other.time]) if timed else None,
             id=(*self.id, *other.id) if named else None,  # type: ignore[misc]
             crs=self.crs,
-            accuracy=_joined_accuracies(self, other),
+            accuracy=_joined(self.accuracy, other.accuracy, len(self), len(other)),
+            score=_joined(self.score, other.score, len(self), len(other)),
         )
 
     def take(self, rows: ArrayLike) -> Reports:
@@ -266,6 +278,7 @@ class Reports:
             time=None if self.time is None else self.time[chosen],
             id=None if self.id is None else tuple(self.id[i] for i in chosen.tolist()),
             accuracy=None if self.accuracy is None else self.accuracy[chosen],
+            score=None if self.score is None else self.score[chosen],
         )
 
     def _coordinate_names(self) -> list[str]:
@@ -345,12 +358,29 @@ def _accuracies(accuracy: ArrayLike, count: int) -> NDArray[np.float64]:
     return _frozen(metres)
 
 
-def _joined_accuracies(first: Reports, then: Reports) -> NDArray[np.float64] | None:
-    """Those of two tables; NaN for the one that has none."""
-    if first.accuracy is None and then.accuracy is None:
+def _scores(score: ArrayLike, count: int) -> NDArray[np.float64]:
+    try:
+        sure = np.array(score, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("score must be probabilities, NaN for reports that just say their label.") from None
+    if sure.shape != (count,):
+        raise InputError(f"{count} places but scores of shape {sure.shape}: give one per report.")
+    bad = (sure < 0) | (sure > 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"report {row} has a score of {sure[row]}. A score is a probability, between 0 and 1.")
+    return _frozen(sure)
+
+
+def _joined(
+    first: NDArray[np.float64] | None, then: NDArray[np.float64] | None, n: int, m: int
+) -> NDArray[np.float64] | None:
+    """A column of two tables; NaN for the one that lacks it."""
+    if first is None and then is None:
         return None
-    known = (np.full(len(r), np.nan) if r.accuracy is None else r.accuracy for r in (first, then))
-    return np.concatenate(list(known))
+    return np.concatenate(
+        [np.full(n, np.nan) if first is None else first, np.full(m, np.nan) if then is None else then]
+    )
 
 
 def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from crowdfield.inference import quadrature
+from crowdfield.inference.blur import averaged
 from crowdfield.inference.fields.base import Array, Field
 
 BLOCK = 1 << 16  # output points at a time: memory stays flat however large the grid
@@ -35,13 +36,14 @@ class FieldPredictor(NamedTuple):
     fields: tuple[Field, ...]
     prior_mean: Callable[[Array], Array]  # [M, D] -> [M, F]
     C: Array
+    dimension: int | None = None  # D, where places may have one more column: how inexact they are
 
     def latent(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the latent functions at places [M, D]: both [M, F]."""
         mean, variance = np.empty((len(X), len(self.fields))), np.empty((len(X), len(self.fields)))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
-            mu = self.prior_mean(X[part])
+            mu = averaged(self.prior_mean, X[part], self.dimension or X.shape[1])
             for j, f in enumerate(self.fields):
                 m, v = f.at(X[part])
                 mean[part, j], variance[part, j] = mu[:, j] + m, v

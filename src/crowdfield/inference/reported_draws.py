@@ -92,7 +92,7 @@ class ThingsHere(NamedTuple):
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
         """[J, m, n]"""
-        f = self.rates.field(self.fitted.design.X[rows])
+        f = self.rates.field(self.fitted.design.coordinates[rows])
         mean, follows = self._appearances(rows)
         g = mean.T[:, :, None] + np.einsum("mab,bmn->amn", follows, f - f.mean(axis=2, keepdims=True))
         value, vector = np.linalg.eigh(self.rates.nugget * follows)

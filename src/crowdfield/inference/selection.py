@@ -11,6 +11,7 @@ import numpy as np
 from crowdfield.inference import communities as communities_
 from crowdfield.inference import lengthscale as lengthscale_
 from crowdfield.inference import solvers
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.iterate import Fit, Progress
@@ -106,7 +107,8 @@ def lengthscale(posed: Posed, earlier: Any | None) -> Learned:
     """Maximum likelihood II on the objective, warm-started from one length-scale to the next."""
     search = thinned(posed, SEARCH_SITES)
     search = replace(search, communities=None if posed.communities is None else 1)
-    low, high = posed.lengthscale_bounds or lengthscale_.search_range(search.data.X)
+    X = coordinates(search.kernel, search.data.X)
+    low, high = posed.lengthscale_bounds or lengthscale_.search_range(X)
     best, best_value = earlier, -np.inf
 
     def value(scales: Array) -> float:
@@ -116,9 +118,9 @@ def lengthscale(posed: Posed, earlier: Any | None) -> Learned:
             best, best_value = fit.q, fit.bound.total
         return fit.bound.total
 
-    dimension = search.data.X.shape[1]
+    dimension = X.shape[1]
     scales = search.kernel.lengthscales(dimension).copy()
-    span = np.ptp(search.data.X, axis=0)
+    span = np.ptp(X, axis=0)
     if posed.free == (tuple(range(dimension)),):
         prior = _log_prior(posed.lengthscale_prior, float(np.exp(np.log(np.maximum(span, 1e-300)).mean())))
         found = lengthscale_.maximise(lambda length: value(np.array([length])) + prior(length), low, high)

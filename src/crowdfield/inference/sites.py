@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.inference.blur import flattening
 from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
 from crowdfield.inference.fields.base import Array, Engine, Field
 
@@ -37,8 +38,11 @@ class Sites:
     first: int = 0
     total: int | None = None
     blocks: list[Block] = field(init=False)
+    flat: Array | None = field(init=False)  # [N, 1] the share κ of f in the log odds of the state of inexact places
 
     def __post_init__(self) -> None:
+        flat = flattening(self.engine.kernel, self.data.X, self.prior.rate / self.prior.shape)
+        object.__setattr__(self, "flat", None if flat is None else flat[:, None])
         object.__setattr__(self, "blocks", blocks(self.data, self.prior.mean, self.engine.blocks))
 
     @property

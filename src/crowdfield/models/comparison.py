@@ -25,8 +25,10 @@ from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor
+from crowdfield.inference.quadrature import rate_moments
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
+from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
 from crowdfield.models.instrument import Asked
 from crowdfield.models.problem import learns_lengthscale, pose
@@ -129,9 +131,11 @@ def _by_one_state(
     if not fits:
         return np.full(len(hidden), -np.inf)
     solver, fit = max(fits, key=lambda own: own.fit.bound.total)
-    places = reports.places[hidden]
-    probability = FieldPredictor(fit.q.fields, posed.mean_at, contrast(len(states))).rate(places)[0]
-    where = find_sites(posed.data.X, places)
+    places = inexact.sites_of(reports.take(hidden))
+    C = contrast(len(states))
+    predictor = FieldPredictor(fit.q.fields, posed.mean_at, C, reports.places.shape[1])
+    probability = rate_moments(*inexact.latent_at(predictor, posed, places), C)[0]
+    where = find_sites(posed.data.X, inexact.like(posed.data.X, places))
     probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
     said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden], :, reports.label[hidden]]
     return np.asarray(np.log((probability * said).sum(1)))

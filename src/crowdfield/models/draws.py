@@ -17,6 +17,7 @@ from crowdfield.inference.instrument.several.draws import draw as draw_several
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.sampling import SamplePredictor
 from crowdfield.inference.state_draws import StateDraws
+from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
@@ -38,16 +39,19 @@ def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> AnyDraws
             draw_several(fitted, size, rng) if isinstance(fitted, FittedStates) else draw_instrument(fitted, size, rng)
         )
     reports, X = model.reports_, model.places_
-    site = find_sites(X, reports.places)
+    site, sites = inexact.report_sites(model), inexact.sites(model)
     known = np.full(len(X), -1)
-    known[find_sites(X, model._gold_.places)] = model._gold_.state
+    known[find_sites(sites, inexact.like(sites, model._gold_.places))] = model._gold_.state
     if isinstance(model._predictor, SamplePredictor):
         predictor = model._predictor
         f, pi, scale = state_draws.of_chains(predictor.posterior, X, predictor.prior_mean(X))
         chains = predictor.posterior.chains
     else:
-        mean, variance = model._predictor.latent(X)
-        covariance = model._predictor.covariance(X) if len(X) <= state_draws.JOINT_SITES else None
+        mean, variance = inexact.latent(model)
+        covariance = None
+        if len(X) <= state_draws.JOINT_SITES:
+            flat = inexact.flattening(model._posed, sites)
+            covariance = [flat[:, None] * one * flat for one in model._predictor.covariance(sites)]
         f = state_draws.gaussian_fields(mean, variance, covariance, size, rng)
         pi = state_draws.confusion_draws(model.alpha_, size, rng)
         scale, chains = np.full(size, float(model.scale_[0])), 1

@@ -28,7 +28,18 @@ from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.predict import FieldPredictor, Predictor
-from crowdfield.models import comparison, grades, instrument, left_out, problem, sampled_instrument, storage, totals
+from crowdfield.models import (
+    comparison,
+    grades,
+    inexact,
+    instrument,
+    left_out,
+    problem,
+    sampled_instrument,
+    scored,
+    storage,
+    totals,
+)
 from crowdfield.models import covariates as covariates_
 from crowdfield.models import draws as draws_
 from crowdfield.models import sources as sources_
@@ -36,7 +47,6 @@ from crowdfield.models.base import (
     Array,
     ReportClassifier,
     as_classes,
-    find_sites,
     validated_places,
     validated_reports,
     whole,
@@ -129,7 +139,8 @@ class HeatmapBCC(ReportClassifier):
     confusion_ : ndarray [S, J, L]
         Expected confusion matrices: row j is what a source says when the state is j.
     places_ : ndarray [N, D]
-        The distinct places that were reported on or checked.
+        The distinct places that were reported on or checked. A place that was reported with several accuracies is there
+        once for each.
     posterior_ : ndarray [N, J]
         State probabilities of these places.
     reports_model_, inference_, engine_ : str
@@ -176,6 +187,7 @@ class HeatmapBCC(ReportClassifier):
 
     reports_model_: str = "one_state"
     communities_: communities.Communities | None
+    _site_sd: Array | None = None  # [N] standard deviation of every place, where some are inexact
     _predictor: Predictor
     _instrument: AnyFitted | Sampled
     _membership: Array
@@ -234,6 +246,8 @@ class HeatmapBCC(ReportClassifier):
         sources: ArrayLike | None = None,
         gold: tuple[ArrayLike, ArrayLike] | None = None,
         tasks: ArrayLike | None = None,
+        accuracy: ArrayLike | None = None,
+        scores: ArrayLike | None = None,
     ) -> Self:
         """Learn from reports, one row per report.
 
@@ -249,6 +263,12 @@ class HeatmapBCC(ReportClassifier):
             Checked places and their known states.
         tasks : array_like [R], optional
             What each report is about, where several things share a place: points of a photo, floors of a house.
+        accuracy : float or array_like [R], optional
+            How exactly the places are known, in the units of X: the radius around X that holds the true place with a
+            probability of 68 %. NaN where it is not known, which is taken for exact (docs/accuracy.md).
+        scores : array_like [R], optional
+            How sure each report is of its own label: a classifier's probability, a volunteer's confidence. NaN where it
+            just says the label. Two states only, read by the instrument model (docs/scores.md).
 
         Returns
         -------
@@ -258,6 +278,7 @@ class HeatmapBCC(ReportClassifier):
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
         grades.check_order(self.ordered, self.states, states)
+        reports = scored.with_scores(inexact.with_accuracy(reports, accuracy), scores)
         about = _task_codes(tasks, len(reports))
         return self._learn(reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
 
@@ -270,6 +291,9 @@ class HeatmapBCC(ReportClassifier):
         tasks: NDArray[np.int64] | None = None,
     ) -> Self:
         warn_about_one_label(reports)
+        reports = inexact.rounded(reports)
+        if self.inference in ("vb", "gibbs"):
+            inexact.refuse(f"inference={self.inference!r}", reports)
         posed = problem.pose(self, reports, states, gold)
         if self._read_by_instruments(posed, reports, states, gold, warm, tasks):
             return self
@@ -298,10 +322,12 @@ class HeatmapBCC(ReportClassifier):
     ) -> bool:
         """Fit the instrument model where it is asked for, or where it predicts left-out reports better."""
         reason = instrument.why_not(self, states, reports.labels)
-        if posed.free not in ((), (tuple(range(posed.data.X.shape[1])),)):
+        if posed.free not in ((), (tuple(range(reports.places.shape[1])),)):
             reason = reason or "it learns one length-scale for all columns, not one for each"
         needs = "covariates" if self.covariates is not None else "tasks" if tasks is not None else None
         needs = needs or ("ordered states" if self.ordered and len(states) > 2 else None)
+        if reports.score is not None:
+            needs, reason = needs or "scores", reason or scored.why_not(self, states)
         must = self.reports_model == "instrument" or needs is not None
         if needs is not None and self.reports_model == "one_state":
             raise InputError(
@@ -376,7 +402,7 @@ class HeatmapBCC(ReportClassifier):
         """What a fit of the instrument model leaves behind."""
         self._asked, self._instrument, self._predictor = asked, fitted, fitted
         self.reports_model_, self.inference_ = "instrument", "variational"
-        self.places_ = asked.places
+        self._keep_sites(asked.places)
         self.posterior_ = instrument.posterior(asked, fitted)
         self.confusion_ = instrument.confusion(asked, fitted, self.reports_, self, states)
         # Pseudo-counts of the implied matrices: as sure as the source's reports would make a Dirichlet.
@@ -416,8 +442,8 @@ class HeatmapBCC(ReportClassifier):
             return out
         if self.inference_ == "gibbs":
             return draws_.left_out(self)
-        mean, variance = self._predictor.latent(self.places_)
-        site = find_sites(self.places_, reports.places)
+        mean, variance = inexact.latent(self)
+        site = inexact.report_sites(self)
         return left_out.log_probabilities(
             mean, variance, self.alpha_, self.posterior_, site, reports.source, reports.label
         )
@@ -432,7 +458,7 @@ class HeatmapBCC(ReportClassifier):
         values = self.left_out() / np.log(2.0)
         reports = self.reports_
         habit = habits(reports.source, reports.label, len(reports.sources), len(reports.labels)) / np.log(2.0)
-        site = find_sites(self.places_, reports.places)
+        site = inexact.report_sites(self)
         frame = pd.DataFrame(
             {
                 "source": pd.Series([reports.sources[s] for s in reports.source], dtype=object),
@@ -474,15 +500,23 @@ class HeatmapBCC(ReportClassifier):
     def _remember(self, posed: Posed, reports: Reports, states: tuple[Any, ...], gold: problem.Gold) -> None:
         self.classes_ = as_classes(states)
         self.labels_seen_, self.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
-        self.reports_, self._gold_, self._posed, self.places_ = reports, gold, posed, posed.data.X
+        self.reports_, self._gold_, self._posed = reports, gold, posed
+        self._keep_sites(posed.data.X)
         self.inference_ = "collapsed" if self.inference == "auto" else self.inference
         self.reports_model_ = "one_state"
+
+    def _keep_sites(self, sites: Array) -> None:
+        """Places, and how inexact each is where some are."""
+        D = self.n_features_in_
+        self.places_, self._site_sd = sites[:, :D], None if sites.shape[1] == D else sites[:, D]
 
     def _keep(self, solved: selection.Solved, targets: Array) -> None:
         """What a solution leaves behind, whether it was found just now or read from a file."""
         q = solved.fit.q
         self._solved = solved
-        self._predictor = FieldPredictor(q.fields, self._posed.mean_at, contrast(len(self.classes_)))
+        self._predictor = FieldPredictor(
+            q.fields, self._posed.mean_at, contrast(len(self.classes_)), self.n_features_in_
+        )
         self.posterior_, self.alpha_ = targets, q.alpha
         self.confusion_ = confusion.expected_pi(q.alpha)
         self.scale_ = np.array([q.scale.mean])
@@ -520,12 +554,14 @@ class HeatmapBCC(ReportClassifier):
         sources: ArrayLike | None = None,
         *,
         classes: Sequence[Hashable] | None = None,
+        accuracy: ArrayLike | None = None,
+        scores: ArrayLike | None = None,
     ) -> Self:
         """Add reports: starts from what is known, and ends where a fit to all reports would.
 
         Parameters
         ----------
-        X, y, sources
+        X, y, sources, accuracy, scores
             As for `fit`: the new reports only.
         classes : sequence, optional
             The states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
@@ -535,9 +571,11 @@ class HeatmapBCC(ReportClassifier):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
             grades.check_order(self.ordered, named, states)
+            reports = scored.with_scores(inexact.with_accuracy(reports, accuracy), scores)
             return self._learn(reports, states, problem.gold(None, states, self.n_features_in_))
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
+        new = scored.with_scores(inexact.with_accuracy(new, accuracy), scores)
         return self._learn(self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:
@@ -585,8 +623,8 @@ class HeatmapBCC(ReportClassifier):
 
     def _earlier(self, posed: Posed) -> Any | None:
         """What is known already, with room for new sources."""
-        if not hasattr(self, "_solved"):
-            return None
+        if not hasattr(self, "_solved") or self._posed.data.X.shape[1] < posed.data.X.shape[1]:
+            return None  # the features of exact places know no others
         q = self._solved.fit.q
         return self._solved.solver.with_new_sources(q, posed.prior.alpha0[len(q.alpha0) :])
 
@@ -761,7 +799,8 @@ class HeatmapBCC(ReportClassifier):
             self._posed.mean_at(x)[0],
         )
         data = self._posed.data
-        return sources_.explanation(self.reports_, data.X[data.site], data.source, data.label, shares, x[0])
+        where = self.places_[data.site]
+        return sources_.explanation(self.reports_, where, data.source, data.label, shares, x[0])
 
     def suggest(
         self,

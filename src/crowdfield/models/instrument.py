@@ -17,7 +17,7 @@ from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, link, responses
+from crowdfield.inference.instrument import bases, fitting, link, responses, scoring
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
@@ -25,11 +25,12 @@ from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
-from crowdfield.inference.instrument.model import AnyFitted, Problem
+from crowdfield.inference.instrument.model import AnyFitted, Fitted, Problem
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import scores as contrasts
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.models import inexact, scored
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
 from crowdfield.models.covariates import Covariates
@@ -46,11 +47,11 @@ class Asked(NamedTuple):
     """A problem, and how its places and labels are those of the reports."""
 
     problem: Problem
-    places: Array  # [P, D] distinct places
+    places: Array  # [P, D] distinct places, [P, D + 1] where some are inexact
     place: NDArray[np.int64]  # [N] the place of every thing reported on
     order: NDArray[np.int64]  # [L] labels in the model's order: the states' own first
     thing: NDArray[np.int64]  # [R] what every report is about
-    crowd: NDArray[np.bool_]  # [R] reports of sources that are not trusted to see the truth
+    crowd: NDArray[np.bool_]  # [R] labels by sources that are not trusted to see the truth
     covariates: Covariates | None
 
 
@@ -90,18 +91,23 @@ def ask(
 ) -> Asked:
     """The problem that the estimator's settings and these reports pose."""
     R = len(reports)
-    places, at = distinct_places(np.concatenate([reports.places, gold.places]))
+    reported = inexact.sites_of(reports)
+    places, at = distinct_places(np.concatenate([reported, inexact.like(reported, gold.places)]))
     thing, site = _things(at[:R], at[R:], tasks)
     first = [reports.labels.index(state) for state in states]
     order = np.array(first + [code for code in range(len(reports.labels)) if code not in first])
     label = np.argsort(order)[reports.label]
     trusted, checks = _checks(model, reports, states, site, thing, at[R:], gold.state)
-    crowd = ~trusted[reports.source]
+    scores = scored.given(reports, states) & ~trusted[reports.source]
+    crowd = ~trusted[reports.source] & ~scores
     rows = Reported(site[crowd], reports.source[crowd], label[crowd])
     labels = tuple(reports.labels[code] for code in order)
     observed = _observed(model, rows, len(thing), len(reports.sources), states, labels, checks)
+    if isinstance(observed, Observed):
+        observed = observed._replace(readings=scored.readings(reports, states, site, scores))
     X = np.asarray(places[thing])
-    covariates = None if model.covariates is None else Covariates.learn(model.covariates, X)
+    exact = X[:, : reports.places.shape[1]]
+    covariates = None if model.covariates is None else Covariates.learn(model.covariates, exact)
     offset = None
     if callable(model.prior_mean) or np.any(model.prior_mean):
         offset = _Offset(mean_at) if observed.functions == 1 else _Offsets(mean_at, observed.state_scores)
@@ -197,7 +203,9 @@ def _checks(
 def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State:
     """What an earlier fit knows, laid out for other reports. Things are found again by place."""
     position = np.full(len(old.place), -1)
-    where = find_sites(new.places, old.places[old.place])
+    if new.places.shape[1] < old.places.shape[1]:
+        return instrument.extended(before.state, position, len(new.place), new.problem.observed.n_sources)
+    where = find_sites(new.places, inexact.like(new.places, old.places[old.place]))
     if len(new.place) == len(new.places):
         position = where
     state = before.state
@@ -232,12 +240,16 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
 
 def source_table(model: HeatmapBCC, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
-    theta, z = fitted.state.theta, norm.ppf(0.5 * (1.0 + level))
+    z = norm.ppf(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
     leans, lean_sd = fitted.leans()
-    sensitivity = Estimates(theta[:, 0], theta[:, 0] - z * sd[:, 0], theta[:, 0] + z * sd[:, 0])
+    gain, gain_sd = fitted.sensitivities()
+    sensitivity = Estimates(gain, gain - z * gain_sd, gain + z * gain_sd)
     lean = Estimates(leans, leans - z * lean_sd, leans + z * lean_sd)
-    return source_frame(model, confusion, states, level, sensitivity, lean, _accuracy_interval(fitted, sd, z))
+    frame = source_frame(model, confusion, states, level, sensitivity, lean, _accuracy_interval(fitted, sd, z))
+    if model.reports_.score is not None and isinstance(fitted, Fitted):
+        frame["noise"] = fitted.noises()
+    return frame
 
 
 class Estimates(NamedTuple):
@@ -288,12 +300,17 @@ def source_frame(
     )
 
 
+def _reads_scores(fitted: AnyFitted) -> bool:
+    return isinstance(fitted, Fitted) and fitted.problem.one_appearance.readings is not None
+
+
 def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, Array]:
     """Accuracy with the sensitivity at both ends of its interval."""
     ends = []
     for sign in (-1.0, 1.0):
         theta = fitted.state.theta.copy()
-        theta[:, 0] += sign * z * sd[:, 0]
+        for column in (0, -scoring.PARAMETERS) if _reads_scores(fitted) else (0,):
+            theta[:, column] += sign * z * sd[:, column]
         pi = fitted.implied_confusion(theta)
         ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))
     return np.minimum(*ends), np.maximum(*ends)

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
+from crowdfield.inference import blur
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.kernels import Kernel, Product, kernel
 from crowdfield.inference.posed import LEVEL_VARIANCE, LatentMean, Posed
+from crowdfield.models import inexact
 from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ class Gold(NamedTuple):
 
 
 def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:
-    places, site = distinct_places(np.concatenate([reports.places, known.places]))
+    reported = inexact.sites_of(reports)
+    places, site = distinct_places(np.concatenate([reported, inexact.like(reported, known.places)]))
+    dimension = reports.places.shape[1]
     state = np.full(len(places), -1, dtype=np.int64)
     state[site[len(reports) :]] = known.state
     data = arrange(
@@ -45,13 +49,14 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
         shape=float(model.scale_shape),
         rate=float(model.scale_rate),
-        mean=mean_at(places),
+        mean=blur.averaged(mean_at, places, dimension),
     )
     given = model.confusion_prior
     own = np.array([isinstance(given, dict) and s in given for s in reports.sources], dtype=bool)
     everybody = given.get(None) if isinstance(given, dict) else given
-    dimension = places.shape[1]
-    the_kernel, free = _kernel(model, dimension, places)
+    the_kernel, free = _kernel(model, dimension, places[:, :dimension])
+    if places.shape[1] > dimension:
+        the_kernel = blur.Blurred(the_kernel, dimension)
     return Posed(
         data=data,
         prior=prior,

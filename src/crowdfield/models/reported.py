@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from crowdfield.inference.data import contrast
 from crowdfield.inference.quadrature import latent_nodes, softmax
+from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def reported_places(model: HeatmapBCC) -> ReportedPlaces:
     sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
     # No distribution over [0, 1] with mean p has more; where the state is certain none is left.
     most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))
-    return ReportedPlaces(model.places_, model.posterior_, np.minimum(sd, most))
+    rows = inexact.exact_rows(model)  # of other sites nobody knows where they are
+    return ReportedPlaces(model.places_[rows], model.posterior_[rows], np.minimum(sd, most)[rows])
 
 
 def _of_instruments(model: HeatmapBCC) -> Array:
@@ -49,7 +51,7 @@ def _of_instruments(model: HeatmapBCC) -> Array:
 
 def _of_states(model: HeatmapBCC) -> Array:
     """Of P(t | f, reports) over what is not known of f."""
-    mean, variance = model._predictor.latent(model.places_)
+    mean, variance = inexact.latent(model)
     said = log_likelihoods(model)
     C = contrast(said.shape[1])
     sd = np.empty_like(said)
@@ -72,11 +74,14 @@ def log_likelihoods(model: HeatmapBCC) -> Array:
 
 def same_places(model: HeatmapBCC, X: Array) -> NDArray[np.int64]:
     """The reported place that each row of X is, or −1: the same coordinates, or as good as the same."""
-    where = find_sites(model.places_, X)
+    rows = inexact.exact_rows(model)
+    places = model.places_[rows]
+    where = find_sites(places, X)
     unknown = np.flatnonzero(where < 0)
-    if len(unknown) and len(model.places_):
-        scale = np.broadcast_to(model.lengthscale_, model.places_.shape[1])
-        far, near = cKDTree(model.places_ / scale).query(X[unknown] / scale, distance_upper_bound=SAME_PLACE)
+    if len(unknown) and len(places):
+        scale = np.broadcast_to(model.lengthscale_, places.shape[1])
+        far, near = cKDTree(places / scale).query(X[unknown] / scale, distance_upper_bound=SAME_PLACE)
         found = np.isfinite(far)
         where[unknown[found]] = near[found]
+    where[where >= 0] = rows[where[where >= 0]]
     return where

@@ -17,11 +17,12 @@ import crowdfield
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference import kernels, vb
+from crowdfield.inference.blur import asked_places
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.joint import state as joint
-from crowdfield.models import instrument
+from crowdfield.models import inexact, instrument
 from crowdfield.models.base import Array
 from crowdfield.models.covariates import Given, KnownCovariates, check_same
 from crowdfield.models.problem import Gold
@@ -81,8 +82,13 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     }
     if reports.time is not None:
         arrays["time"] = reports.time
+    if reports.accuracy is not None:
+        arrays["accuracy"] = reports.accuracy
+    if reports.score is not None:
+        arrays["score"] = reports.score
     if model.covariates is not None and model._asked.covariates is not None:
-        kept = KnownCovariates.at(model.places_, model.covariates, list(model._asked.covariates.names))
+        places = asked_places(inexact.sites(model), model.places_.shape[1])
+        kept = KnownCovariates.at(places, model.covariates, list(model._asked.covariates.names))
         header["covariates"] = list(kept.names)
         arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}
     if model.reports_model_ == "instrument":
@@ -148,6 +154,8 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
         labels=tuple(header["labels"]),
         sources=tuple(header["sources"]),
         time=arrays.get("time"),
+        accuracy=arrays.get("accuracy"),
+        score=arrays.get("score"),
         crs=header["crs"],
     )
     learned = {

@@ -16,7 +16,8 @@ from crowdfield.inference.field_draws import corners
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.reported_draws import Said, StatesHere, ThingsHere
-from crowdfield.models.base import Array, find_sites
+from crowdfield.models import inexact
+from crowdfield.models.base import Array
 from crowdfield.models.reported import same_places
 from crowdfield.models.unknown import is_unknown, prior_rate_sd
 
@@ -118,8 +119,9 @@ def totals(
         found = same_places(model, places)
         here = np.flatnonzero(found >= 0)
         site = found[here]
-        probability[here], sd[here] = known.probability[site], known.sd[site]
-        by_site = np.bincount(find_sites(model.places_, model.reports_.places), minlength=len(model.places_))
+        among = np.searchsorted(inexact.exact_rows(model), site)
+        probability[here], sd[here] = known.probability[among], known.sd[among]
+        by_site = np.bincount(inexact.report_sites(model), minlength=len(model.places_))
         count[here] = by_site[site]
     shown = Shown(probability, sd, here, site)
     table = of_shown(model, places, shown, located, weights, level, thresholds, rng, draws)

@@ -28,8 +28,9 @@ from crowdfield.io import features, kinds
 from crowdfield.io.layers import slug
 from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
-from crowdfield.pipeline.tables import joined, names_of, said_labels, said_sources
+from crowdfield.pipeline.tables import joined, names_of
 from crowdfield.pipeline.task_lists import HIDDEN
+from crowdfield.pipeline.telling import as_arguments
 
 MOST_BYTES = 2**26  # of a file of answers
 BINS = 10  # of the reliability diagram, at the most
@@ -383,7 +384,7 @@ def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:
 
     def fit(model: Any, reports: Any) -> Any:
         gold = (places[first], names_of(tuple(states))[first])
-        return model.fit(reports.places, said_labels(reports), sources=said_sources(reports), gold=gold)
+        return model.fit(**as_arguments(model, reports), gold=gold)
 
     run = fuse_on(
         joined([fused.reports]), fused.heatmap.grid, fused.settings, mask=fused.heatmap.mask, about=fused.about, fit=fit

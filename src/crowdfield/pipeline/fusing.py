@@ -19,7 +19,8 @@ from crowdfield.pipeline.question import doubts, in_question
 from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
-from crowdfield.pipeline.tables import joined, keys, said_labels, said_sources, within
+from crowdfield.pipeline.tables import joined, keys, within
+from crowdfield.pipeline.telling import as_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,7 +270,7 @@ def extend(
         return replace(new_run, about={**new_run.about, **said})
     progress(f"Folding in {len(fresh):,} new reports")
     model = fused.model
-    model.partial_fit(fresh.places, said_labels(fresh), sources=said_sources(fresh))
+    model.partial_fit(**as_arguments(model, fresh))
     said["warnings"] = [*offer(model.reports_, fused.settings), *quick_warnings(model)]
     seen = np.concatenate([fused.seen, keys(fresh)])
     counts = fused.heatmap.reports + grid.counts(fresh.places)
@@ -312,7 +313,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
 
 
 def _fit(model: Any, reports: Reports) -> Any:
-    return model.fit(reports.places, said_labels(reports), sources=said_sources(reports))
+    return model.fit(**as_arguments(model, reports))
 
 
 def on_cluster(address: str) -> Callable[[Any, Reports], Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from crowdfield.data import Grid, Reports
 from crowdfield.pipeline.fusing import build_model
 from crowdfield.pipeline.settings import Settings
-from crowdfield.pipeline.tables import said_labels, said_sources
+from crowdfield.pipeline.telling import as_arguments
 
 
 def learn(
@@ -52,7 +52,7 @@ def hold(model: Any) -> Any:
 def update(model: Any, reports: Reports, *, sweeps: int, tolerance: float) -> Any:
     """The same model with more reports, in at most so many sweeps from where it is."""
     hold(model).set_params(max_iter=sweeps, tol=tolerance)
-    return model.partial_fit(reports.places, said_labels(reports), sources=said_sources(reports))
+    return model.partial_fit(**as_arguments(model, reports))
 
 
 def settle(model: Any, sweeps: int) -> Any:
@@ -62,4 +62,4 @@ def settle(model: Any, sweeps: int) -> Any:
 
 
 def _fitted(model: Any, reports: Reports) -> Any:
-    return model.fit(reports.places, said_labels(reports), sources=said_sources(reports))
+    return model.fit(**as_arguments(model, reports))

@@ -53,7 +53,7 @@ def test_places_agree_with_one_place_at_a_time():
     mean, variance, nugget = rng.normal(size=3), rng.uniform(0.1, 2.0, 3), 0.7
     table = responses.log_responses(theta, TWO)
     likelihood = np.stack([sum((table[s, c] for s, c in r), np.zeros(len(APPEARANCES))) for r in said])
-    local = places.integrate(likelihood, mean, variance, nugget)
+    local = places.integrate(likelihood, mean, variance, np.full(3, nugget))
     nodes, weights = np.polynomial.hermite_e.hermegauss(5)
     weights = weights / weights.sum()
     step, expected, eta = 1e-4, 0.0, np.zeros(3)
@@ -72,11 +72,11 @@ def test_places_agree_with_one_place_at_a_time():
 @pytest.mark.parametrize("level", [0.0, 9.0, -12.0])
 def test_the_nugget_is_learned_by_the_slope_of_the_bound_also_at_the_ends_of_the_grid(level):
     rng = np.random.default_rng(3)
-    mean, variance, nugget, step = level + rng.normal(0.0, 2.0, 40), rng.uniform(0.1, 2.0, 40), 0.7, 1e-4
+    mean, variance, nugget, step = level + rng.normal(0.0, 2.0, 40), rng.uniform(0.1, 2.0, 40), np.full(40, 0.7), 1e-4
     likelihood = -2.0 * np.log1p(np.exp(-APPEARANCES * np.sign(rng.normal(size=(40, 1)))))
     up, down = (places.integrate(likelihood, mean, variance, nugget * np.exp(s * step)).expected for s in (1.0, -1.0))
     at = places.integrate(likelihood, mean, variance, nugget)
-    slope = 0.5 * (at.nugget_energy / nugget - at.nugget_informed)
+    slope = 0.5 * (at.energy / nugget - at.informed).sum()
     assert (up - down) / (2.0 * step) == pytest.approx(slope, rel=1e-5)
 
 
@@ -151,7 +151,7 @@ def test_left_out_reports_are_those_of_a_fit_without_them():
         at = refit.settled.at
         table = responses.log_responses(at.state.theta, TWO).reshape(-1, len(APPEARANCES))
         rows = slice(int(site[r]), int(site[r]) + 1)
-        likelihood = without.observed.likelihood(rows, table, at.state.link)
+        likelihood = without.observed.likelihood(rows, table, at.state.link, at.state.theta)
         mean, variance = left_out_moments(at, int(site[r]))
         prior = places.marginal(mean, variance, at.state.variances.nugget)
         posterior = prior * np.exp(likelihood)

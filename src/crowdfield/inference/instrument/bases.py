@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.errors import InputError
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.choose import default_tolerance
+from crowdfield.inference.fields.choose import default_tolerance, spectral_basis
 from crowdfield.inference.fields.exact import ExactBasis
 from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
-from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
 
@@ -38,7 +38,7 @@ SEARCH = Size(exact=300, cheap=300, spectral=700, inducing=300)  # while length-
 
 def choose(name: str, kernel: Kernel, X: Array, rng: np.random.Generator | None = None, size: Size = FINAL) -> Basis:
     """The basis for places X [N, D]: the one named, or for "auto" the one that suits them."""
-    n, dimension = X.shape
+    n, dimension = coordinates(kernel, X).shape
     if name == "exact" or (name == "auto" and n <= size.exact):
         return ExactBasis(kernel, X)
     if name == "spectral" and dimension > 3:
@@ -48,5 +48,5 @@ def choose(name: str, kernel: Kernel, X: Array, rng: np.random.Generator | None 
     if name != "inducing" and dimension <= 3:
         tolerance, needed = default_tolerance(kernel, X, size.cheap)
         if name == "spectral" or needed <= size.spectral:
-            return SpectralBasis(kernel, X, tolerance)
+            return spectral_basis(kernel, X, tolerance)
     return InducingBasis(kernel, X, size.inducing, rng=rng)

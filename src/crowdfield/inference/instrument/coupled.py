@@ -22,11 +22,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from crowdfield.inference.fields.base import cholesky, inverse_from_cholesky
-from crowdfield.inference.instrument import link, responses
+from crowdfield.inference.instrument import link, responses, scoring
 from crowdfield.inference.instrument.fitting import Evaluated, Observed, State, Variances
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.linear import Design, Weights
 from crowdfield.inference.instrument.link import Link
+from crowdfield.inference.instrument.scoring import Readings
 
 MOST_PARAMETERS = 3_000  # of sources that are unsure together with the field; the surest beyond that are held
 MOST_IN_A_STEP = 1_000  # parameters that Newton's step moves together with the field
@@ -58,11 +59,13 @@ def information(observed: Observed, at: Evaluated, g: Array) -> Information | No
     (S, d), J = at.state.theta.shape, len(at.state.link.theta)
     if too_many(at.state):
         return None
-    nugget, crowd = at.state.variances.nugget, at.state.variances.population
+    nugget, crowd = at.nugget, at.state.variances.population
     site, column = observed.votes.nonzero()
     source = column // len(observed.scores)
     info = _report_information(at.state.theta[source], observed.scores, g[site])  # [R, 1 + d, 1 + d] in (g, θ)
     info *= observed.votes.data[:, None, None]
+    if observed.readings is not None:
+        site, source, info = _with_scores(observed.readings, at.state.theta, g, site, source, info)
     checks, check_info = _check_information(observed, at.state.link, g)
     said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites).astype(np.float64, copy=False)
     np.add.at(said, checks, check_info[:, 0, 0])
@@ -81,7 +84,7 @@ def information(observed: Observed, at: Evaluated, g: Array) -> Information | No
 def expected_appearances(at: Evaluated) -> Array:
     """E[g] of every place: [N]."""
     pull = at.image.eta - at.image.lam * at.mean  # E[∂ log L / ∂f]
-    return np.asarray(at.mean + at.state.variances.nugget * pull)
+    return np.asarray(at.mean + at.nugget * pull)
 
 
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
@@ -166,9 +169,9 @@ def _projected(design: Design, by_place: sp.csr_matrix) -> Array:
 
 def _report_information(theta: Array, scores: Array, g: Array) -> Array:
     """Jᵀ (diag p − p pᵀ) J with J = ∂ logits / ∂(g, θ) at the place's mean appearance: [R, 1 + d, 1 + d]."""
-    R, d = theta.shape
+    R, d = len(theta), len(scores)
     design = responses.lean_design(scores)
-    logits = theta[:, :1] * scores * g[:, None] + theta[:, 1:] @ design.T
+    logits = theta[:, :1] * scores * g[:, None] + theta[:, 1:d] @ design.T
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     J = np.zeros((R, len(scores), 1 + d))
@@ -177,6 +180,19 @@ def _report_information(theta: Array, scores: Array, g: Array) -> Array:
     J[:, :, 2:] = design
     mean = np.einsum("rl,rla->ra", p, J)
     return np.asarray(np.einsum("rl,rla,rlb->rab", p, J, J) - mean[:, :, None] * mean[:, None, :])
+
+
+def _with_scores(
+    readings: Readings, theta: Array, g: Array, site: NDArray[np.int64], source: NDArray[np.int64], info: Array
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Reports that are labels, and then those that are scores, with the parameters of both kinds."""
+    first = theta.shape[1] - scoring.PARAMETERS
+    own = scoring.report_information(theta[readings.source, first:], g[readings.site])
+    every = np.zeros((len(info) + len(own), 1 + theta.shape[1], 1 + theta.shape[1]))
+    every[: len(info), : 1 + first, : 1 + first] = info
+    columns = np.r_[0, 1 + first : 1 + theta.shape[1]]
+    every[np.ix_(np.arange(len(info), len(every)), columns, columns)] = own
+    return np.concatenate([site, readings.site]), np.concatenate([source, readings.source]), every
 
 
 def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:

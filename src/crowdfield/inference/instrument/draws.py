@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.inference import blur
 from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.link import Link
@@ -89,11 +90,13 @@ class InstrumentDraws(NamedTuple):
         table = responses.log_responses(self.theta[draw], observed.scores).reshape(-1, len(APPEARANCES))
         J = len(observed.state_scores)
         truth = Link(self.link[draw], np.zeros((J, J)), observed.state_scores)
-        return table, observed.likelihood(slice(0, observed.n_sites), table, truth)
+        return table, observed.likelihood(slice(0, observed.n_sites), table, truth, self.theta[draw])
 
     def _log_prior(self, draw: int) -> Array:
         """log N(g; f, τ²) on the grid, normalised on it: [N, K]."""
-        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / self.nugget[draw]
+        lost = blur.lost_variance(self.problem.kernel, self.problem.X)
+        nugget = self.nugget[draw] + (0.0 if lost is None else lost[:, None] / self.scale[draw])
+        out = -0.5 * (APPEARANCES - self.f[draw][:, None]) ** 2 / nugget
         return np.asarray(out - _log_total(out)[:, None])
 
 

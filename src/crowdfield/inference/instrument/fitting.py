@@ -6,74 +6,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.instrument import linear, link, places, responses
+from crowdfield.inference.instrument import linear, link, places, responses, scoring
 from crowdfield.inference.instrument.grid import APPEARANCES, LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Design, Weights
-from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.link import Link
+from crowdfield.inference.instrument.observed import Observed as Observed
 from crowdfield.inference.instrument.responses import Population
 
-BLOCK = 1 << 16  # places in hand at a time
-
 Progress = Callable[[int, float, float], None]
-
-
-class Observed(NamedTuple):
-    """The reports: how often every source gave every label at every place, and what is checked."""
-
-    votes: Any  # sparse [N, S·L]
-    scores: Array  # [L]
-    n_sources: int
-    checks: Checks
-    state_scores: Array = link.SCORES  # [J]
-
-    @classmethod
-    def of(
-        cls,
-        site: NDArray[np.int64],
-        source: NDArray[np.int64],
-        label: NDArray[np.int64],
-        n_sites: int,
-        n_sources: int,
-        scores: Array,
-        checks: Checks,
-        state_scores: Array = link.SCORES,
-    ) -> Observed:
-        columns = source * len(scores) + label
-        votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
-        return cls(votes, scores, n_sources, checks, state_scores)
-
-    @property
-    def n_sites(self) -> int:
-        return int(self.votes.shape[0])
-
-    def with_reports(self, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Observed:
-        """Other reports about the same places by the same sources."""
-        return Observed.of(
-            site, source, label, self.n_sites, self.n_sources, self.scores, self.checks, self.state_scores
-        )
-
-    def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
-        """The reports about some places, which are numbered anew."""
-        return self._replace(votes=self.votes[kept], checks=checks)
-
-    @property
-    def functions(self) -> int:
-        return 1
-
-    def blocks(self) -> list[slice]:
-        return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
-
-    def likelihood(self, rows: slice, table: Array, truth_link: Link) -> Array:
-        """ℓ(g) at some places: [n, K].   table [S·L, K]"""
-        out = np.asarray(self.votes[rows] @ table)
-        checks = self.checks.within(rows)
-        if len(checks.site):
-            out[checks.site] += link.log_likelihood(truth_link, checks)
-        return out
 
 
 class Prior(NamedTuple):
@@ -111,8 +53,11 @@ class Evaluated(NamedTuple):
     q: Weights
     mean: Array  # [N] of f
     variance: Array  # [N]
+    nugget: Array  # [N] variance of what every place has to itself
     nugget_energy: float
     nugget_informed: float
+    lost_energy: float  # the same of what inexact places have to themselves, which the smooth part's variance scales
+    lost_informed: float
     objective: float  # a lower bound of log p(reports, θ, link | variances)
     evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
@@ -128,7 +73,9 @@ def start(observed: Observed, prior: Prior, labels: int) -> State:
     # Grades in between start with even thresholds, each a logit above the one before; the crowd moves them.
     mean[1 : J - 1] = 0.5 * (observed.state_scores[0] ** 2 - observed.state_scores[1 : J - 1] ** 2) / (J - 1)
     population = Population(mean, variance)
-    theta = np.tile(mean, (observed.n_sources, 1))
+    if observed.readings is not None:
+        population = Population(np.append(mean, scoring.MEAN), np.append(variance, scoring.VARIANCE))
+    theta = np.tile(population.mean, (observed.n_sources, 1))
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
     return State(np.zeros(n), np.zeros(n), theta, link.start(population, observed.state_scores), first)
 
@@ -140,33 +87,52 @@ PSEUDO_SOURCES = 2.0  # at these variances, beside the real ones: a crowd of thr
 
 def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> Evaluated:
     """One pass over the reports."""
-    v, _, population = state.variances
+    v, rough, population = state.variances
     q = linear.posterior(design, state.eta, state.lam, v)
     mean, variance = design.moments(q)
-    sums = pass_over(observed, state, mean, variance)
+    nugget = design.nuggets(v, rough)
+    sums = pass_over(observed, state, mean, variance, nugget)
     objective = sums.expected - linear.kl(design, q, v) + link.log_prior(state.link, population)
     objective += float(responses.log_prior(state.theta, population).sum())
     if not np.isfinite(objective):
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
-    theta, covariance = responses.maximise(state.theta, observed.scores, sums.answers, population)
+    theta, covariance, slope = _sources(observed, state, sums)
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, _usual(population))
-    slope = responses.slope(state.theta, observed.scores, sums.answers, population)
+    evidence = (
+        objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, _usual(population, observed.scores))
+    )
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
         state,
         q,
         mean,
         variance,
+        nugget,
         sums.nugget_energy,
         sums.nugget_informed,
+        sums.lost_energy,
+        sums.lost_informed,
         objective,
         evidence,
         image,
         covariance,
         gradient,
     )
+
+
+def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array, Array]:
+    """Where every source's parameters go [S, d], their covariance [S, d, d], and the slope of the objective [S, d]."""
+    crowd, L = state.variances.population, len(observed.scores)
+    labels = Population(crowd.mean[:L], crowd.variance[:L])
+    theta, covariance = responses.maximise(state.theta[:, :L], observed.scores, sums.answers, labels)
+    slope = responses.slope(state.theta[:, :L], observed.scores, sums.answers, labels)
+    if observed.readings is None:
+        return theta, covariance, slope
+    machines = Population(crowd.mean[L:], crowd.variance[L:])
+    scored, own = scoring.maximise(state.theta[:, L:], sums.scored, machines)
+    slopes = np.hstack([slope, scoring.slope(state.theta[:, L:], sums.scored, machines)])
+    return np.hstack([theta, scored]), scoring.joined(covariance, own), slopes
 
 
 class Sums(NamedTuple):
@@ -177,26 +143,42 @@ class Sums(NamedTuple):
     lam: Array  # [N]
     nugget_energy: float
     nugget_informed: float
+    lost_energy: float
+    lost_informed: float
     answers: Array  # [S, L, K] how often every source said what at which appearance
     checked: Array  # [J, K] how often checked places were in which state at which appearance
+    scored: Array  # [S, 6] of scores (`scoring.moments`)
 
 
-def pass_over(observed: Observed, state: State, mean: Array, variance: Array) -> Sums:
+def pass_over(observed: Observed, state: State, mean: Array, variance: Array, nugget: Array) -> Sums:
     """Appearances of all places under q(f), block by block, so that memory stays flat."""
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
     eta, lam = np.empty(observed.n_sites), np.empty(observed.n_sites)
-    answers, totals = np.zeros_like(table), np.zeros(3)
-    checked = np.zeros((len(observed.state_scores), len(APPEARANCES)))
+    answers, totals = np.zeros_like(table), np.zeros(5)
+    checked, scored = np.zeros((len(observed.state_scores), len(APPEARANCES))), np.zeros((observed.n_sources, 6))
     for rows in observed.blocks():
-        likelihood = observed.likelihood(rows, table, state.link)
-        local = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget)
+        likelihood = observed.likelihood(rows, table, state.link, state.theta)
+        local = places.integrate(likelihood, mean[rows], variance[rows], nugget[rows])
         eta[rows], lam[rows] = local.eta, local.lam
         answers += observed.votes[rows].T @ local.posterior
+        if observed.readings is not None:
+            scored += scoring.moments(observed.readings.within(rows), local.posterior, observed.n_sources)
         checks = observed.checks.within(rows)
         checked += link.answers(state.link, checks, local.posterior[checks.site])
-        totals += local.expected, local.nugget_energy, local.nugget_informed
+        totals += local.expected, *shares(local.energy, local.informed, nugget[rows], state.variances)
     shape = observed.n_sources, len(observed.scores), len(APPEARANCES)
-    return Sums(float(totals[0]), eta, lam, float(totals[1]), float(totals[2]), answers.reshape(shape), checked)
+    return Sums(
+        float(totals[0]), eta, lam, totals[1], totals[2], totals[3], totals[4], answers.reshape(shape), checked, scored
+    )
+
+
+def shares(energy: Array, informed: Array, nugget: Array, variances: Variances) -> tuple[float, float, float, float]:
+    """What places have to themselves, shared out between its two variances: energy and information of the nugget, and
+    of what averaging over inexact places loses.   energy, informed, nugget (of both) [n]
+    """
+    share = variances.nugget / nugget
+    lost = variances.smooth * (nugget - variances.nugget) / nugget**2  # squared share over the lost variance
+    return float(share**2 @ energy), float(share @ informed), float(lost @ energy), float((1.0 - share) @ informed)
 
 
 def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
@@ -208,9 +190,11 @@ def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
     return float(total - 0.5 * PSEUDO_SOURCES * spread.sum())
 
 
-def _usual(population: Population) -> Array:
+def _usual(population: Population, scores: Array) -> Array:
     usual = np.full(len(population.mean), LEAN_VARIANCE)
     usual[0] = SENSITIVITY_VARIANCE
+    if len(usual) > len(scores):
+        usual[len(scores) :] = scoring.VARIANCE
     return usual
 
 
@@ -219,7 +203,7 @@ def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array
     sources [S, d, d]: how unsure the sources are.
     """
     w, by = at.q.mean[: design.basis.size], informed(at, design, prior)
-    smooth = (float(w @ w) + 2.0 * prior.smooth_rate) / float(by[0])
+    smooth = (float(w @ w) + at.lost_energy + 2.0 * prior.smooth_rate) / float(by[0])
     rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / float(by[1])
     population = _learned_population(at, at.state.variances.population, scores, sources)
     return Variances(smooth, max(rough, LEAST_NUGGET), population)
@@ -231,6 +215,7 @@ def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
     weights = max(m - float(np.trace(at.q.covariance[:m, :m])) / at.state.variances.smooth, 0.0)
     places_ = at.nugget_informed + 2.0 * prior.nugget_shape
     sources, d = at.state.theta.shape
+    weights += at.lost_informed
     return np.array([weights + 2.0 * prior.smooth_shape, places_, *[sources + PSEUDO_SOURCES] * d])
 
 
@@ -239,10 +224,10 @@ def _learned_population(at: Evaluated, population: Population, scores: Array, so
     mean = population.mean.copy()
     # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean from the
     # first state to the last is 0. Grades in between and labels that name no state have leans of their own.
-    free = [d for d in range(1, theta.shape[1]) if d != int(np.argmax(scores))]
+    free = [d for d in range(1, len(scores)) if d != int(np.argmax(scores))]
     mean[free] = theta[:, free].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
-    return Population(mean, (spread + PSEUDO_SOURCES * _usual(population)) / (len(theta) + PSEUDO_SOURCES))
+    return Population(mean, (spread + PSEUDO_SOURCES * _usual(population, scores)) / (len(theta) + PSEUDO_SOURCES))
 
 
 def between(a: State, b: State, share: float) -> State:

@@ -103,7 +103,7 @@ class Sampler:
         everywhere = slice(0, self.observed.n_sites)
         for c in range(chains):
             truth_link = Link(crowd.link[c], np.zeros((2, 2)))
-            out[c] = self.observed.likelihood(everywhere, table[c], truth_link)
+            out[c] = self.observed.likelihood(everywhere, table[c], truth_link, crowd.theta[c])
         out -= out.max(2, keepdims=True)
         return np.asarray(np.exp(out, out=out))
 

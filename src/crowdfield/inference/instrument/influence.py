@@ -59,7 +59,8 @@ def _tangent(logits: Array, gradients: Array, state: int) -> tuple[float, Array]
 def _pulls(fitted: Fitted) -> Array:
     """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
     site, source, label = fitted.problem.reported
-    theta, scores = fitted.state.theta[source], fitted.problem.observed.scores
+    scores = fitted.problem.observed.scores
+    theta = fitted.state.theta[source, : len(scores)]
     logits = theta[:, :1] * scores * fitted.appearances[site, :1] + theta[:, 1:] @ responses.lean_design(scores).T
     return np.asarray(theta[:, 0] * (scores[label] - softmax(logits) @ scores))
 
@@ -74,7 +75,8 @@ def _of_several(fitted: FittedStates, x: Array, state: int) -> Influence:
     for rows in weights.blocks(len(reach)):
         reach[rows] = fitted.design.features(rows) @ direction.reshape(F, -1).T
     # With the nugget summed out, a site η on the appearance is (I + τ² Λ)⁻¹ η on the field.
-    collapse = weights.collapsing(sites.lam, sites.variances.nugget)
+    nugget = fitted.design.nuggets(sites.variances.smooth, sites.variances.nugget)
+    collapse = weights.collapsing(sites.lam, nugget)
     reach = np.einsum("nab,na->nb", collapse.transpose(0, 2, 1), reach)
     eta = sites.eta - np.einsum("nab,nb->na", sites.lam, fitted.offset)
     gradient = pass_reports(fitted.observed, sites, fitted.settled.at.places)

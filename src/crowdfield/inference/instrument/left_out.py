@@ -32,8 +32,10 @@ def log_probabilities(
         chosen = order[start : start + ROWS]
         sites, where = np.unique(site[chosen], return_inverse=True)
         first = int(sites[0])
-        likelihood = observed.likelihood(slice(first, int(sites[-1]) + 1), table, at.state.link)[sites - first]
-        prior = places.marginal(cavity_mean[sites], cavity_variance[sites], at.state.variances.nugget)
+        likelihood = observed.likelihood(slice(first, int(sites[-1]) + 1), table, at.state.link, at.state.theta)[
+            sites - first
+        ]
+        prior = places.marginal(cavity_mean[sites], cavity_variance[sites], at.nugget[sites])
         own = table[source[chosen] * len(observed.scores) + label[chosen]]
         rest = likelihood[where] - own
         others = prior[where] * np.exp(rest - rest.max(1, keepdims=True))
@@ -53,13 +55,14 @@ def cavities(at: Evaluated) -> tuple[Array, Array]:
 def _predicted(
     observed: Observed, at: Evaluated, others: Array, own: Array, source: NDArray[np.int64], label: NDArray[np.int64]
 ) -> Array:
-    theta, d = at.state.theta[source], at.state.theta.shape[1]
+    L = len(observed.scores)
+    theta = at.state.theta[source, :L]
     posterior = others * np.exp(own)
     posterior /= posterior.sum(1, keepdims=True)
-    weights = np.zeros((len(source), d, len(APPEARANCES)))
+    weights = np.zeros((len(source), L, len(APPEARANCES)))
     weights[np.arange(len(source)), label] = posterior
     pulled = responses.gradient(theta, observed.scores, weights)
-    before = theta - np.einsum("rij,rj->ri", at.covariance[source], pulled)
+    before = theta - np.einsum("rij,rj->ri", at.covariance[source, :L, :L], pulled)
     said = np.exp(responses.log_responses(before, observed.scores)[np.arange(len(source)), label])
     return np.asarray(np.log((others * said).sum(1)))
 

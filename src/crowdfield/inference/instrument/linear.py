@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crowdfield.inference import blur
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
 from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.instrument.places import in_parts
@@ -54,8 +55,10 @@ class Design:
 
     def __init__(self, basis: Basis, columns: Columns, X: Array):
         self.basis, self.columns, self.X = basis, columns, X
-        self.Z = columns.at(X)  # [N, C]
-        self.offset = columns.offset_at(X)  # [N]
+        self.Z = blur.averaged(columns.at, X, basis.dimension)  # [N, C]
+        self.offset = blur.averaged(columns.offset_at, X, basis.dimension)  # [N]
+        lost = blur.lost_variance(basis.kernel, X)
+        self.lost = np.zeros(len(X)) if lost is None else lost  # [N], of places that are known only roughly
         self.size = basis.size + self.Z.shape[1]
         self.points = basis.locate(X)
         dense = self.prefers_dense(len(X), basis)
@@ -65,6 +68,15 @@ class Design:
     def prefers_dense(n: int, basis: Basis) -> bool:
         most = DENSE_SPECTRAL if basis.name == "spectral" else DENSE_OTHER
         return n * basis.size <= most
+
+    @property
+    def coordinates(self) -> Array:
+        """Places without how inexact they are: [N, D]."""
+        return self.X[:, : self.basis.dimension]
+
+    def nuggets(self, smooth: float, nugget: float) -> Array:
+        """The variance of what every place has to itself: the nugget, and what averaging over the place loses. [N]"""
+        return nugget + smooth * self.lost
 
     def precision(self, variance: float) -> Array:
         """Of the prior, on its diagonal: [m + C]."""

@@ -123,7 +123,7 @@ class SeveralStates:
 
 def method_for(observed: AnyObserved, design: Design, prior: Prior) -> Method:
     if isinstance(observed, SeveralObserved):
-        offset = several.offset_at(design.columns, design.X, observed.functions)
+        offset = several.design_offset(design, observed.functions)
         return SeveralStates(observed, design, prior, offset)
     return OneAppearance(observed, design, prior)
 

@@ -19,11 +19,12 @@ from crowdfield.inference.instrument import (
     methods,
     places,
     responses,
+    scoring,
     selection,
     unsure_variances,
 )
 from crowdfield.inference.instrument.coupled import Coupled
-from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
@@ -164,8 +165,24 @@ class Fitted:
 
     def implied_confusion(self, theta: Array) -> Array:
         """The same for other parameters of the sources [S, d]."""
-        density = places.marginal(*self.settled_moments, self.state.variances.nugget).mean(0)
-        return responses.implied_confusion(theta, self.problem.observed.scores, density, self.link.truth)
+        density = places.marginal(*self.settled_moments, self.settled.at.nugget).mean(0)
+        observed = self.problem.one_appearance
+        out = responses.implied_confusion(theta, observed.scores, density, self.link.truth)
+        scoring_only = self.scores_only
+        if scoring_only.any():
+            L = len(observed.scores)
+            out[scoring_only] = 0.0
+            out[scoring_only, :, :2] = scoring.implied_confusion(theta[scoring_only, L:], density, self.link.truth)
+        return out
+
+    @property
+    def scores_only(self) -> NDArray[np.bool_]:
+        """The sources that gave scores and no label: [S]."""
+        observed = self.problem.one_appearance
+        if observed.readings is None:
+            return np.zeros(observed.n_sources, dtype=bool)
+        labelled = np.bincount(self.problem.reported.source, minlength=observed.n_sources) > 0
+        return ~labelled & (np.bincount(observed.readings.source, minlength=observed.n_sources) > 0)
 
     @property
     def settled_moments(self) -> tuple[Array, Array]:
@@ -173,8 +190,25 @@ class Fitted:
 
     def leans(self) -> tuple[Array, Array]:
         """The lean of every source from the first state to the last, and its standard deviation: [S], [S]."""
-        last = len(self.link.scores) - 1
-        return self.state.theta[:, last], np.sqrt(self.joint.sources[:, last, last])
+        column = np.where(self.scores_only, len(self.problem.observed.scores) + 1, len(self.link.scores) - 1)
+        return self._estimates(column)
+
+    def sensitivities(self) -> tuple[Array, Array]:
+        """The sensitivity of every source (the gain of one that gives scores), and its standard deviation."""
+        return self._estimates(np.where(self.scores_only, len(self.problem.observed.scores), 0))
+
+    def _estimates(self, column: NDArray[np.int64]) -> tuple[Array, Array]:
+        rows = np.arange(len(column))
+        return self.state.theta[rows, column], np.sqrt(self.joint.sources[rows, column, column])
+
+    def noises(self) -> Array:
+        """The standard deviation of every source's scores, in logits; NaN where it gave none: [S]."""
+        observed = self.problem.one_appearance
+        out = np.full(observed.n_sources, np.nan)
+        if observed.readings is not None:
+            given = np.unique(observed.readings.source)
+            out[given] = np.exp(0.5 * self.state.theta[given, -1])
+        return out
 
     @cached_property
     def site_sds(self) -> Array:
@@ -197,8 +231,9 @@ class Fitted:
         mean, variance = self.design.moments(self.joint.q)
         out = np.empty(len(new.site))
         for rows in observed.blocks():
-            likelihood = observed.likelihood(rows, table, state.link)
-            posterior = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget).posterior
+            likelihood = observed.likelihood(rows, table, state.link, state.theta)
+            nugget = self.settled.at.nugget[rows]
+            posterior = places.integrate(likelihood, mean[rows], variance[rows], nugget).posterior
             here = np.flatnonzero((new.site >= rows.start) & (new.site < rows.stop))
             said = np.exp(logs[new.source[here], new.label[here]])
             out[here] = np.log(np.einsum("rk,rk->r", posterior[new.site[here] - rows.start], said))
@@ -232,24 +267,25 @@ def finished(problem: Problem, design: Design, settled: Settled, policy: Policy)
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
-    before = _at_sites(problem.observed, at.state, at.mean, at.variance, at.state.link)
+    before = _at_sites(problem.observed, at, at.mean, at.variance, at.state.link)
     held = coupled.join(problem.observed, design, at, before[1][:, 0])
     joint = held
     if policy.unsure_variances:
         joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
     mean, variance = design.moments(joint.q)
-    truth, appearances = _at_sites(problem.observed, at.state, mean, variance, joint.link)
+    truth, appearances = _at_sites(problem.observed, at, mean, variance, joint.link)
     return Fitted(problem, design, settled, held, joint, truth, appearances)
 
 
-def _at_sites(observed: Observed, state: State, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:
+def _at_sites(observed: Observed, at: Evaluated, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:
     """P(t = j) [N, J], and mean and variance of the appearance [N, 2]."""
+    state = at.state
     table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
     truth, appearances = np.empty((len(mean), len(truth_link.scores))), np.empty((len(mean), 2))
     by_appearance = truth_link.truth
     for rows in observed.blocks():
-        likelihood = observed.likelihood(rows, table, state.link)
-        posterior = places.integrate(likelihood, mean[rows], variance[rows], state.variances.nugget).posterior
+        likelihood = observed.likelihood(rows, table, state.link, state.theta)
+        posterior = places.integrate(likelihood, mean[rows], variance[rows], at.nugget[rows]).posterior
         truth[rows], appearances[rows] = posterior @ by_appearance.T, coupled.appearance_moments(posterior)
         checks = observed.checks.within(rows)
         known = np.einsum("gjk,gk->gj", link.state_given_appearance(state.link, checks), posterior[checks.site])

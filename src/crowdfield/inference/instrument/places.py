@@ -31,22 +31,23 @@ class Local(NamedTuple):
     eta: Array  # [n] the Gaussian sites exp(η f − ½ λ f²)
     lam: Array  # [n]
     posterior: Array  # [n, K] of the appearance
-    nugget_energy: float  # Σ_i E[g − f]² given f, averaged over f, less what it is without reports (at the grid's ends)
-    nugget_informed: float  # Σ_i 1 − Var(g | f) / τ², where Var(g | f) without reports is τ²
+    energy: Array  # [n] E[g − f]² given f, averaged over f, less what it is without reports (at the grid's ends)
+    informed: Array  # [n] 1 − Var(g | f) / τ², where Var(g | f) without reports is τ²
 
 
-def integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -> Local:
-    """likelihood ℓ [n, K]; mean and variance of f [n]; nugget τ²."""
+def integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -> Local:
+    """likelihood ℓ [n, K]; mean and variance of f [n]; nugget τ² [n]."""
     n = len(mean)
-    eta, lam, posterior = np.empty(n), np.empty(n), np.empty_like(likelihood)
+    eta, lam, energy, informed = np.empty((4, n))
+    posterior = np.empty_like(likelihood)
 
-    def part(rows: slice) -> tuple[float, float, float]:
-        out = _integrate(likelihood[rows], mean[rows], variance[rows], nugget)
+    def part(rows: slice) -> float:
+        out = _integrate(likelihood[rows], mean[rows], variance[rows], nugget[rows])
         eta[rows], lam[rows], posterior[rows] = out.eta, out.lam, out.posterior
-        return out.expected, out.nugget_energy, out.nugget_informed
+        energy[rows], informed[rows] = out.energy, out.informed
+        return out.expected
 
-    sums = np.array(in_parts(part, n)).reshape(-1, 3).sum(0)
-    return Local(float(sums[0]), eta, lam, posterior, float(sums[1]), float(sums[2]))
+    return Local(float(np.sum(in_parts(part, n))), eta, lam, posterior, energy, informed)
 
 
 def in_parts(work: Callable[[slice], T], n: int, size: int = ROWS) -> list[T]:
@@ -58,7 +59,7 @@ def in_parts(work: Callable[[slice], T], n: int, size: int = ROWS) -> list[T]:
         return list(pool.map(work, parts))
 
 
-def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -> Local:
+def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -> Local:
     f = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES  # [n, Q]
     prior = _nugget_density(f, nugget)  # [n, Q, K]
     prior_mean, prior_variance = _moments(prior)
@@ -67,8 +68,9 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -
     total = joint.sum(2)
     joint /= total[:, :, None]
     g_mean, g_variance = _moments(joint)
-    gradient = (g_mean - prior_mean) / nugget
-    curvature = (prior_variance - g_variance) / nugget**2
+    own = nugget[:, None]
+    gradient = (g_mean - prior_mean) / own
+    curvature = (prior_variance - g_variance) / own**2
     lam = np.maximum(curvature @ F_WEIGHTS, LEAST_PRECISION)
     moved = (g_mean - f) ** 2 - (prior_mean - f) ** 2
     return Local(
@@ -76,16 +78,16 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: float) -
         eta=gradient @ F_WEIGHTS + lam * mean,
         lam=lam,
         posterior=np.einsum("nqk,q->nk", joint, F_WEIGHTS),
-        nugget_energy=float((moved @ F_WEIGHTS).sum()),
-        nugget_informed=float((((prior_variance - g_variance) / nugget) @ F_WEIGHTS).sum()),
+        energy=moved @ F_WEIGHTS,
+        informed=((prior_variance - g_variance) / own) @ F_WEIGHTS,
     )
 
 
-def _nugget_density(f: Array, nugget: float) -> Array:
-    """N(g; f, τ²) on the grid, normalised on it: a place beyond the grid's end is one at its end."""
+def _nugget_density(f: Array, nugget: Array) -> Array:
+    """N(g; f, τ²) of f [n, Q] on the grid, normalised on it: a place beyond the grid's end is one at its end."""
     density = APPEARANCES - f[..., None]
     density *= density
-    density *= -0.5 / nugget
+    density *= (-0.5 / nugget)[:, None, None]
     density -= density.max(-1, keepdims=True)
     np.exp(density, out=density)
     density /= density.sum(-1, keepdims=True)
@@ -97,7 +99,7 @@ def _moments(density: Array) -> tuple[Array, Array]:
     return mean, density @ APPEARANCES**2 - mean**2
 
 
-def marginal(mean: Array, variance: Array, nugget: float) -> Array:
+def marginal(mean: Array, variance: Array, nugget: Array | float) -> Array:
     """The distribution of g at places without reports: N(mean, variance + τ²) on the grid.   [n] -> [n, K]"""
     density = APPEARANCES - mean[:, None]
     density *= density

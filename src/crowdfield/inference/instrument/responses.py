@@ -71,7 +71,7 @@ def log_responses(theta: Array, scores: Array) -> Array:
 
 def _logits(theta: Array, scores: Array) -> Array:
     slope = theta[:, :1] * scores  # [S, L]
-    offset = theta[:, 1:] @ lean_design(scores).T
+    offset = theta[:, 1 : len(scores)] @ lean_design(scores).T  # beyond are the parameters of scores (`scoring`)
     return np.asarray(slope[:, :, None] * APPEARANCES + offset[:, :, None])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.instrument import bases, iterate
 from crowdfield.inference.instrument.fitting import Prior, State
 from crowdfield.inference.instrument.grid import Array
@@ -92,7 +93,7 @@ def learn(
     rng: np.random.Generator,
 ) -> Learned:
     """One length-scale for all columns."""
-    low, high = bounds or search_range(X, rng)
+    low, high = bounds or search_range(coordinates(kernel, X), rng)
     kept = thinned(observed, X, rng, SEARCH_SITES)
     fewer, part = at_places(observed, reported, kept)
     first = start._replace(eta=start.eta[kept], lam=start.lam[kept])

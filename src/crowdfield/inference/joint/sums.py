@@ -67,6 +67,7 @@ class Local(NamedTuple):
     mean: Array  # [n, F]
     site: linearise.Local
     said: Said | None
+    flat: Array | None  # [n, 1] the share of f in the state's log odds, of inexact places
 
 
 class Said(NamedTuple):
@@ -97,10 +98,15 @@ def local(sites: Sites, table: Table, b: int) -> Local:
     if block.repeats is not None:
         each = each * block.repeats[:, :1]
     added, said = confusion.sum_by_site(block, each), None
+    flat = None if sites.flat is None else sites.flat[block.sites]
     if table.coupling is not None:
         said = _said(sites, block, table.coupling)
-        added += _covariance_with_field(_engine(sites), block, said, table.coupling)
-    return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), said)
+        added += _covariance_with_field(_engine(sites), block, said, table.coupling, flat)
+    if flat is None:
+        return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), said, None)
+    # The state of an inexact place has the log odds κ f: a site of κ f is one of f.
+    site = linearise.collapsed(flat * mean, flat**2 * variance, likelihood, sites.C, added)
+    return Local(mean, site._replace(eta=flat * site.eta, lam=flat**2 * site.lam), said, flat)
 
 
 def _engine(sites: Sites) -> FeatureEngine:
@@ -120,13 +126,16 @@ def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
     return Said(site, key, by_key, np.flatnonzero(count > 1))
 
 
-def _covariance_with_field(engine: FeatureEngine, block: Block, said: Said, coupling: Coupling) -> Array:
+def _covariance_with_field(
+    engine: FeatureEngine, block: Block, said: Said, coupling: Coupling, flat: Array | None = None
+) -> Array:
     """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so 2φᵀ Σ s + sᵀ Σ s.   [n, F]"""
+    twice = 2.0 if flat is None else 2.0 * flat[said.site, 0]
     added = np.empty((block.n, coupling.slope.shape[1]))
     for f in range(added.shape[1]):
         slope, shared = coupling.slope[:, f], coupling.shared[:, f]
         alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
-        each = 2.0 * engine.evaluate_groups(block.sites, said.site, said.key, shared) + alone[said.key]
+        each = twice * engine.evaluate_groups(block.sites, said.site, said.key, shared) + alone[said.key]
         added[:, f] = np.bincount(said.site, each, block.n)
         for start in range(0, len(said.several), SITES_AT_A_TIME):
             chosen = said.several[start : start + SITES_AT_A_TIME]
@@ -141,7 +150,7 @@ def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
     r, lam, kappa = at.site.r, at.site.lam, at.site.missing
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = at.site.eta - lam * block.mean
-    projected, shifted = _projections(sites, block, at.said, table.coupling, kappa)
+    projected, shifted = _projections(sites, block, at, table.coupling)
     return Sums(
         counts=confusion.counts(block, r, data.n_sources, data.n_labels),
         missing=_missing(block, kappa, data.n_sources, data.n_labels),
@@ -162,10 +171,9 @@ def _missing(block: Block, kappa: Array, sources: int, labels: int) -> Array:
     return np.stack(columns, axis=1).astype(np.float64, copy=False).reshape(sources, labels, -1)
 
 
-def _projections(
-    sites: Sites, block: Block, said: Said | None, coupling: Coupling | None, kappa: Array
-) -> tuple[Array, Array]:
+def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | None) -> tuple[Array, Array]:
     """B and Σ κ ψ."""
+    said, missing = at.said, at.site.missing
     if said is None or coupling is None:
         return np.zeros(0), np.zeros(0)
     engine, labels = _engine(sites), sites.data.n_labels
@@ -174,8 +182,9 @@ def _projections(
     ones, start = said.by_key.data, said.by_key.indptr
     by_source = _counted(ones, said.key // labels, start, (block.n, keys // labels))
     for f in range(F):
-        weight = kappa[said.site, f]
-        projected[:, f] = engine.project_groups(block.sites, said.site, said.key, weight, keys)
+        weight = missing[said.site, f]
+        of_field = weight if at.flat is None else weight * at.flat[said.site, 0]
+        projected[:, f] = engine.project_groups(block.sites, said.site, said.key, of_field, keys)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
         met = by_source.T @ _counted(weight, said.key, start, (block.n, keys))
         shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]

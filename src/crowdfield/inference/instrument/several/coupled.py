@@ -26,7 +26,8 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     size = S * d + len(truth.theta)
     if too_many(at.state):
         return Coupled(at.q, at.covariance, truth, at.state.variances)
-    nugget, crowd = at.state.variances.nugget, at.state.variances.population
+    crowd = at.state.variances.population
+    nugget = design.nuggets(at.state.variances.smooth, at.state.variances.nugget)
     said = _information(at.state.theta[observed.source], observed.scores, at.places.mean[observed.site])
     checked = _check_information(observed, at)
     lam = np.zeros((observed.n_sites, F, F))
@@ -35,7 +36,7 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     cross = _cross(observed.site, observed.source * d, said[:, :F, F:], lam.shape[0], size)
     cross = cross + _cross(observed.checks.site, np.full(len(checked), S * d), checked[:, :F, F:], lam.shape[0], size)
     collapse = weights.collapsing(lam, nugget)
-    eliminated = _block_diagonal(nugget * collapse)
+    eliminated = _block_diagonal(nugget[:, None, None] * collapse)
     C = -(cross.T @ eliminated @ cross).toarray()
     for s, block in enumerate(_by_source(observed.source, said[:, F:, F:], S) + np.diag(crowd.precision)):
         C[s * d : (s + 1) * d, s * d : (s + 1) * d] += block

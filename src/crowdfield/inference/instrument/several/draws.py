@@ -68,7 +68,8 @@ def draw(fitted: FittedStates, size: int, rng: np.random.Generator) -> StatesDra
         f[:, rows] = (drawn @ design.features(rows).T).transpose(0, 2, 1)
     f += fitted.offset
     given = fitted.places.given_f
-    centre = np.einsum("nab,rnb->rna", given, f / state.variances.nugget + state.eta)
+    nugget = design.nuggets(state.variances.smooth, state.variances.nugget)
+    centre = np.einsum("nab,rnb->rna", given, f / nugget[:, None] + state.eta)
     g = centre + np.einsum("nab,rnb->rna", np.linalg.cholesky(given), rng.standard_normal(f.shape))
     own = np.stack([root(block) for block in fitted.joint.sources])
     theta = state.theta + np.einsum("sij,rsj->rsi", own, rng.standard_normal((size, *state.theta.shape)))

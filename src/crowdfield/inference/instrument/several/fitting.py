@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.errors import NumericalError
+from crowdfield.inference import blur
 from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.fitting import (
     LEAN_VARIANCE,
@@ -16,6 +17,7 @@ from crowdfield.inference.instrument.fitting import (
     State,
     Variances,
     log_hyperprior,
+    shares,
 )
 from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Columns, Design, Weights
@@ -41,6 +43,8 @@ class Evaluated(NamedTuple):
     places: Places
     nugget_energy: float
     nugget_informed: float
+    lost_energy: float
+    lost_informed: float
     objective: float  # a lower bound of log p(reports, θ, link | variances)
     evidence: float  # the objective with θ integrated by Laplace's approximation, and the hyperpriors
     image: State
@@ -82,14 +86,21 @@ def offset_at(columns: Columns, X: Array, functions: int) -> Array:
     return np.zeros((len(X), functions)) if columns.offset is None else columns.offset(X)
 
 
+def design_offset(design: Design, functions: int) -> Array:
+    """At the places of the reports, averaged over where each may be."""
+    return blur.averaged(lambda X: offset_at(design.columns, X, functions), design.X, design.basis.dimension)
+
+
 def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, state: State) -> Evaluated:
-    v, nugget, population = state.variances
-    q = weights.posterior(design, offset, state.eta, state.lam, (v, nugget))
+    v, rough, population = state.variances
+    nugget = design.nuggets(v, rough)
+    q = weights.posterior(design, offset, state.eta, state.lam, v, nugget)
     at = weights.places(design, offset, q, state.eta, state.lam, nugget)
     said = pass_over(observed, state, at)
     checked, truth = _checked(observed.checks, state.link, at, population)
-    rough = weights.nuggets(at, state.eta, state.lam, nugget)
-    objective = said.value + checked.value - weights.kl(design, q, v, observed.functions) - rough.kl
+    own = weights.nuggets(at, state.eta, state.lam, nugget)
+    by_variance = shares(own.energy, own.informed, nugget, state.variances)
+    objective = said.value + checked.value - weights.kl(design, q, v, observed.functions) - own.kl
     objective += float(responses.log_prior(state.theta, population).sum())
     if not np.isfinite(objective):
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
@@ -101,7 +112,7 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
     image = State(eta, lam, theta, truth, state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
     evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(len(population.mean)))
-    return Evaluated(state, q, at, rough.energy, rough.informed, objective, evidence, image, covariance)
+    return Evaluated(state, q, at, *by_variance, objective, evidence, image, covariance)
 
 
 def _short(step: Array) -> Array:
@@ -178,7 +189,9 @@ def learned_variances(at: Evaluated, design: Design, prior: Prior, labels_of_sta
     w = at.q.mean.reshape(F, size)[:, :m]
     trace = float(np.diag(at.q.covariance).reshape(F, size)[:, :m].sum())
     informed = max(F * m - trace / v, 0.0)
-    smooth = (float((w**2).sum()) + 2.0 * prior.smooth_rate) / (informed + 2.0 * prior.smooth_shape)
+    smooth = (float((w**2).sum()) + at.lost_energy + 2.0 * prior.smooth_rate) / (
+        informed + at.lost_informed + 2.0 * prior.smooth_shape
+    )
     rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
     return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population, labels_of_states))
 

@@ -15,7 +15,7 @@ from crowdfield.inference.instrument.iterate import Settled
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.several import coupled, left_out, weights
-from crowdfield.inference.instrument.several.fitting import offset_at
+from crowdfield.inference.instrument.several.fitting import design_offset, offset_at
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.weights import Places
 from crowdfield.inference.quadrature import softmax
@@ -57,7 +57,7 @@ class FittedStates:
     @cached_property
     def offset(self) -> Array:
         """The prior mean at everything reported on: [N, F]."""
-        return offset_at(self.problem.columns, self.problem.X, self.observed.functions)
+        return design_offset(self.design, self.observed.functions)
 
     # --- the predictor of a map ---------------------------------------------------------------------------------
 
@@ -112,6 +112,10 @@ class FittedStates:
         block = np.diagonal(self.joint.q.covariance.reshape(F, size, F, size)[:, first:, :, first:], axis1=1, axis2=3)
         return h @ mean, np.sqrt(np.einsum("ja,abc,jb->jc", h, block, h))
 
+    def sensitivities(self) -> tuple[Array, Array]:
+        """The sensitivity of every source, and its standard deviation: [S], [S]."""
+        return self.state.theta[:, 0], np.sqrt(self.joint.sources[:, 0, 0])
+
     # --- sources ------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -122,8 +126,9 @@ class FittedStates:
     def implied_confusion(self, theta: Array) -> Array:
         """E[P(l | t = j)] over the places of the map: [S, J, L]."""
         few = np.linspace(0, len(self.places.mean) - 1, min(len(self.places.mean), MOST_PLACES)).astype(np.int64)
-        nugget = self.state.variances.nugget * np.eye(self.observed.functions)
-        mean, covariance = self.places.f_mean[few], self.places.f_covariance[few] + nugget
+        nugget = self.design.nuggets(self.state.variances.smooth, self.state.variances.nugget)[few]
+        own = nugget[:, None, None] * np.eye(self.observed.functions)
+        mean, covariance = self.places.f_mean[few], self.places.f_covariance[few] + own
         value, vector = np.linalg.eigh(covariance)
         root = (vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]) @ vector.transpose(0, 2, 1)
         # Nodes of the states' logits, symmetric in the states; H has orthogonal columns of length² ½.
@@ -174,9 +179,10 @@ def finished(problem: Problem, design: Design, settled: Settled) -> FittedStates
     observed, at = problem.observed, settled.at
     assert isinstance(observed, Observed)
     joint = coupled.join(observed, design, at)
-    offset = offset_at(problem.columns, problem.X, observed.functions)
+    offset = design_offset(design, observed.functions)
     state = at.state
-    known = weights.places(design, offset, joint.q, state.eta, state.lam, state.variances.nugget)
+    nugget = design.nuggets(state.variances.smooth, state.variances.nugget)
+    known = weights.places(design, offset, joint.q, state.eta, state.lam, nugget)
     states, sds = softmax_moments(*state_logits(joint.link, known.mean, known.covariance))
     checks = observed.checks
     if len(checks.site):

@@ -54,9 +54,8 @@ def project(design: Design, values: Array) -> Array:
     return out.reshape(-1, *values.shape[2:])
 
 
-def posterior(design: Design, offset: Array, eta: Array, lam: Array, variances: tuple[float, float]) -> Weights:
-    """q(w) from the sites; variances of smooth part and nugget."""
-    smooth, nugget = variances
+def posterior(design: Design, offset: Array, eta: Array, lam: Array, smooth: float, nugget: Array) -> Weights:
+    """q(w) from the sites; variances of the smooth part, and of every place's nugget [N]."""
     collapse = collapsing(lam, nugget)  # (I + τ² Λ)⁻¹
     information = lam @ collapse
     precision = gram(design, 0.5 * (information + information.transpose(0, 2, 1)))
@@ -67,8 +66,8 @@ def posterior(design: Design, offset: Array, eta: Array, lam: Array, variances: 
     return Weights(covariance @ project(design, pulls), covariance, -2.0 * float(np.log(np.diag(root)).sum()))
 
 
-def collapsing(lam: Array, nugget: float) -> Array:
-    return np.asarray(np.linalg.inv(np.eye(lam.shape[1]) + nugget * lam))
+def collapsing(lam: Array, nugget: Array) -> Array:
+    return np.asarray(np.linalg.inv(np.eye(lam.shape[1]) + nugget[:, None, None] * lam))
 
 
 def field_moments(features: Array, q: Weights, F: int) -> tuple[Array, Array]:
@@ -85,7 +84,7 @@ def field_moments(features: Array, q: Weights, F: int) -> tuple[Array, Array]:
     return mean, covariance
 
 
-def places(design: Design, offset: Array, q: Weights, eta: Array, lam: Array, nugget: float) -> Places:
+def places(design: Design, offset: Array, q: Weights, eta: Array, lam: Array, nugget: Array) -> Places:
     N, F = eta.shape
     mean, covariance = np.empty((N, F)), np.empty((N, F, F))
     for rows in blocks(N):
@@ -94,12 +93,12 @@ def places(design: Design, offset: Array, q: Weights, eta: Array, lam: Array, nu
     return Places(mean, covariance, *appearances(mean, covariance, eta, lam, nugget))
 
 
-def appearances(mean: Array, covariance: Array, eta: Array, lam: Array, nugget: float) -> tuple[Array, Array, Array]:
+def appearances(mean: Array, covariance: Array, eta: Array, lam: Array, nugget: Array) -> tuple[Array, Array, Array]:
     """Mean and covariance of g, and its covariance given f, from those of f and the sites."""
     collapse = collapsing(lam, nugget)
-    given = nugget * collapse  # (I/τ² + Λ)⁻¹
+    given = nugget[:, None, None] * collapse  # (I/τ² + Λ)⁻¹
     given = 0.5 * (given + given.transpose(0, 2, 1))
-    g = np.einsum("nab,nb->na", given, mean / nugget + eta)
+    g = np.einsum("nab,nb->na", given, mean / nugget[:, None] + eta)
     return g, given + collapse @ covariance @ collapse.transpose(0, 2, 1), given
 
 
@@ -112,16 +111,17 @@ def kl(design: Design, q: Weights, smooth: float, F: int) -> float:
 
 class Nuggets(NamedTuple):
     kl: float  # Σ_i E[KL(q(ε_i | f) ‖ p(ε_i))]
-    energy: float  # Σ_i E‖E[ε_i | f]‖²
-    informed: float  # Σ_i F − tr Cov(g_i | f) / τ²
+    energy: Array  # [N] E‖E[ε_i | f]‖²
+    informed: Array  # [N] F − tr Cov(g_i | f) / τ²
 
 
-def nuggets(at: Places, eta: Array, lam: Array, nugget: float) -> Nuggets:
+def nuggets(at: Places, eta: Array, lam: Array, nugget: Array) -> Nuggets:
+    """nugget [N]: the variance of what every place has to itself."""
     F = eta.shape[1]
     moved = np.einsum("nab,nb->na", at.given_f, eta - np.einsum("nab,nb->na", lam, at.f_mean))
     reach = at.given_f @ lam
-    energy = float((moved**2).sum()) + float(np.einsum("nab,nbc,nac->", reach, at.f_covariance, reach))
-    trace = float(np.einsum("naa->", at.given_f)) / nugget
-    log_det = float(np.linalg.slogdet(at.given_f / nugget)[1].sum())
-    count = F * len(eta)
-    return Nuggets(0.5 * (trace + energy / nugget - count - log_det), energy, count - trace)
+    energy = (moved**2).sum(1) + np.einsum("nab,nbc,nac->n", reach, at.f_covariance, reach)
+    trace = np.einsum("naa->n", at.given_f) / nugget
+    log_det = np.linalg.slogdet(at.given_f / nugget[:, None, None])[1]
+    kl_ = 0.5 * float((trace + energy / nugget - F - log_det).sum())
+    return Nuggets(kl_, energy, F - trace)

@@ -1,0 +1,151 @@
+"""Is it worth telling the model what kind of report it has: how exact a place is, a score, a whole area?
+
+    python -m benchmarks.report_kinds accuracy [--sets 25] [--crowd one-state | instrument] [--reports-model auto]
+    python -m benchmarks.report_kinds scores [--sets 25] [--machine calibrated | overconfident | useless]
+
+Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
+entropy is of the true state probability on a grid of places, in bits; lower is better. Times are processor seconds of
+the fits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import crowdfield as cf
+from crowdfield.inference.kernels import kernel
+
+EXTENT, LENGTHSCALE = 40.0, 5.0
+FIELD_SD = 2.0  # of the log odds
+RADIUS = 1.5096  # standard deviations of a coordinate: the circle that holds 68 % of a plane's normal distribution
+
+
+class World(NamedTuple):
+    """Places reported on (their true ones), what is true on a grid, and the rest of the randomness."""
+
+    rng: np.random.Generator
+    X: Any  # [N, 2]
+    f: Any  # [N]
+    grid: Any  # [M, 2]
+    rate: Any  # [M] the true probability of the second state
+
+
+def world(seed: int, places: int) -> World:
+    rng = np.random.default_rng([18, seed])
+    X = rng.uniform(0.0, EXTENT, (places, 2))
+    axis = np.arange(1.0, EXTENT, 2.0)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    everywhere = np.vstack([X, grid])
+    K = kernel("matern32", LENGTHSCALE).covariance(everywhere, everywhere)
+    f = FIELD_SD * np.linalg.cholesky(K + 1e-9 * np.eye(len(K))) @ rng.standard_normal(len(K))
+    return World(rng, X, f[:places], grid, sigmoid(f[places:]))
+
+
+def sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def cross_entropy(model: Any, made: World) -> float:
+    p = np.clip(model.predict_proba(made.grid)[:, 1], 1e-12, 1.0 - 1e-12)
+    return float(-(made.rate * np.log2(p) + (1.0 - made.rate) * np.log2(1.0 - p)).mean())
+
+
+class Result(NamedTuple):
+    told: float
+    untold: float
+    seconds: float
+    untold_seconds: float
+
+
+def fitted(made: World, X: Any, label: Any, source: Any, given: argparse.Namespace, **more: Any) -> tuple[float, float]:
+    begin = time.process_time()
+    model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, states=[0, 1], reports_model=given.reports_model)
+    model.fit(X, label, source, **more)
+    return cross_entropy(model, made), time.process_time() - begin
+
+
+# --- how exact a place is -------------------------------------------------------------------------------------------
+
+
+def one_state_crowd(made: World) -> tuple[Any, Any, Any]:
+    """Row of the place, label and source of reports under the paper's model: sources are right in 60 % to 95 %."""
+    rng, n = made.rng, len(made.X)
+    state = (rng.random(n) < sigmoid(made.f)).astype(int)
+    source, accuracy = rng.integers(0, 20, n), rng.uniform(0.6, 0.95, 20)
+    right = rng.random(n) < accuracy[source]
+    return np.arange(n), np.where(right, state, 1 - state), source
+
+
+def instrument_crowd(made: World) -> tuple[Any, Any, Any]:
+    """Three votes about every place of a third as many, by 20 sources who read one appearance with a nugget."""
+    rng, n = made.rng, len(made.X) // 3
+    g = made.f[:n] + rng.standard_normal(n)
+    alpha, lean = rng.normal(1.0, 0.4, 20), rng.normal(0.0, 0.7, 20)
+    site, source = np.repeat(np.arange(n), 3), rng.integers(0, 20, 3 * n)
+    return site, (rng.random(3 * n) < sigmoid(alpha[source] * g[site] + lean[source])).astype(int), source
+
+
+CROWDS = {"one-state": one_state_crowd, "instrument": instrument_crowd}
+
+
+def accuracy(seed: int, given: argparse.Namespace) -> Result:
+    """Places blurred by half a length-scale."""
+    made = world(seed, given.places)
+    site, label, source = CROWDS[given.crowd](made)
+    sd = LENGTHSCALE / 2.0
+    seen = made.X + sd * made.rng.standard_normal(made.X.shape)
+    told = fitted(made, seen[site], label, source, given, accuracy=RADIUS * sd)
+    untold = fitted(made, seen[site], label, source, given)
+    return Result(told[0], untold[0], told[1], untold[1])
+
+
+# --- scores ---------------------------------------------------------------------------------------------------------
+
+MACHINES = {"calibrated": (1.0, 1.0), "overconfident": (3.0, 6.0), "useless": (0.0, 3.0)}  # gain, noise in logits
+
+
+def scores(seed: int, given: argparse.Namespace) -> Result:
+    """A machine scores every place that people vote on. Told: its scores. Not told: what it says, without how sure."""
+    made = world(seed, given.places)
+    site, label, source = instrument_crowd(made)
+    n = int(site.max()) + 1
+    gain, noise = MACHINES[given.machine]
+    z = gain * made.f[:n] + noise * made.rng.standard_normal(n)
+    sure = sigmoid(np.abs(z))
+    X = np.vstack([made.X[site], made.X[:n]])
+    said, who = np.concatenate([label, (z > 0).astype(int)]), np.concatenate([source, np.full(n, 99)])
+    told = fitted(made, X, said, who, given, scores=np.concatenate([np.full(len(site), np.nan), sure]))
+    untold = fitted(made, X, said, who, given)
+    return Result(told[0], untold[0], told[1], untold[1])
+
+
+KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {"accuracy": accuracy, "scores": scores}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report_kinds", description=__doc__)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--sets", type=int, default=25)
+    parser.add_argument("--crowd", choices=CROWDS, default="one-state")
+    parser.add_argument("--machine", choices=MACHINES, default="calibrated")
+    parser.add_argument("--places", type=int, default=1200)
+    parser.add_argument("--reports-model", choices=["auto", "one_state", "instrument"], default="auto")
+    given = parser.parse_args(arguments)
+    results = []
+    for seed in range(given.sets):
+        results.append(KINDS[given.kind](seed, given))
+        print(f"{seed:3d}  told {results[-1].told:.4f}  untold {results[-1].untold:.4f} bits", flush=True)
+    told, untold, seconds, untold_seconds = np.array(results).T
+    print(f"better in {int((told < untold).sum())} of {len(told)}")
+    print(f"mean cross entropy {told.mean():.4f} against {untold.mean():.4f} bits")
+    print(f"processor seconds {seconds.sum():.1f} against {untold_seconds.sum():.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

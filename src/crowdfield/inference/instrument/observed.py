@@ -1,0 +1,91 @@
+"""The reports of two states or of grades: how often every source gave every label at every place, scores, checks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from crowdfield.inference.instrument import link, scoring
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.scoring import Readings
+
+BLOCK = 1 << 16  # places in hand at a time
+
+
+class Observed(NamedTuple):
+    """The reports: how often every source gave every label at every place, and what is checked."""
+
+    votes: Any  # sparse [N, S·L]
+    scores: Array  # [L]
+    n_sources: int
+    checks: Checks
+    state_scores: Array = link.SCORES  # [J]
+    readings: Readings | None = None  # reports that are scores
+
+    @classmethod
+    def of(
+        cls,
+        site: NDArray[np.int64],
+        source: NDArray[np.int64],
+        label: NDArray[np.int64],
+        n_sites: int,
+        n_sources: int,
+        scores: Array,
+        checks: Checks,
+        state_scores: Array = link.SCORES,
+        readings: Readings | None = None,
+    ) -> Observed:
+        columns = source * len(scores) + label
+        votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
+        return cls(votes, scores, n_sources, checks, state_scores, readings)
+
+    @property
+    def n_sites(self) -> int:
+        return int(self.votes.shape[0])
+
+    def with_reports(self, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Observed:
+        """Other reports about the same places by the same sources."""
+        return Observed.of(
+            site,
+            source,
+            label,
+            self.n_sites,
+            self.n_sources,
+            self.scores,
+            self.checks,
+            self.state_scores,
+            self.readings,
+        )
+
+    def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
+        """The reports about some places, which are numbered anew."""
+        position = np.full(self.n_sites, -1)
+        position[kept] = np.arange(len(kept))
+        readings = None if self.readings is None else self.readings.at_places(position)
+        return self._replace(votes=self.votes[kept], checks=checks, readings=readings)
+
+    @property
+    def functions(self) -> int:
+        return 1
+
+    def blocks(self) -> list[slice]:
+        return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
+
+    @property
+    def parameters(self) -> int:
+        """How many every source has."""
+        return len(self.scores) + (0 if self.readings is None else scoring.PARAMETERS)
+
+    def likelihood(self, rows: slice, table: Array, truth_link: Link, theta: Array) -> Array:
+        """ℓ(g) at some places: [n, K].   table [S·L, K]"""
+        out = np.asarray(self.votes[rows] @ table)
+        if self.readings is not None:
+            out += scoring.log_likelihood(self.readings.within(rows), theta[:, len(self.scores) :], len(out))
+        checks = self.checks.within(rows)
+        if len(checks.site):
+            out[checks.site] += link.log_likelihood(truth_link, checks)
+        return out

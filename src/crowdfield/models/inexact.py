@@ -1,0 +1,123 @@
+"""How exactly the places of reports are known: from what a user gives to what inference takes.
+
+An accuracy is a radius: the true place lies within it with a probability of 68 %, as phones and GPS receivers say it.
+Inference takes the standard deviation s of each coordinate. Reports with equal coordinates and equal accuracy are about
+one site; with different accuracies they are about different ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi
+
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.inference import blur
+from crowdfield.inference.blur import SPACE
+from crowdfield.inference.posed import Posed
+from crowdfield.inference.predict import Predictor
+from crowdfield.models.base import Array, find_sites
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+SHARE = 0.68  # of true places that lie within the radius
+# Accuracies are rounded to so many values, evenly spaced in their logarithm: every value is one pass over its places.
+MOST_LEVELS = 12
+# Of the map's extent: a place known better than this is exact. Length-scales are hundreds of times as long.
+EXACT = 1e-3
+
+
+def with_accuracy(reports: Reports, accuracy: ArrayLike | None) -> Reports:
+    """The reports with an accuracy each: one number for all, or one per report; NaN where it is not known."""
+    if accuracy is None:
+        return reports
+    try:
+        given = np.asarray(accuracy, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise InputError("accuracy must be numbers: one for all reports, or one per report.") from problem
+    if given.ndim == 0:
+        given = np.full(len(reports), given)
+    return replace(reports, accuracy=given)
+
+
+def rounded(reports: Reports) -> Reports:
+    """The reports with few different accuracies; None where all places are as good as exact."""
+    if reports.accuracy is None:
+        return reports
+    accuracy = np.nan_to_num(reports.accuracy)  # not known: taken for exact
+    accuracy[accuracy < EXACT * np.ptp(reports.places[:, :SPACE], axis=0).max(initial=0.0)] = 0.0
+    if not accuracy.any():
+        return replace(reports, accuracy=None)
+    values = np.unique(accuracy[accuracy > 0.0])
+    if len(values) > MOST_LEVELS:
+        inexact = accuracy > 0.0
+        levels = np.geomspace(values[0], values[-1], MOST_LEVELS)
+        nearest = np.abs(np.log(accuracy[inexact, None] / levels)).argmin(1)
+        accuracy[inexact] = levels[nearest]
+    return replace(reports, accuracy=accuracy)
+
+
+def sd_of(accuracy: Array, dimension: int) -> Array:
+    """The standard deviation of each coordinate from the radius."""
+    return np.asarray(accuracy / chi.ppf(SHARE, min(dimension, SPACE)))
+
+
+def sites_of(reports: Reports) -> Array:
+    """Places of all reports, with the standard deviation as one more column where some are inexact: [R, D (+ 1)]."""
+    if reports.accuracy is None:
+        return reports.places
+    return np.column_stack([reports.places, sd_of(reports.accuracy, reports.places.shape[1])])
+
+
+def like(sites: Array, X: Array) -> Array:
+    """Exact places in the columns of the sites: [M, D] -> [M, D (+ 1)]."""
+    return np.pad(X, ((0, 0), (0, sites.shape[1] - X.shape[1])))
+
+
+def refuse(what: str, reports: Reports) -> None:
+    if reports.accuracy is not None:
+        raise InputError(f"{what} takes places for exact. Leave the accuracy out, or use inference='auto'.")
+
+
+def sites(model: HeatmapBCC) -> Array:
+    """The sites of a fitted model as inference takes them: [N, D (+ 1)]."""
+    return model.places_ if model._site_sd is None else np.column_stack([model.places_, model._site_sd])
+
+
+def report_sites(model: HeatmapBCC) -> NDArray[np.int64]:
+    """The site of every report of a fitted model: [R]."""
+    known, reported = sites(model), sites_of(model.reports_)
+    return find_sites(known, like(known, reported))
+
+
+def exact_rows(model: HeatmapBCC) -> NDArray[np.int64]:
+    """Which sites of a fitted model are known exactly: positions [n]."""
+    if model._site_sd is None:
+        return np.arange(len(model.places_))
+    return np.flatnonzero(model._site_sd == 0.0)
+
+
+def latent(model: HeatmapBCC) -> tuple[Array, Array]:
+    """Mean and variance of the state's latent functions at the sites of the one-state model: [N, F] each.
+
+    At an inexact site they are those of κ f̄, which is what its reports are about.
+    """
+    return latent_at(model._predictor, model._posed, sites(model))
+
+
+def latent_at(predictor: Predictor, posed: Posed, X: Array) -> tuple[Array, Array]:
+    """The same at any places with the columns of sites: [M, F] each."""
+    mean, variance = predictor.latent(X)
+    flat = flattening(posed, X)[:, None]
+    return flat * mean, flat**2 * variance
+
+
+def flattening(posed: Posed, X: Array) -> Array:
+    """κ of places with the columns of sites: [M]."""
+    flat = blur.flattening(posed.kernel, X, posed.prior.rate / posed.prior.shape)
+    return np.ones(len(X)) if flat is None else flat
