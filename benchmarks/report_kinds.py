@@ -2,6 +2,7 @@
 
     python -m benchmarks.report_kinds accuracy [--sets 25] [--crowd one-state | instrument] [--reports-model auto]
     python -m benchmarks.report_kinds scores [--sets 25] [--machine calibrated | overconfident | useless]
+    python -m benchmarks.report_kinds areas [--sets 25]
 
 Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
 entropy is of the true state probability on a grid of places, in bits; lower is better. Times are processor seconds of
@@ -124,7 +125,38 @@ def scores(seed: int, given: argparse.Namespace) -> Result:
     return Result(told[0], untold[0], told[1], untold[1])
 
 
-KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {"accuracy": accuracy, "scores": scores}
+# --- areas ----------------------------------------------------------------------------------------------------------
+
+SIDE = 1.5 * LENGTHSCALE  # of a tile
+POINTS = 5  # along each side, at which the field is averaged
+
+
+def areas(seed: int, given: argparse.Namespace) -> Result:
+    """Tiles, of which a source says what is true of their average appearance. Not told: the tile's centroid."""
+    n = given.places // 2
+    made = world(seed, 4)  # its places are drawn anew, with all that tiles cover
+    rng = made.rng
+    centre = rng.uniform(0.5 * SIDE, EXTENT - 0.5 * SIDE, (n, 2))
+    inside = (np.arange(POINTS) + 0.5) / POINTS - 0.5
+    offsets = SIDE * np.stack(np.meshgrid(inside, inside), axis=-1).reshape(-1, 2)
+    frequency = rng.standard_normal((4_000, 2)) / LENGTHSCALE * np.sqrt(3.0 / rng.chisquare(3.0, (4_000, 1)))
+    phase = rng.uniform(0.0, 2.0 * np.pi, 4_000)
+
+    def field(X: Any) -> Any:
+        return FIELD_SD * np.sqrt(2.0 / 4_000) * np.cos(X @ frequency.T + phase).sum(1)
+
+    average = np.mean([field(centre + offset) for offset in offsets], axis=0)
+    source = rng.integers(0, 10, n)
+    state = rng.random(n) < sigmoid(average)
+    right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
+    label = np.where(right, state, ~state).astype(int)
+    made = made._replace(rate=sigmoid(field(made.grid)))
+    told = fitted(made, centre, label, source, given, accuracy=RADIUS * SIDE / np.sqrt(12.0))
+    untold = fitted(made, centre, label, source, given)
+    return Result(told[0], untold[0], told[1], untold[1])
+
+
+KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {"accuracy": accuracy, "scores": scores, "areas": areas}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -83,6 +83,13 @@ Count = Annotated[
         metavar="COLUMN|none", help="Column that says how many people a row stands for; none: every row is one report."
     ),
 ]
+Score = Annotated[
+    str | None,
+    _reading(
+        metavar="COLUMN",
+        help="Column that says how sure each report is of its label: a probability, like a classifier's.",
+    ),
+]
 Layer = Annotated[
     str | None,
     _reading(
@@ -92,7 +99,12 @@ Layer = Annotated[
 Encoding = Annotated[
     str | None, _reading(metavar="NAME", help="Encoding of a text file, like cp1252; recognised if not given.")
 ]
-Polygons = Annotated[str | None, _reading(metavar="inner-point", help="Read each polygon as a point inside it.")]
+Polygons = Annotated[
+    str | None,
+    _reading(
+        metavar="area|inner-point", help="Read each polygon as one report about all of it, or as a point inside it."
+    ),
+]
 Missing = Annotated[
     str | None,
     _reading(
@@ -161,6 +173,7 @@ class Columns(Said):
     place: Place = None
     accuracy: Accuracy = None
     count: Count = None
+    score: Score = None
     crs: Crs = None
     dates: Dates = None
     layer: Layer = None

@@ -32,6 +32,7 @@ class Batch:
     id: Any | None = None
     text: Any | None = None
     accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
+    score: NDArray[np.float64] | None = None  # how sure of the label; NaN where it is just said
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -75,6 +76,7 @@ class Collected(NamedTuple):
     event: NDArray[np.int64] | None
     duplicate_rows: int
     accuracy: NDArray[np.float64] | None = None
+    score: NDArray[np.float64] | None = None
 
 
 class Collector:
@@ -114,7 +116,7 @@ class Collector:
                 setattr(batch, name, None)  # free the pieces at once: a table may fill half of the memory
             return whole
 
-        accuracy = self._accuracies()
+        accuracy, score = self._numbers("accuracy"), self._numbers("score")
         row = joined("row", np.int64)
         if row is None:
             row = np.empty(0, dtype=np.int64)
@@ -151,15 +153,17 @@ class Collector:
             event = None if event is None else event[keep]
             ids = None if ids is None else ids[keep]
             accuracy = None if accuracy is None else accuracy[keep]
+            score = None if score is None else score[keep]
         names = None if ids is None else ids.astype(object).where(ids.notna(), None).tolist()
-        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy)
+        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score)
 
-    def _accuracies(self) -> NDArray[np.float64] | None:
-        """How exact the places are; NaN in chunks that do not say."""
-        if all(batch.accuracy is None for batch in self._batches):
+    def _numbers(self, name: str) -> NDArray[np.float64] | None:
+        """How exact the places are, or how sure the reports; NaN in chunks that do not say."""
+        stated = [getattr(batch, name) for batch in self._batches]
+        if all(values is None for values in stated):
             return None
         return np.concatenate(
-            [np.full(len(b.lon), np.nan) if b.accuracy is None else b.accuracy for b in self._batches]
+            [np.full(len(b.lon), np.nan) if v is None else v for b, v in zip(self._batches, stated, strict=True)]
         )
 
 

@@ -53,6 +53,7 @@ OPTION = {
     "place": "--place",
     "accuracy": "--accuracy",
     "count": "--count",
+    "score": "--score",
 }
 NONE = "none"  # given for a column that could be missed, it says that no column is to be taken
 # Cells that say that nothing is known, in any letter case. "None" is not among them: it may be what a source saw.
@@ -157,7 +158,7 @@ def choose(
     return columns
 
 
-_OPTIONAL = ("source", "time", "id", "text", "accuracy", "count")
+_OPTIONAL = ("source", "time", "id", "text", "accuracy", "count", "score")
 _RANKS = frozenset({"kingdom", "phylum", "class", "order", "family", "genus", "species"})
 MOST_STATES = 12  # more different values than this are too many for labels
 DISTINCT_FROM = 20  # from so many rows on, a column whose values all differ does not hold labels

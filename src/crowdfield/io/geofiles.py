@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import columns, dyfi, mapswipe
+from crowdfield.io.area_places import radii
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Chunk
 from crowdfield.io.features import Features
@@ -22,7 +23,7 @@ from crowdfield.io.layouts import Options
 from crowdfield.io.points import Plan, refused_shape
 from crowdfield.io.tabular import sampled
 
-LAT, LON, KIND = "<latitude>", "<longitude>", "<geometry>"
+LAT, LON, KIND, REACH = "<latitude>", "<longitude>", "<geometry>", "<reach>"
 POLYGONS = ("Polygon", "MultiPolygon")
 
 
@@ -40,8 +41,11 @@ class GeoFile:
         self.path, self.kind = path, kind
         self.header = list(read.columns)
         self.notes = read.notes
-        self._frame = _table(read, options.inner_points)
+        self._frame = _table(read, options.polygons)
         self.crs = _system(read, self._frame, options, path)
+        self._areas = options.polygons == "area"
+        if self._areas:
+            self._frame[REACH] = _reaches(read, self.crs)
 
     @property
     def name(self) -> str:
@@ -78,6 +82,8 @@ class GeoFile:
             raise columns.missing_error(["label"], self.header, self.name)
         chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
+        if self._areas and "accuracy" not in chosen:
+            chosen["accuracy"], shown["accuracy"] = REACH, "the geometry"
         return replace(options.plan(chosen, refuse=_not_points, shown=shown), crs=self.crs)
 
     def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -117,12 +123,22 @@ def _not_points(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
     }
 
 
-def _table(read: Features, inner_points: bool) -> pd.DataFrame:
+def _reaches(read: Features, crs: str) -> NDArray[np.float64]:
+    """How far every polygon reaches, in metres; NaN for points."""
+    out = np.full(len(read), np.nan)
+    areas = np.flatnonzero(np.isin(read.kinds.astype(str), POLYGONS) & shapely.is_geometry(read.shapes))
+    areas = areas[~shapely.is_empty(read.shapes[areas])]
+    out[areas] = radii(read.shapes[areas], crs)
+    return out
+
+
+def _table(read: Features, polygons: str | None) -> pd.DataFrame:
     shapes, kinds = read.shapes.copy(), read.kinds.copy()
     kinds[shapely.is_empty(shapes)] = None
-    if inner_points:
+    if polygons is not None:
         areas = np.isin(kinds.astype(str), POLYGONS) & shapely.is_geometry(shapes)
-        shapes[areas] = shapely.point_on_surface(shapes[areas])
+        place = shapely.centroid if polygons == "area" else shapely.point_on_surface
+        shapes[areas] = place(shapes[areas])
         kinds[areas] = "Point"
     # A multi-point of one point is a point that some programs write so.
     single = (kinds == "MultiPoint") & (shapely.get_num_geometries(shapes) == 1)

@@ -26,7 +26,7 @@ class Options:
     positive: bool = False  # whether some labels were asked for by name
     dates: Order | None = None
     missing: frozenset[str] = MISSING  # words that stand for an empty cell
-    inner_points: bool = False  # whether a polygon stands for a point inside it
+    polygons: str | None = None  # what a polygon stands for: "inner-point", or "area"; None: refused
     all_accuracy: float | None = None  # metres, where one number holds for all reports
 
     def given(self, role: str) -> str | None:
@@ -39,7 +39,7 @@ class Options:
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
-        kept |= {"inner_points": self.inner_points} | more
+        kept |= {"polygons": self.polygons} | more
         return Plan(columns, **kept)  # type: ignore[arg-type]
 
 

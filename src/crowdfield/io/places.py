@@ -12,6 +12,8 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from crowdfield.geography import WGS84
+from crowdfield.io.area_places import radii
 from crowdfield.io.features.shapes import from_json, from_wkt
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
@@ -46,14 +48,14 @@ class Place(NamedTuple):
     is_area: bool = False
 
 
-def place(cell: str, *, lon_first: bool = False, inner: bool = False) -> Place:
-    """The place that a cell holds. inner: of a polygon, a point inside it."""
+def place(cell: str, *, lon_first: bool = False, polygons: str | None = None) -> Place:
+    """The place that a cell holds. polygons: what stands for one, "inner-point" or "area"."""
     text = cell.strip()
     if text[:1] == "{":
-        return _of_json(text, inner)
+        return _of_json(text, polygons)
     if text[:1].isalpha() and "(" in text:
         shape = from_wkt(_SRID.sub("", text))
-        return Place(why="is not a geometry in WKT.") if shape is None else _of_shape(shape, inner)
+        return Place(why="is not a geometry in WKT.") if shape is None else _of_shape(shape, polygons)
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
     if match := _DECIMAL_COMMAS.fullmatch(text):
@@ -73,10 +75,10 @@ def degrees(cell: str) -> float:
     return np.nan if match is None else _angle(match, 1)
 
 
-def places(cells: pd.Series[Any], *, lon_first: bool, inner: bool) -> list[Place]:
+def places(cells: pd.Series[Any], *, lon_first: bool, polygons: str | None) -> list[Place]:
     """The place in each cell of a column. Each different text is read once."""
     codes, different = pd.factorize(cells.astype(object).where(cells.notna(), "").astype(str))
-    known = [place(text, lon_first=lon_first, inner=inner) for text in different]
+    known = [place(text, lon_first=lon_first, polygons=polygons) for text in different]
     return [known[code] for code in codes]
 
 
@@ -109,7 +111,7 @@ def _pair(first: float, second: float, lon_first: bool, accuracy: float = np.nan
     return Place(lon, lat, accuracy if accuracy > 0 else np.nan)
 
 
-def _of_json(text: str, inner: bool) -> Place:
+def _of_json(text: str, polygons: str | None) -> Place:
     try:
         geometry = json.loads(text)
     except (ValueError, RecursionError):
@@ -117,20 +119,23 @@ def _of_json(text: str, inner: bool) -> Place:
     shapes, kinds = from_json([geometry])
     if shapes[0] is None:
         return Place(why=f"is {kinds[0] or 'empty'}, not a point.")
-    found = _of_shape(shapes[0], inner)
+    found = _of_shape(shapes[0], polygons)
     properties = geometry.get("properties")  # where ODK Central puts how exact a place is
     stated = properties.get("accuracy") if isinstance(properties, dict) else None
     known = isinstance(stated, int | float) and not isinstance(stated, bool) and stated > 0
     return found._replace(accuracy=float(stated)) if known and stated is not None else found
 
 
-def _of_shape(shape: Any, inner: bool) -> Place:
+def _of_shape(shape: Any, polygons: str | None) -> Place:
     if shape.is_empty:
         return Place(why="its geometry is empty.")
     if shape.geom_type == "Point":
         return Place(shape.x, shape.y)
     area = shape.geom_type in _POLYGONS
-    if area and inner:
+    if area and polygons == "area":
+        middle = shapely.centroid(shape)
+        return Place(middle.x, middle.y, float(radii(np.array([shape], dtype=object), WGS84)[0]))
+    if area and polygons is not None:
         point = shapely.point_on_surface(shape)
         return Place(point.x, point.y)
     return Place(why=f"is {shape.geom_type}, not a point.", is_area=area)

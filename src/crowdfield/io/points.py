@@ -39,7 +39,7 @@ class Plan:
     shown: dict[str, str] = field(default_factory=dict)  # role -> where it is from, where that is no one column
     missing: frozenset[str] = MISSING  # words that stand for an empty cell, in lower case
     lon_first: bool = False  # of pairs of numbers in one cell
-    inner_points: bool = False  # a polygon stands for a point inside it
+    polygons: str | None = None  # what a polygon stands for
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
@@ -77,6 +77,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         usable[usable] = ~geography.within(plan.region, lon[usable], lat[usable])
         why.add(usable, "", "lies outside the region.")
     counts = _counts(frame, plan, why)
+    score = _scores(frame, plan, why)
 
     ok = why.ok
     every = bool(ok.all()) and counts is None
@@ -110,6 +111,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         id=None if ids is None else kept(ids),
         text=None if "text" not in optional else kept(optional["text"]),
         accuracy=None if accuracy is None else kept(accuracy),
+        score=None if score is None else kept(score),
         refused=why.refusals(chunk.first),
     )
 
@@ -213,7 +215,7 @@ def _whole_places(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
     name = plan.columns["place"]
     why.add(_empty(cells, plan.missing), name, "has no place.")
-    found = places.places(cells, lon_first=plan.lon_first, inner=plan.inner_points)
+    found = places.places(cells, lon_first=plan.lon_first, polygons=plan.polygons)
     lat, lon, accuracy = (np.array([getattr(p, part) for p in found]) for part in ("lat", "lon", "accuracy"))
     why.add(~np.isfinite(lat), name, lambda at: refused_shape(found[at].why or "is not a place.", found[at].is_area))
     return lat, lon, accuracy if np.isfinite(accuracy).any() else None
@@ -221,7 +223,8 @@ def _whole_places(
 
 def refused_shape(reason: str, is_area: bool) -> str:
     """Why a shape is not read; polygons are on request."""
-    return Advised(reason, "--polygons inner-point reads polygons as a point inside each.") if is_area else reason
+    advice = "--polygons area reads each as one report about all of it, --polygons inner-point as a point inside it."
+    return Advised(reason, advice) if is_area else reason
 
 
 def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64] | None:
@@ -248,6 +251,20 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64
             column=name,
         )
     return counts
+
+
+def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:
+    """How sure every row is of its label; NaN where its cell is empty, None where no column says so."""
+    name = plan.column("score")
+    if name is None or name not in frame:
+        return None
+    empty, stated = _empty(frame[name], plan.missing), numbers(frame[name])
+    why.add(
+        ~empty & ~((stated >= 0) & (stated <= 1)),
+        name,
+        lambda at: f"'{str(frame[name].iloc[at])[:40]}' is not a score: a probability between 0 and 1.",
+    )
+    return np.where(empty, np.nan, stated)
 
 
 def _coordinate(frame: pd.DataFrame, plan: Plan, role: str, why: _Refusals) -> NDArray[np.float64]:

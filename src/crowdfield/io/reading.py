@@ -52,9 +52,10 @@ def read(
     encoding: str | None = None,
     place: str | None = None,
     accuracy: str | float | None = None,
+    score: str | None = None,
     count: str | None = None,
     layer: str | None = None,
-    polygons: Literal["inner-point"] | None = None,
+    polygons: Literal["inner-point", "area"] | None = None,
     missing: str | Sequence[str] | None = None,
     most: int | None = None,
     progress: Progress | None = None,
@@ -88,10 +89,13 @@ def read(
         Of the text; by default UTF-8, or what the bytes look like where they are not UTF-8.
     accuracy : str or float, optional
         A column with the accuracy of each place in metres, or one length for all, such as "50m"; "none" leaves it out.
+    score : str, optional
+        A column that says how sure each report is of its label: probabilities, empty for reports that just say it.
     layer : str, optional
         Which of several layers, sheets, or files in a zip file; a part of its name is enough.
-    polygons : {"inner-point"}, optional
-        Read each polygon as a report at a point inside it; by default a file of polygons is refused.
+    polygons : {"inner-point", "area"}, optional
+        Read each polygon as a report at a point inside it, or as one report about the whole of it; by default a file of
+        polygons is refused.
     missing : str or sequence of str, optional
         The words that mean that a cell of the table is empty; by default "NA", "n/a" and the like.
     most : int, optional
@@ -121,19 +125,19 @@ def read(
         raise ReportFormatError("there is no such file.", file=str(file))
     if duplicates not in ("once", "keep", "events"):
         raise InputError(f"duplicates must be 'once', 'keep' or 'events', got {duplicates!r}.")
-    if polygons not in (None, "inner-point"):
-        raise InputError(f"polygons can be read as 'inner-point', not {polygons!r}.")
+    if polygons not in (None, "inner-point", "area"):
+        raise InputError(f"polygons can be read as 'area' or 'inner-point', not {polygons!r}.")
     named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
     length, column = _length_or_column(accuracy)
     options = Options(
-        columns=named | {"place": place, "accuracy": column, "count": count},
+        columns=named | {"place": place, "accuracy": column, "count": count, "score": score},
         crs=None if crs is None else "local" if crs == "local" else geography.check_crs(crs),
         region=None if region is None else geography.parse_region(region),
         cell=None if cell is None else geography.parse_length(cell),
         positive=positive is not None,
         dates=dates,
         missing=_missing(missing),
-        inner_points=polygons is not None,
+        polygons=polygons,
         all_accuracy=length,
     )
     wanted = positive if positive is None or isinstance(positive, str) else list(positive)
@@ -292,6 +296,7 @@ def _result(
         id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
+        score=None if collected.score is None else kept(collected.score),
     )
     events = None if collected.event is None else kept(collected.event)
     region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
@@ -399,6 +404,7 @@ _ROLE = {
     "text": "text",
     "accuracy": "accuracy",
     "count": "count",
+    "score": "score",
 }
 
 

@@ -45,7 +45,9 @@ class Found:
             return points.batches(self.table.chunks(self.plan.wanted()), self.plan, times)
         if self.known is not None and self.known.batches is not None:
             return self.known.batches(self.table, self.plan, options, progress)
-        numeric = [name for role in ("lat", "lon", "accuracy", "count") if (name := self.plan.columns.get(role))]
+        numeric = [
+            name for role in ("lat", "lon", "accuracy", "count", "score") if (name := self.plan.columns.get(role))
+        ]
         chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, progress=progress)
         return points.batches(chunks, self.plan, times)
 

@@ -1,0 +1,51 @@
+"""Areas as places that are known roughly: the centroid of a polygon, and how far it reaches.
+
+What is reported of a whole tile or village is read as the average of the field over a normal distribution with the
+centroid and the mean variance of the polygon (docs/accuracy.md). So one look at an area is one report, however large.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from scipy.stats import chi
+
+from crowdfield import geography
+
+RADIUS = float(chi.ppf(0.68, 2))  # standard deviations of a coordinate within which 68 % of a plane's normal lie
+METRES = 111_195.0  # of a degree of latitude, on a sphere of the earth's size
+
+
+def spread(shape: Any) -> tuple[float, float]:
+    """The standard deviations of x and y over a polygon or several."""
+    middle = shapely.centroid(shape)
+    total, squares = 0.0, np.zeros(2)
+    for polygon in shapely.get_parts(shape):
+        for ring, sign in [(polygon.exterior, 1.0), *((hole, -1.0) for hole in polygon.interiors)]:
+            x, y = (np.asarray(ring.coords)[:, :2] - [middle.x, middle.y]).T
+            cross = x[:-1] * y[1:] - x[1:] * y[:-1]
+            turn = np.sign(cross.sum()) * sign
+            total += turn * cross.sum() / 2.0
+            moments = [(cross * (v[:-1] ** 2 + v[:-1] * v[1:] + v[1:] ** 2)).sum() / 12.0 for v in (x, y)]
+            squares += turn * np.array(moments)
+    sx, sy = np.sqrt(np.maximum(squares / total, 0.0)) if total > 0 else (0.0, 0.0)
+    return float(sx), float(sy)
+
+
+def radii(shapes: NDArray[Any], crs: str) -> NDArray[np.float64]:
+    """In metres, of polygons in a reference system: the radius that holds 68 %. [n]"""
+    sds = np.array([spread(shape) for shape in shapes]).reshape(-1, 2)
+    if crs == "local":
+        return np.asarray(RADIUS * np.sqrt((sds**2).mean(1)))
+    middle = shapely.centroid(shapes)
+    at = np.column_stack([shapely.get_x(middle), shapely.get_y(middle)])
+    steps: list[NDArray[np.float64]] = [at, at + sds * [1.0, 0.0], at + sds * [0.0, 1.0]]
+    if crs != geography.WGS84:
+        steps = [geography.transform(step, crs, geography.WGS84) for step in steps]
+    here, east, north = steps
+    scale = METRES * np.column_stack([np.cos(np.radians(here[:, 1])), np.ones(len(here))])
+    squared = sum((((there - here) * scale) ** 2).sum(1) for there in (east, north))
+    return np.asarray(RADIUS * np.sqrt(squared / 2.0))

@@ -1,0 +1,80 @@
+"""Polygons read as one report about all of each."""
+
+import json
+
+import numpy as np
+import pytest
+import shapely
+
+import crowdfield as cf
+from crowdfield.errors import InputError
+from crowdfield.io import area_places
+
+KILOMETRE = 1 / 111.195  # degrees of latitude
+
+
+def square(lon, lat, side):
+    half, wide = side * KILOMETRE / 2, side * KILOMETRE / 2 / np.cos(np.radians(lat))
+    return shapely.box(lon - wide, lat - half, lon + wide, lat + half)
+
+
+def test_the_spread_of_a_polygon_is_that_of_points_drawn_in_it():
+    ring = shapely.Polygon([(0, 0), (6, 0), (6, 3), (0, 3)], [[(1, 1), (2, 1), (2, 2), (1, 2)]])
+    both = shapely.MultiPolygon([ring, shapely.box(10, 0, 11, 4).reverse()])
+    rng = np.random.default_rng(0)
+    drawn = rng.uniform([0, 0], [11, 4], (400_000, 2))
+    drawn = drawn[shapely.contains_xy(both, drawn)]
+    assert area_places.spread(both) == pytest.approx(drawn.std(axis=0), rel=0.01)
+
+
+@pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32618"])
+def test_an_area_reaches_as_far_in_every_reference_system(crs):
+    tile = square(-74.0, 10.0, 2.0)
+    if crs != "EPSG:4326":
+        corners = cf.geography.transform(shapely.get_coordinates(tile), "EPSG:4326", crs)
+        tile = shapely.Polygon(corners)
+    found = area_places.radii(np.array([tile], dtype=object), crs)[0]
+    assert found == pytest.approx(1.51 * 2000 / np.sqrt(12), rel=0.01)
+
+
+def test_a_file_of_polygons_is_one_report_each(tmp_path):
+    shapes = [square(20.0, 10.0, 1.0), square(20.1, 10.0, 3.0), shapely.Point(20.2, 10.0)]
+    features = [
+        {"type": "Feature", "properties": {"label": word}, "geometry": json.loads(shapely.to_geojson(shape))}
+        for word, shape in zip(["wet", "dry", "wet"], shapes, strict=True)
+    ]
+    path = tmp_path / "tiles.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    read = cf.io.read(path, polygons="area")
+    assert len(read.reports) == 3
+    assert read.reports.places[:, 0] == pytest.approx([20.0, 20.1, 20.2], abs=1e-6)
+    assert read.reports.accuracy[:2] == pytest.approx(1.51 * np.array([1000, 3000]) / np.sqrt(12), rel=0.01)
+    assert np.isnan(read.reports.accuracy[2])
+    inner = cf.io.read(path, polygons="inner-point")
+    assert inner.reports.accuracy is None
+
+
+def test_polygons_in_cells_are_areas_too(tmp_path):
+    path = tmp_path / "tiles.csv"
+    rows = [f'"{square(20.0 + i / 10, 10.0, 2.0).wkt}",{word}' for i, word in enumerate(["wet", "dry", "wet"])]
+    path.write_text("\n".join(["geom,label", *rows]))
+    read = cf.io.read(path, polygons="area")
+    assert read.reports.accuracy == pytest.approx(np.full(3, 1.51 * 2000 / np.sqrt(12)), rel=0.01)
+
+
+def test_another_word_for_polygons_is_refused(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_text("lat,lon,label\n1,1,a\n1,2,b\n")
+    with pytest.raises(InputError, match="'area' or 'inner-point'"):
+        cf.io.read(path, polygons="outline")
+
+
+def test_scores_are_read_and_what_is_none_is_rejected(tmp_path):
+    path = tmp_path / "scored.csv"
+    path.write_text(
+        "lat,lon,label,source,sure\n10,20,wet,ann,\n10.1,20,wet,machine,0.9\n10.2,20,dry,machine,0.7\n10.3,20,dry,machine,70\n"
+    )
+    read = cf.io.read(path, score="sure")
+    assert read.reports.score == pytest.approx([np.nan, 0.9, 0.7], nan_ok=True)
+    assert read.rejected == 1 and "between 0 and 1" in str(read.rejects[0])
+    assert cf.io.read(path).reports.score is None  # no column is taken for scores by its name
