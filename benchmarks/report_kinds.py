@@ -2,7 +2,7 @@
 
     python -m benchmarks.report_kinds accuracy [--sets 25] [--crowd one-state | instrument] [--reports-model auto]
     python -m benchmarks.report_kinds scores [--sets 25] [--machine calibrated | overconfident | useless]
-    python -m benchmarks.report_kinds areas [--sets 25]
+    python -m benchmarks.report_kinds areas [--sets 25] [--side 2.5]
 
 Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
 entropy is of the true state probability on a grid of places, in bits; lower is better. Times are processor seconds of
@@ -127,18 +127,17 @@ def scores(seed: int, given: argparse.Namespace) -> Result:
 
 # --- areas ----------------------------------------------------------------------------------------------------------
 
-SIDE = 1.5 * LENGTHSCALE  # of a tile
 POINTS = 5  # along each side, at which the field is averaged
 
 
 def areas(seed: int, given: argparse.Namespace) -> Result:
     """Tiles, of which a source says what is true of their average appearance. Not told: the tile's centroid."""
-    n = given.places // 2
+    n, side = given.places, given.side * LENGTHSCALE
     made = world(seed, 4)  # its places are drawn anew, with all that tiles cover
     rng = made.rng
-    centre = rng.uniform(0.5 * SIDE, EXTENT - 0.5 * SIDE, (n, 2))
+    centre = rng.uniform(0.5 * side, EXTENT - 0.5 * side, (n, 2))
     inside = (np.arange(POINTS) + 0.5) / POINTS - 0.5
-    offsets = SIDE * np.stack(np.meshgrid(inside, inside), axis=-1).reshape(-1, 2)
+    offsets = side * np.stack(np.meshgrid(inside, inside), axis=-1).reshape(-1, 2)
     frequency = rng.standard_normal((4_000, 2)) / LENGTHSCALE * np.sqrt(3.0 / rng.chisquare(3.0, (4_000, 1)))
     phase = rng.uniform(0.0, 2.0 * np.pi, 4_000)
 
@@ -151,7 +150,7 @@ def areas(seed: int, given: argparse.Namespace) -> Result:
     right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
     label = np.where(right, state, ~state).astype(int)
     made = made._replace(rate=sigmoid(field(made.grid)))
-    told = fitted(made, centre, label, source, given, accuracy=RADIUS * SIDE / np.sqrt(12.0))
+    told = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0))
     untold = fitted(made, centre, label, source, given)
     return Result(told[0], untold[0], told[1], untold[1])
 
@@ -165,6 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sets", type=int, default=25)
     parser.add_argument("--crowd", choices=CROWDS, default="one-state")
     parser.add_argument("--machine", choices=MACHINES, default="calibrated")
+    parser.add_argument("--side", type=float, default=2.5, help="of a tile, in length-scales")
     parser.add_argument("--places", type=int, default=1200)
     parser.add_argument("--reports-model", choices=["auto", "one_state", "instrument"], default="auto")
     given = parser.parse_args(arguments)
