@@ -66,7 +66,7 @@ def test_another_word_for_polygons_is_refused(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_text("lat,lon,label\n1,1,a\n1,2,b\n")
     with pytest.raises(InputError, match="'area' or 'inner-point'"):
-        cf.io.read(path, polygons="outline")
+        cf.io.read(path, polygons="outline")  # type: ignore[arg-type]
 
 
 def test_scores_are_read_and_what_is_none_is_rejected(tmp_path):
