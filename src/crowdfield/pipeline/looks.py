@@ -18,8 +18,9 @@ from crowdfield.io.layers import description
 from crowdfield.pipeline.fusing import Fused
 from crowdfield.pipeline.shores import land_cells
 
-# More candidates than this say nothing new: the field is smooth between them.
-MOST_CANDIDATES = 1_500
+# More candidates than this say nothing new: the field is smooth between them. With many states there are fewer, so that
+# a covariance matrix of all candidates for every state does not take more memory than for these many states.
+MOST_CANDIDATES, STATES_OF_MOST = 1_500, 3
 # How often somebody sent to look is right.
 VISITOR = 0.95
 # Two places nearer to each other than this part of a length-scale tell much the same: the side of the areas that are
@@ -129,9 +130,10 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
     """The n places where one more report would teach a model and its map most; `next_looks` is the same for a run."""
     grid = heatmap.grid
     cells = np.flatnonzero(_reachable(model, heatmap))
-    if len(cells) > MOST_CANDIDATES:
+    most = MOST_CANDIDATES * min(1.0, (STATES_OF_MOST / len(heatmap.states)) ** 0.5)
+    if len(cells) > most:
         # An even lattice of cells, not the first ones: every part of the map stays a candidate.
-        step = int(np.ceil(np.sqrt(len(cells) / MOST_CANDIDATES)))
+        step = int(np.ceil(np.sqrt(len(cells) / most)))
         row, column = np.divmod(cells, grid.columns)
         cells = cells[(row % step == step // 2) & (column % step == step // 2)]
     centres = grid.centres()[cells]
