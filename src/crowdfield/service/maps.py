@@ -89,9 +89,14 @@ def pack(**arrays: NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
+# NumPy reads the headers of arrays by `ast.literal_eval`, and in CPython 3.11 threads that parse at the same time can
+# fail with "AST constructor recursion depth mismatch" (python/cpython#106905).
+_PARSING = threading.Lock()
+
+
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of a version. A map that was drawn in larger cells than its own comes interpolated to its own."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+    with _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     shape = arrays["reports"].shape
     return {name: a if a.shape[:2] == shape else interpolated(a, shape) for name, a in arrays.items()}
