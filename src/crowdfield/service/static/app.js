@@ -256,9 +256,11 @@ function layer() {
   // Each version says how far it moved at most; versions that moved by less than a hundredth have not changed to the eye.
   const between = versions.filter((v) => v.number > base && v.number <= number);
   const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale: chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)] });
+  const scale = chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)];
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale });
   if (!number) return;
-  const extra = chosen.layer === "difference" && base ? `&base=${base}` : "";
+  // With the colours named, a tile of a version never changes, and may be kept for good.
+  const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
 }
 
