@@ -23,6 +23,7 @@ class Policy(NamedTuple):
     overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
+    refused: int = 3  # steps in a row that the objective refused: then sources and field step in turn, accelerated
     shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
     unsure_variances: bool = True  # whether what is not known of the variances widens the answer
     rounding: float = 1e-11  # relative fall of the objective that is none
@@ -48,10 +49,13 @@ def run(
     current, n_iter = method.evaluate(start), 1
     if learn:
         current, n_iter = learn_variances(method, current, policy, progress)
-    accelerator, history, change, quiet = Anderson(policy.window), [current.objective], np.inf, 0
+    accelerator, history, change, quiet, refused = Anderson(policy.window), [current.objective], np.inf, 0, 0
     while n_iter < policy.max_iter and quiet < policy.patience:
-        step, tried = _rising_step(method, current, policy, accelerator)
+        target = method.image(current) if refused < policy.refused else current.image
+        step, tried = _rising_step(method, current, target, policy, accelerator)
         n_iter += tried
+        # Newton's step of everything together leads astray where its quadratic model is far from true.
+        refused = refused + 1 if tried > 1 or refused >= policy.refused else 0
         if step is None:
             return Settled(current, history, n_iter, True, 0.0)
         change = method.moved(current, step)
@@ -100,12 +104,14 @@ def _roots(covariance: Array) -> Array:
     return np.asarray(np.linalg.cholesky(np.linalg.inv(covariance)).transpose(0, 2, 1))
 
 
-def _rising_step(method: Method, current: Any, policy: Policy, accelerator: Anderson) -> tuple[Any | None, int]:
-    """An accelerated step if it raises the objective, else the longest share of a plain one that does; None where
-    none does.
+def _rising_step(
+    method: Method, current: Any, target: State, policy: Policy, accelerator: Anderson
+) -> tuple[Any | None, int]:
+    """An accelerated step towards a target if it raises the objective, else the longest share of a plain one that does;
+    None where none does. And how many were tried.
     """
     slack = policy.rounding * abs(current.objective)
-    proposed = accelerator.propose(*_packed(method, current, method.image(current)))
+    proposed = accelerator.propose(*_packed(method, current, target))
     new = method.evaluate(fitting.unpack(current.state, proposed))
     if new.objective >= current.objective - slack:
         return new, 1
