@@ -23,7 +23,9 @@ class Policy(NamedTuple):
     overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
-    refused: int = 3  # steps in a row that the objective refused: then sources and field step in turn, accelerated
+    # So many refused steps in a row say that the quadratic model of Newton's joint step is far from true: from there on
+    # sources and field step in turn.
+    refused: int = 3
     shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
     unsure_variances: bool = True  # whether what is not known of the variances widens the answer
     rounding: float = 1e-11  # relative fall of the objective that is none
@@ -54,8 +56,8 @@ def run(
         target = method.image(current) if refused < policy.refused else current.image
         step, tried = _rising_step(method, current, target, policy, accelerator)
         n_iter += tried
-        # Newton's step of everything together leads astray where its quadratic model is far from true.
-        refused = refused + 1 if tried > 1 or refused >= policy.refused else 0
+        if refused < policy.refused:
+            refused = refused + 1 if tried > 1 else 0
         if step is None:
             return Settled(current, history, n_iter, True, 0.0)
         change = method.moved(current, step)
