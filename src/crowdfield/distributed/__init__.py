@@ -28,9 +28,9 @@ from crowdfield.inference import selection, solvers
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
-from crowdfield.models import problem
+from crowdfield.models import learned, learning, problem
 from crowdfield.models.base import as_classes, validated_reports
-from crowdfield.models.heatmap_bcc import HeatmapBCC, warn_about_one_label
+from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -189,7 +189,7 @@ def _fit_into(
         reports = replace(given, **_recoded(given, names))
         posed = problem.pose(model, reports, states, known)
         if posed.engine().name == "exact":
-            model._learn(reports, states, known)  # so few that one process is quicker
+            learning.learn(model, reports, states, known)  # so few that one process is quicker
             return
     wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
     coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
@@ -201,9 +201,9 @@ def _fit_into(
     sample = partitions_.sample(client, problem.pose(model, names, states, known), data, sizes)
     start = None
     if problem.learns_lengthscale(model.lengthscale):
-        learned = selection.lengthscale(sample, None)
-        sample, start = learned.posed, learned.start
-        model.lengthscale_log_sd_, model.lengthscale_tried_ = learned.log_sd, learned.tried
+        found = selection.lengthscale(sample, None)
+        sample, start = found.posed, found.start
+        model.lengthscale_log_sd_, model.lengthscale_tried_ = found.log_sd, found.tried
     engine = partitions_.region_engine(sample, corners)
     cluster = Partitions.laid_out(client, data, sizes, sample, engine)
 
@@ -222,14 +222,14 @@ def _fit_into(
     model.reports_, model._gold_, model._posed = reports, known, sample
     if isinstance(model, DistributedHeatmapBCC):
         model.places_, model._counted = np.empty((0, dimension)), whole.by_source(names.sources)
-        model._accept(solved, np.empty((0, len(states))))
+        learned.keep_fit(model, solved, np.empty((0, len(states))))
         return
-    warn_about_one_label(reports)
+    learning.warn_about_one_label(reports)
     model._posed = replace(problem.pose(model, reports, states, known), kernel=sample.kernel)
     model.places_ = model._posed.data.X
     here = Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
     local = solvers.over(model._posed, here).with_communities(solved.fit.state.communities)
-    model._accept(selection.Solved(local, solved.fit), cluster.targets(responsibilities, q))
+    learned.keep_fit(model, selection.Solved(local, solved.fit), cluster.targets(responsibilities, q))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class Covariates:
                     f"{name} is missing at {gaps:,} of {self.places:,} places that have reports; its average stands "
                     "in there.",
                     DataWarning,
-                    stacklevel=6,
+                    stacklevel=5,
                 )
 
     def __call__(self, X: Array) -> Array:

@@ -21,7 +21,7 @@ from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.queries import MapQueries
 
 MOST_ENTRIES = 1 << 28  # draws times reports: 2 GiB of log likelihoods
 
@@ -29,7 +29,7 @@ MOST_ENTRIES = 1 << 28  # draws times reports: 2 GiB of log likelihoods
 AnyDraws = InstrumentDraws | StatesDraws | StateDraws
 
 
-def draws_of(model: HeatmapBCC, size: int, rng: np.random.Generator) -> AnyDraws:
+def draws_of(model: MapQueries, size: int, rng: np.random.Generator) -> AnyDraws:
     """`size` draws (all that were kept, of Gibbs), with the reports that they speak of."""
     if model.reports_model_ == "instrument":
         fitted = model._instrument
@@ -67,7 +67,7 @@ def log_likelihoods(draws: AnyDraws) -> Array:
     return np.stack([draws.log_likelihood(d) for d in range(draws.size)])
 
 
-def left_out(model: HeatmapBCC) -> Array:
+def left_out(model: MapQueries) -> Array:
     """log P of every report's label given all others, by weighing draws of Gibbs: [R].
 
     P(c | others) is the harmonic mean of P(c | draw). Weights are cut off at √D times their mean (Ionides 2008), so
@@ -86,7 +86,7 @@ def left_out(model: HeatmapBCC) -> Array:
     return np.asarray(np.log(value / cut))
 
 
-def to_arviz(model: HeatmapBCC, size: int, rng: np.random.Generator) -> Any:
+def to_arviz(model: MapQueries, size: int, rng: np.random.Generator) -> Any:
     """InferenceData with groups posterior, log_likelihood and observed_data."""
     arviz = library()
     draws = draws_of(model, size, rng)
@@ -120,7 +120,7 @@ def to_arviz(model: HeatmapBCC, size: int, rng: np.random.Generator) -> Any:
 
 
 def _of_instrument(
-    model: HeatmapBCC, draws: InstrumentDraws
+    model: MapQueries, draws: InstrumentDraws
 ) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
     labels = [str(model.reports_.labels[code]) for code in model._asked.order[1:]]
     covariates = model._asked.covariates
@@ -144,7 +144,7 @@ def _of_instrument(
     return variables, dims, coords
 
 
-def _of_several(model: HeatmapBCC, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
+def _of_several(model: MapQueries, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
     variables = {
         "sensitivity": draws.theta[:, :, 0],
         "lean": draws.theta[:, :, 1:],

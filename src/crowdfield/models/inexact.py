@@ -23,7 +23,7 @@ from crowdfield.inference.predict import Predictor
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.queries import MapQueries
 
 SHARE = 0.68  # of true places that lie within the radius
 # Accuracies are rounded to so many values, evenly spaced in their logarithm: every value is one pass over its places.
@@ -84,25 +84,25 @@ def refuse(what: str, reports: Reports) -> None:
         raise InputError(f"{what} takes places for exact. Leave the accuracy out, or use inference='auto'.")
 
 
-def sites(model: HeatmapBCC) -> Array:
+def sites(model: MapQueries) -> Array:
     """The sites of a fitted model as inference takes them: [N, D (+ 1)]."""
     return model.places_ if model._site_sd is None else np.column_stack([model.places_, model._site_sd])
 
 
-def report_sites(model: HeatmapBCC) -> NDArray[np.int64]:
+def report_sites(model: MapQueries) -> NDArray[np.int64]:
     """The site of every report of a fitted model: [R]."""
     known, reported = sites(model), sites_of(model.reports_)
     return find_sites(known, like(known, reported))
 
 
-def exact_rows(model: HeatmapBCC) -> NDArray[np.int64]:
+def exact_rows(model: MapQueries) -> NDArray[np.int64]:
     """Which sites of a fitted model are known exactly: positions [n]."""
     if model._site_sd is None:
         return np.arange(len(model.places_))
     return np.flatnonzero(model._site_sd == 0.0)
 
 
-def latent(model: HeatmapBCC) -> tuple[Array, Array]:
+def latent(model: MapQueries) -> tuple[Array, Array]:
     """Mean and variance of the state's latent functions at the sites of the one-state model: [N, F] each.
 
     At an inexact site they are those of κ f̄, which is what its reports are about.

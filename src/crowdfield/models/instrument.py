@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.posed import LatentMean
     from crowdfield.models.heatmap_bcc import HeatmapBCC
     from crowdfield.models.problem import Gold
+    from crowdfield.models.queries import MapQueries
 
 TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
 
@@ -220,7 +221,7 @@ def posterior(asked: Asked, fitted: AnyFitted | Sampled) -> Array:
 
 
 def confusion(
-    asked: Asked, fitted: AnyFitted | Sampled, reports: Reports, model: HeatmapBCC, states: tuple[Any, ...]
+    asked: Asked, fitted: AnyFitted | Sampled, reports: Reports, model: MapQueries, states: tuple[Any, ...]
 ) -> Array:
     """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
     out = fitted.confusion[:, :, np.argsort(asked.order)]
@@ -229,7 +230,7 @@ def confusion(
     return out
 
 
-def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
+def trusted_sources(model: MapQueries, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
     """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, J, L]."""
     alpha = confusion_priors(model.confusion_prior, tuple(states), reports.labels, reports.sources)
     if not isinstance(model.confusion_prior, Mapping):
@@ -238,7 +239,7 @@ def trusted_sources(model: HeatmapBCC, reports: Reports, states: Any) -> tuple[N
     return named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH), alpha
 
 
-def source_table(model: HeatmapBCC, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
+def source_table(model: MapQueries, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
     z = norm.ppf(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
@@ -261,7 +262,7 @@ class Estimates(NamedTuple):
 
 
 def source_frame(
-    model: HeatmapBCC,
+    model: MapQueries,
     confusion: Array,
     states: Any,
     level: float,
@@ -273,31 +274,15 @@ def source_frame(
     reports = model.reports_
     said = [reports.labels.index(state) for state in states]
     accuracy = confusion[:, np.arange(len(said)), said].mean(1)
-    surplus = confusion.mean(1) - 1.0 / confusion.shape[2]
-    favourite = surplus.argmax(1)
     low, high = np.minimum(accuracy_ends[0], accuracy), np.maximum(accuracy_ends[1], accuracy)
     trusted, alpha = trusted_sources(model, reports, states)
     given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
     low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
     high = np.where(trusted, given["accuracy_high"].to_numpy(), high)
-    return pd.DataFrame(
-        {
-            "source": pd.Series(list(reports.sources), dtype=object),
-            "reports": np.bincount(reports.source, minlength=len(reports.sources)),
-            "accuracy": accuracy,
-            "accuracy_low": low,
-            "accuracy_high": high,
-            "leans_to": pd.Series([reports.labels[i] for i in favourite], dtype=object),
-            "bias": surplus.max(1),
-            "informativeness": sources_.informativeness(confusion),
-            "sensitivity": sensitivity.value,
-            "sensitivity_low": sensitivity.low,
-            "sensitivity_high": sensitivity.high,
-            "lean": lean.value,
-            "lean_low": lean.low,
-            "lean_high": lean.high,
-        }
-    )
+    frame = sources_.from_confusion(reports, confusion, accuracy, low, high)
+    for name, estimates in (("sensitivity", sensitivity), ("lean", lean)):
+        frame[name], frame[f"{name}_low"], frame[f"{name}_high"] = estimates
+    return frame
 
 
 def _reads_scores(fitted: AnyFitted) -> bool:

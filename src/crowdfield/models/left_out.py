@@ -1,16 +1,60 @@
-"""How probable every report's label was given all other reports, under the one-state model."""
+"""How probable every report's label was given all other reports."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
 from crowdfield.inference.data import contrast
+from crowdfield.inference.instrument.left_out import habits
+from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
+from crowdfield.models import draws, inexact
+
+if TYPE_CHECKING:
+    from crowdfield.models.queries import MapQueries
 
 ROWS = 1 << 14  # places in hand at a time
 LEAST_SHARE = 1e-3  # of a precision that a cavity keeps: rounding must not make it negative
+
+
+def of_model(model: MapQueries) -> Array:
+    """log P of every report's label given all other reports, in nats: [R]. NaN for those of trusted sources."""
+    reports = model.reports_
+    if model.reports_model_ == "instrument":
+        fitted, out = model._instrument, np.full(len(reports), np.nan)
+        out[model._asked.crowd] = draws.left_out(model) if isinstance(fitted, Sampled) else fitted.left_out()
+        return out
+    if model.inference_ == "gibbs":
+        return draws.left_out(model)
+    mean, variance = inexact.latent(model)
+    site = inexact.report_sites(model)
+    return log_probabilities(mean, variance, model.alpha_, model.posterior_, site, reports.source, reports.label)
+
+
+def table(model: MapQueries) -> pd.DataFrame:
+    """One row per report; see `HeatmapBCC.score_reports`."""
+    values = model.left_out() / np.log(2.0)
+    reports = model.reports_
+    habit = habits(reports.source, reports.label, len(reports.sources), len(reports.labels)) / np.log(2.0)
+    site = inexact.report_sites(model)
+    frame = pd.DataFrame(
+        {
+            "source": pd.Series([reports.sources[s] for s in reports.source], dtype=object),
+            "label": pd.Series([reports.labels[code] for code in reports.label], dtype=object),
+            "place": site,
+            "votes": np.bincount(site, minlength=len(model.places_))[site],
+            "bits": values,
+            "habit_bits": habit,
+        }
+    )
+    scored = np.isfinite(values)
+    frame.attrs["bits"], frame.attrs["habit_bits"] = float(values[scored].mean()), float(habit[scored].mean())
+    return frame
 
 
 def log_probabilities(
@@ -22,7 +66,7 @@ def log_probabilities(
     source: NDArray[np.int64],
     label: NDArray[np.int64],
 ) -> Array:
-    """log P(label | all other reports): [R].
+    """log P(label | all other reports) under the one-state model: [R].
 
     mean, variance [N, F] of q(f) at the sites; alpha [S, J, L] of q(π); r [N, J] q(t). The report is taken out of its
     source's counts, of its place's state, and its place's message out of the field (the cavity).

@@ -14,7 +14,7 @@ from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
 
 if TYPE_CHECKING:
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.queries import MapQueries
 
 ROWS = 1 << 14  # places in hand at a time
 # In length-scales. Coordinates that differ by less are the same place, written with other digits or by way of another
@@ -32,7 +32,7 @@ class ReportedPlaces(NamedTuple):
     sd: Array  # [P, J]
 
 
-def reported_places(model: HeatmapBCC) -> ReportedPlaces:
+def reported_places(model: MapQueries) -> ReportedPlaces:
     sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
     # No distribution over [0, 1] with mean p has more; where the state is certain none is left.
     most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))
@@ -40,7 +40,7 @@ def reported_places(model: HeatmapBCC) -> ReportedPlaces:
     return ReportedPlaces(model.places_[rows], model.posterior_[rows], np.minimum(sd, most)[rows])
 
 
-def _of_instruments(model: HeatmapBCC) -> Array:
+def _of_instruments(model: MapQueries) -> Array:
     """The root mean square over the things at a place."""
     fitted, thing_at = model._instrument, model._asked.place
     variance = fitted.site_sds**2
@@ -49,7 +49,7 @@ def _of_instruments(model: HeatmapBCC) -> Array:
     return np.asarray(np.sqrt(np.stack(sums, axis=1) / np.maximum(count, 1)[:, None]))
 
 
-def _of_states(model: HeatmapBCC) -> Array:
+def _of_states(model: MapQueries) -> Array:
     """Of P(t | f, reports) over what is not known of f."""
     mean, variance = inexact.latent(model)
     said = log_likelihoods(model)
@@ -64,7 +64,7 @@ def _of_states(model: HeatmapBCC) -> Array:
     return sd
 
 
-def log_likelihoods(model: HeatmapBCC) -> Array:
+def log_likelihoods(model: MapQueries) -> Array:
     """ℓ: log P(reports of a place | state), by the expected confusion matrices: [P, J]."""
     data, log_pi = model._posed.data, np.log(model.confusion_)
     each = log_pi[data.source, :, data.label]  # [R, J]
@@ -72,7 +72,7 @@ def log_likelihoods(model: HeatmapBCC) -> Array:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def same_places(model: HeatmapBCC, X: Array) -> NDArray[np.int64]:
+def same_places(model: MapQueries, X: Array) -> NDArray[np.int64]:
     """The reported place that each row of X is, or −1: the same coordinates, or as good as the same."""
     rows = inexact.exact_rows(model)
     places = model.places_[rows]

@@ -11,11 +11,11 @@ from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.models import instrument
 from crowdfield.models.base import Array
 from crowdfield.models.covariates import Weights
+from crowdfield.models.learned import CONVERGED_RHAT
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
-
-CONVERGED_RHAT = 1.05
+    from crowdfield.models.queries import MapQueries
 
 
 def keep(model: HeatmapBCC, asked: instrument.Asked, sampled: Sampled, states: tuple[Any, ...]) -> None:
@@ -42,7 +42,7 @@ def _pseudo_counts(mean: Array, draws: Array) -> Array:
     return np.asarray(mean * np.maximum((mean * (1.0 - mean)).sum(-1, keepdims=True) / variance - 1.0, 1.0))
 
 
-def source_table(model: HeatmapBCC, sampled: Sampled, level: float) -> pd.DataFrame:
+def source_table(model: MapQueries, sampled: Sampled, level: float) -> pd.DataFrame:
     """One row per source, with the quantiles of the draws as intervals."""
     tails = [0.5 * (1.0 - level), 0.5 * (1.0 + level)]
     theta, pi = sampled.draws.theta, sampled.confusion_draws

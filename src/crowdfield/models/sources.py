@@ -11,14 +11,17 @@ from scipy.stats import beta
 
 from crowdfield.arrays import Array
 from crowdfield.data import Reports
-from crowdfield.inference.explain import Shares
 
 
 def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) -> pd.DataFrame:
-    """One row per source, in the order of `reports.sources`.   alpha [S, J, L]"""
+    """One row per source, in the order of `reports.sources`, from pseudo-counts.   alpha [S, J, L]"""
     pi = alpha / alpha.sum(-1, keepdims=True)
-    accuracy, low, high = _accuracy(reports.labels, list(states), alpha, level)
-    lean = pi.mean(1) - 1.0 / alpha.shape[2]  # how often each label, were all states equally common
+    return from_confusion(reports, pi, *_accuracy(reports.labels, list(states), alpha, level))
+
+
+def from_confusion(reports: Reports, pi: Array, accuracy: Array, low: Array, high: Array) -> pd.DataFrame:
+    """The columns that tables of sources of every model have.   pi [S, J, L]; accuracy and its interval [S]"""
+    lean = pi.mean(1) - 1.0 / pi.shape[2]  # how often each label, were all states equally common
     favourite = lean.argmax(1)
     return pd.DataFrame(
         {
@@ -65,33 +68,3 @@ def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: f
     tail = (1 - level) / 2
     low, high = beta.ppf([[tail], [1 - tail]], mean * strength, (1 - mean) * strength)
     return mean, low, high
-
-
-def explanation(
-    reports: Reports, where: Array, source: NDArray[Any], label: NDArray[Any], shares: Shares, place: Array
-) -> pd.DataFrame:
-    """The shares of a place's log odds as a table: reports by the size of what they did, then prior and uncertainty.
-
-    where [R, D], source and label [R] (codes) in the order of the shares.
-    """
-    distance = np.sqrt(((where - place) ** 2).sum(1))
-    frame = pd.DataFrame(
-        {
-            "kind": "report",
-            "source": pd.Series([reports.sources[i] for i in source], dtype=object),
-            "label": pd.Series([reports.labels[i] for i in label], dtype=object),
-            "distance": distance,
-            "log_odds": shares.field + shares.own,
-        }
-    )
-    frame = frame.iloc[np.argsort(-np.abs(frame["log_odds"].to_numpy()), kind="stable")]
-    rest = pd.DataFrame(
-        {
-            "kind": ["prior", "uncertainty"],
-            "source": pd.Series([None, None], dtype=object),
-            "label": pd.Series([None, None], dtype=object),
-            "distance": [np.nan, np.nan],
-            "log_odds": [shares.prior, shares.uncertainty],
-        }
-    )
-    return pd.concat([frame, rest], ignore_index=True)

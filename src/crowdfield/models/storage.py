@@ -16,16 +16,16 @@ import numpy as np
 import crowdfield
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
-from crowdfield.inference import kernels, vb
+from crowdfield.inference import kernels, selection, vb
 from crowdfield.inference.blur import asked_places
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.joint import state as joint
-from crowdfield.models import inexact, instrument
+from crowdfield.models import inexact, instrument, learned
 from crowdfield.models.base import Array
 from crowdfield.models.covariates import Given, KnownCovariates, check_same
-from crowdfield.models.problem import Gold
+from crowdfield.models.problem import Gold, pose
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
@@ -166,7 +166,8 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
         "converged_": header["converged"],
     }
     gold = Gold(arrays["gold_places"], arrays["gold_states"])
-    model._restore(
+    _learn_again(
+        model,
         Stored(
             reports,
             tuple(header["states"]),
@@ -176,9 +177,30 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
             arrays["posterior"],
             learned,
             arrays.get("tasks"),
-        )
+        ),
     )
     return model
+
+
+def _learn_again(model: HeatmapBCC, read: Stored) -> None:
+    """Put the model into the state in which it was saved, without another fit where the file holds that state."""
+    model.n_features_in_ = read.reports.places.shape[1]
+    posed = pose(model, read.reports, read.states, read.gold).with_lengthscales(read.lengthscale)
+    given = learned.FitInput(posed, read.reports, read.states, read.gold, read.tasks)
+    model.model_comparison_, model._compared_reports = None, len(read.reports)
+    if read.state is None:
+        solved = selection.solve(posed, None, max_iter=model.max_iter, tol=model.tol)
+        learned.keep_input(model, given)
+        learned.keep_fit(model, solved, solved.solver.responsibilities(solved.fit.q))
+        return
+    learned.keep_input(model, given)
+    if isinstance(read.state, InstrumentState):
+        model._tasks = read.tasks
+        learned.keep_instrument(model, *instrument.restore(model, posed, read), read.states)
+    else:
+        learned.keep_solution(model, selection.restore(posed, read.state), read.posterior)
+    for name, value in read.learned.items():
+        setattr(model, name, value)
 
 
 def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:

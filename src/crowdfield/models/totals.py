@@ -22,14 +22,14 @@ from crowdfield.models.reported import same_places
 from crowdfield.models.unknown import is_unknown, prior_rate_sd
 
 if TYPE_CHECKING:
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.queries import MapQueries
 
 DRAWS = 200  # of the states: each end of a 90 % interval is then good to 1.5 % of probability
 PREDICTED = 1 << 16  # places at a time, where rates are not at hand
 THRESHOLDS = (0.5,)
 
 
-def sample_rate(model: HeatmapBCC, X: Array, size: int, rng: np.random.Generator) -> Array:
+def sample_rate(model: MapQueries, X: Array, size: int, rng: np.random.Generator) -> Array:
     """Joint draws of ρ [n, M, J]."""
     draws = rate_draws.of_predictor(model._predictor, size, corners(X), rng)
     return rate_draws.rates(draws, X, rng)
@@ -101,7 +101,7 @@ class Shown(NamedTuple):
 
 
 def totals(
-    model: HeatmapBCC,
+    model: MapQueries,
     places: Array,
     areas: Any,
     weights: ArrayLike | None,
@@ -130,7 +130,7 @@ def totals(
 
 
 def of_shown(
-    model: HeatmapBCC,
+    model: MapQueries,
     places: Array,
     shown: Shown,
     areas: Areas,
@@ -176,7 +176,7 @@ def of_shown(
 
 
 def _drawn(
-    model: HeatmapBCC, places: Array, shown: Shown, weighed: sp.csr_matrix, rng: np.random.Generator, size: int
+    model: MapQueries, places: Array, shown: Shown, weighed: sp.csr_matrix, rng: np.random.Generator, size: int
 ) -> Array:
     known = model.places_ if len(shown.site) else places[:0]
     rates = rate_draws.of_predictor(model._predictor, size, corners(places, known), rng)
@@ -196,7 +196,7 @@ def _drawn(
 
 
 def _reported(
-    model: HeatmapBCC, rates: Any, at_sites: sp.csr_matrix, size: int, rng: np.random.Generator
+    model: MapQueries, rates: Any, at_sites: sp.csr_matrix, size: int, rng: np.random.Generator
 ) -> area_totals.Reported:
     if isinstance(model._predictor, Fitted | FittedStates):
         fitted, thing_at = model._predictor, model._asked.place
@@ -208,7 +208,7 @@ def _reported(
     return area_totals.Reported(StatesHere(rates, said, model.places_), model.posterior_, at_sites)
 
 
-def _predicted(model: HeatmapBCC, places: Array) -> tuple[Array, Array]:
+def _predicted(model: MapQueries, places: Array) -> tuple[Array, Array]:
     probability = np.empty((len(places), len(model.classes_)))
     sd = np.empty_like(probability)
     for start in range(0, len(places), PREDICTED):

@@ -281,17 +281,17 @@ def extend(
 def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     """The estimator that the settings describe."""
     from crowdfield import geography
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
     states = tuple(settings.states) if settings.states is not None else reports.labels
     labels = tuple(settings.labels) if settings.labels is not None else None
     order = labels or (*states, *(label for label in reports.labels if label not in states))
-    lengthscale = settings.lengthscale
-    if lengthscale == "learn" and len(np.unique(reports.label)) < 2:
+    lengthscale: LengthScale = "learn"
+    if settings.lengthscale != "learn":
+        lengthscale = geography.parse_length(settings.lengthscale)
+    elif len(np.unique(reports.label)) < 2:
         # Nothing varies, so nothing says over what distance it does.
         lengthscale = max(grid.east - grid.west, grid.north - grid.south) / 10
-    elif lengthscale != "learn":
-        lengthscale = geography.parse_length(lengthscale)
     return HeatmapBCC(
         kernel=settings.kernel,
         lengthscale=lengthscale,

@@ -1,0 +1,165 @@
+"""How HeatmapBCC learns: the model of reports is chosen, fitted or sampled, and only then kept in the estimator."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield.data import Reports
+from crowdfield.errors import DataWarning, InputError
+from crowdfield.inference import sampling, selection
+from crowdfield.inference.community_sampling import CommunityPrior
+from crowdfield.inference.instrument.fitting import State as InstrumentState
+from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.model import fit as fit_instrument
+from crowdfield.inference.instrument.model import with_learned_lengthscale
+from crowdfield.inference.instrument.sampling import Sampled
+from crowdfield.inference.instrument.sampling import run as sample_instrument
+from crowdfield.inference.instrument.selection import Learned
+from crowdfield.inference.posed import Posed
+from crowdfield.models import comparison, inexact, instrument, learned, problem, reports_model, sampled_instrument
+from crowdfield.models.learned import FitInput
+from crowdfield.models.reports_model import says_one_thing
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+
+def learn(
+    model: HeatmapBCC,
+    reports: Reports,
+    states: tuple[Any, ...],
+    gold: problem.Gold,
+    *,
+    warm: bool = False,
+    tasks: NDArray[np.int64] | None = None,
+) -> None:
+    """Fit the estimator to these reports. A fit that fails leaves the estimator as it was.
+
+    warm: start from what was learned before. tasks [R]: what every report is about, where several things share a place.
+    """
+    warn_about_one_label(reports)
+    reports = inexact.rounded(reports)
+    if model.inference in ("vb", "gibbs"):
+        inexact.refuse(f"inference={model.inference!r}", reports)
+    given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
+    choice = reports_model.choose(model, given, warm)
+    prepared = None if choice == "one_state" else _prepare_instrument(model, given, warm)
+    compared = None
+    if prepared is not None and choice == "compare":
+        with instrument.quiet_blas():
+            compared = comparison.compare(model, prepared.asked, reports, states, gold)
+        if compared.better == "one_state":
+            prepared = None
+    if prepared is not None:
+        _learn_instrument(model, given, prepared)
+    elif model.inference == "gibbs":
+        _sample_one_state(model, given)
+    else:
+        _learn_one_state(model, given, warm)
+    model.model_comparison_ = compared
+    if compared is not None:
+        model._compared_reports = len(reports)
+
+
+# --- the one-state model --------------------------------------------------------------------------------------------
+
+
+def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
+    posed = given.posed
+    start = _earlier(model, posed) if warm else None
+    found = selection.lengthscale(posed, start) if problem.learns_lengthscale(model.lengthscale) else None
+    if found is not None:
+        posed, start = found.posed, found.start
+    solved = selection.solve(posed, start, max_iter=model.max_iter, tol=model.tol)
+    learned.keep_input(model, given._replace(posed=posed))
+    learned.keep_fit(model, solved, solved.solver.responsibilities(solved.fit.q))
+    if found is not None:
+        model.lengthscale_log_sd_, model.lengthscale_tried_ = found.log_sd, found.tried
+
+
+def _earlier(model: HeatmapBCC, posed: Posed) -> Any | None:
+    """What is known already, with room for new sources."""
+    if not hasattr(model, "_solved") or model._posed.data.X.shape[1] < posed.data.X.shape[1]:
+        return None  # the features of exact places know no others
+    q = model._solved.fit.q
+    return model._solved.solver.with_new_sources(q, posed.prior.alpha0[len(q.alpha0) :])
+
+
+def _sample_one_state(model: HeatmapBCC, given: FitInput) -> None:
+    if problem.learns_lengthscale(model.lengthscale):
+        raise InputError("Gibbs takes a length-scale; learn it with inference='collapsed' and pass the result.")
+    posed = given.posed
+    rng = posed.rng()
+    basis = sampling.basis_for(model.engine, posed.field_kernel, posed.data.X, rng)
+    shared = None
+    if posed.communities is not None:
+        shared = CommunityPrior(posed.communities, posed.base, posed.prior.alpha0, ~posed.own)
+    draws = sampling.run(posed.data, posed.prior, basis, rng, confusion=shared)
+    learned.keep_input(model, given)
+    learned.keep_samples(model, posed, draws, basis.name, shared)
+
+
+# --- the instrument model -------------------------------------------------------------------------------------------
+
+
+class _Prepared(NamedTuple):
+    """The instrument model's problem with its length-scale, where to start, and how the length-scale was learned."""
+
+    asked: instrument.Asked
+    start: InstrumentState | None
+    lengthscale: Learned | None
+
+
+def _prepare_instrument(model: HeatmapBCC, given: FitInput, warm: bool) -> _Prepared:
+    posed = given.posed
+    asked = instrument.ask(model, given.reports, given.states, given.gold, posed.kernel, posed.mean_at, given.tasks)
+    if asked.covariates is not None:
+        asked.covariates.warn_about_gaps()
+    before, start = getattr(model, "_instrument", None), None
+    if warm and before is not None and not isinstance(before, Sampled):
+        start = instrument.warm_start(before, model._asked, asked)
+    if not posed.free:
+        return _Prepared(asked, start, None)
+    log_prior = None if posed.lengthscale_prior is None else partial(_log_gamma, *posed.lengthscale_prior)
+    with instrument.quiet_blas():
+        found, lengthscale = with_learned_lengthscale(asked.problem, start, posed.lengthscale_bounds, log_prior)
+    return _Prepared(asked._replace(problem=found), start, lengthscale)
+
+
+def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -> None:
+    asked = prepared.asked
+    sampled = fitted = None
+    with instrument.quiet_blas():
+        if model.inference == "gibbs":
+            sampled = sample_instrument(asked.problem)
+        else:
+            fitted = fit_instrument(asked.problem, prepared.start, Policy(tol=model.tol, max_iter=model.max_iter))
+    learned.keep_input(model, given._replace(posed=given.posed.with_kernel(asked.problem.kernel)))
+    model._tasks = given.tasks
+    if prepared.lengthscale is not None:
+        model.lengthscale_log_sd_ = np.array([prepared.lengthscale.log_sd])
+        model.lengthscale_tried_ = prepared.lengthscale.tried
+    if sampled is not None:
+        sampled_instrument.keep(model, asked, sampled, given.states)
+    elif fitted is not None:
+        learned.keep_instrument(model, asked, fitted, given.states)
+
+
+def _log_gamma(shape: float, rate: float, length: float) -> float:
+    return float((shape - 1.0) * np.log(length) - rate * length)
+
+
+def warn_about_one_label(reports: Reports) -> None:
+    """Warn where all reports say the same: neither the length-scale nor the other states can be learned then."""
+    if len(reports) > 1 and says_one_thing(reports):
+        warnings.warn(
+            f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other states "
+            "can be learned from them: they come from the priors.",
+            DataWarning,
+            stacklevel=4,
+        )

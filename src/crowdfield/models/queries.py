@@ -1,0 +1,295 @@
+"""What a fitted map can be asked: predictions, totals, tables, explanations, and what to ask next."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from crowdfield.errors import InputError
+from crowdfield.inference.instrument.sampling import Sampled
+from crowdfield.models import covariates as covariates_
+from crowdfield.models import draws as draws_
+from crowdfield.models import explaining, grades, instrument, left_out, sampled_instrument, suggesting, totals
+from crowdfield.models import sources as sources_
+from crowdfield.models.base import Array, ReportClassifier, validated_places, whole
+from crowdfield.models.reported import ReportedPlaces, reported_places, same_places
+
+if TYPE_CHECKING:
+    from crowdfield.data import Reports
+    from crowdfield.inference.communities import Communities
+    from crowdfield.inference.instrument.model import AnyFitted
+    from crowdfield.inference.posed import Posed
+    from crowdfield.inference.predict import Predictor
+    from crowdfield.inference.selection import Solved
+    from crowdfield.models.problem import Gold
+
+
+class MapQueries(ReportClassifier):
+    """Questions to a fitted map. HeatmapBCC learns what is declared here; the methods only read it."""
+
+    # Settings that answers depend on.
+    confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None
+    ordered: bool
+    # What was learned (HeatmapBCC's docstring has the shapes).
+    reports_: Reports
+    places_: Array
+    posterior_: Array
+    alpha_: Array
+    confusion_: Array
+    lengthscale_: Array
+    scale_: Array
+    reports_model_: str = "one_state"
+    inference_: str
+    communities_: Communities | None
+    _gold_: Gold
+    _site_sd: Array | None = None  # [N] standard deviation of every place, where some are inexact
+    _membership: Array  # [S, communities]
+    _predictor: Predictor
+    _posed: Posed
+    _solved: Solved  # by the one-state model
+    _asked: instrument.Asked  # by the instrument model, as is the next
+    _instrument: AnyFitted | Sampled
+
+    # --- prediction ---------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Give the probability of each state at places, E[t*].
+
+        At a place that has reports (or was checked) it is what these and the field say; elsewhere it is E[ρ*], the
+        field alone. Coordinates closer than a millionth of the length-scale are the same place.
+
+        Parameters
+        ----------
+        X : array_like [M, D]
+            Places.
+
+        Returns
+        -------
+        ndarray [M, J]
+            Probabilities in the order of `classes_`.
+        """
+        places = validated_places(self, X)
+        where = same_places(self, places)
+        out = np.empty((len(places), len(self.classes_)))
+        elsewhere = where < 0
+        out[~elsewhere] = self.posterior_[where[~elsewhere]]
+        if elsewhere.any():
+            out[elsewhere] = self._predictor.rate(places[elsewhere])[0]
+        return out
+
+    def predict_rate(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Give E[ρ*] and its standard deviation, the state probabilities by the field alone.
+
+        Parameters
+        ----------
+        X : array_like [M, D]
+            Places.
+
+        Returns
+        -------
+        mean, sd : ndarray [M, J]
+            In the order of `classes_`.
+        """
+        places = validated_places(self, X)
+        return self._predictor.rate(places)
+
+    def sample_rate(self, X: ArrayLike, n: int = 200, random_state: int | np.random.Generator | None = None) -> Array:
+        """Joint draws of ρ [n, M, J]: every draw is one map that could be, the same field at all places.
+
+        Mean and standard deviation over the draws are those of `predict_rate`. Totals of areas need draws: places that
+        are wrong are wrong together.
+        """
+        return totals.sample_rate(self, validated_places(self, X), whole("n", n), np.random.default_rng(random_state))
+
+    def totals(
+        self,
+        places: ArrayLike,
+        areas: Any,
+        weights: ArrayLike | None = None,
+        level: float = 0.9,
+        thresholds: ArrayLike = totals.THRESHOLDS,
+        *,
+        draws: int = totals.DRAWS,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> pd.DataFrame:
+        """How much of each area is in which state, with intervals (docs/totals.md). One row per area.
+
+        Parameters
+        ----------
+        places : array_like [M, D]
+            For example the cells of a map, or houses.
+        areas : array_like [M], matrix [A, M], list or dict
+            The area of each place (numbers or names; None or NaN for outside). Where areas overlap, a matrix (boolean,
+            or the share of the place in the area), or a list or dict of masks or row numbers.
+        weights : array_like [M], optional
+            What each place counts for, such as its households; 1 by default.
+        level : float, default=0.9
+            Of the intervals, from joint draws of the states of all places.
+        thresholds : array_like
+            Shares; the table has the probability that a state covers at least as much of the area.
+        draws : int
+            How many joint draws.
+        random_state : int, Generator or None, default=0
+            Of the draws.
+        """
+        found = validated_places(self, places)
+        rng = np.random.default_rng(random_state)
+        return totals.totals(self, found, areas, weights, level, thresholds, rng, whole("draws", draws))
+
+    def predict_grade(self, X: ArrayLike) -> tuple[Array, Array]:
+        """The expected grade and its standard deviation [M], of ordered states: 0 is the first, J − 1 the last."""
+        return grades.moments(self.predict_proba(X), self._ordered_states())
+
+    def predict_at_least(self, X: ArrayLike, state: Hashable) -> Array:
+        """P(t ≥ state) [M], of ordered states."""
+        return grades.at_least(self.predict_proba(X), self._ordered_states(), state)
+
+    def _ordered_states(self) -> list[Any]:
+        check_is_fitted(self, "classes_")
+        if not self.ordered:
+            raise InputError("the states have no order. Give states in their order, and ordered=True.")
+        return list(self.classes_.tolist())
+
+    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Give mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
+        places = validated_places(self, X)
+        return self._predictor.latent(places)
+
+    def source_table(self, level: float = 0.95) -> pd.DataFrame:
+        """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
+        check_is_fitted(self, "classes_")
+        if self.reports_model_ == "instrument":
+            fitted = self._instrument
+            if isinstance(fitted, Sampled):
+                frame = sampled_instrument.source_table(self, fitted, level)
+            else:
+                frame = instrument.source_table(self, fitted, self.confusion_, self.classes_, level)
+            return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
+        frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
+        frame["reports"] = self._reports_by_source()
+        if self.communities_ is not None:
+            m = self._membership
+            frame["community"] = np.where(self.communities_.free, m.argmax(1), -1)[frame.index]
+            frame["membership"] = m.max(1)[frame.index]
+        return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
+
+    def covariate_table(self, level: float = 0.95) -> pd.DataFrame:
+        """What the covariates tell: one row each, its weight with a credible interval (docs/covariates.md)."""
+        check_is_fitted(self, "classes_")
+        if self.reports_model_ != "instrument":
+            raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
+        fitted = self._instrument
+        if isinstance(fitted, Sampled):
+            weights = sampled_instrument.covariate_weights(fitted, level)
+        else:
+            weights = covariates_.gaussian_weights(fitted, level)
+        return covariates_.table(self._asked.covariates, weights, self.classes_.tolist())
+
+    def _reports_by_source(self) -> NDArray[np.int64]:
+        return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
+
+    # --- the reports --------------------------------------------------------------------------------------------
+
+    def at_reported_places(self) -> ReportedPlaces | None:
+        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells.
+
+        None where the reports are not at hand.
+        """
+        return reported_places(self)
+
+    def prior_rate_sds(self) -> Array:
+        """The standard deviation of every ρ_j where nobody reported, under the instrument model: [J]."""
+        return self._instrument.prior_rate_sds()
+
+    def prior_rate_sd(self) -> float:
+        """The same, of the second of two states."""
+        return self._instrument.prior_rate_sd()
+
+    def left_out(self) -> Array:
+        """Give log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
+        check_is_fitted(self, "classes_")
+        return left_out.of_model(self)
+
+    def score_reports(self) -> pd.DataFrame:
+        """How well every report is predicted by all others: one row per report.
+
+        `bits` is log2 P(its label | all other reports), 0 where it was certain; `habit_bits` the same by quoting its
+        source's other reports alone; `votes` how many reports its place has. `.attrs["bits"]` and
+        `.attrs["habit_bits"]` are the means: a map that does not beat habits knows nothing of places.
+        """
+        check_is_fitted(self, "classes_")
+        return left_out.table(self)
+
+    def to_arviz(self, draws: int = 500, random_state: int | np.random.Generator | None = None) -> Any:
+        """The posterior and the log likelihood of every report as ArviZ's InferenceData; needs crowdfield[arviz].
+
+        Of Gibbs these are the draws that were kept, chain by chain; of other inferences, draws of their Gaussian
+        posterior. A report's log likelihood is given the draw and the other reports about the same thing, so that
+        `arviz.loo` leaves out one report (docs/checking.md).
+        """
+        check_is_fitted(self, "classes_")
+        return draws_.to_arviz(self, whole("draws", draws), np.random.default_rng(random_state))
+
+    # --- why, and what to ask next ------------------------------------------------------------------------------
+
+    def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
+        """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
+
+        One row per report, the strongest first, then the prior and what not knowing f exactly takes away; the column
+        `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives the
+        sources' shares.
+        """
+        return explaining.explain(self, place, state)
+
+    def suggest(
+        self,
+        candidates: ArrayLike,
+        n: int = 10,
+        *,
+        source: Hashable | ArrayLike | None = None,
+        score: str = "information",
+        cost: ArrayLike | None = None,
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Say where to look next: the rows of the best `n` candidates in order, and their scores.
+
+        Parameters
+        ----------
+        candidates : array_like [M, D]
+            Places where somebody could look; at most 4,000.
+        n : int
+            How many to pick. Each is picked as if the ones before it had been reported on, so that a batch spreads.
+        source : source, array_like [J, L], or None
+            Who would report: a source seen, a confusion matrix, or by default a typical source of this crowd.
+        score : {"information", "map", "state", "variance", "entropy"}
+            "information": bits that a report would tell about the map. "map": how much it would settle all candidates.
+            "state": bits about the place's own state, which is what the crowd should look at again.
+        cost : array_like [M], optional
+            The cost of going to each candidate; scores are per unit of cost.
+
+        Returns
+        -------
+        rows : ndarray [n]
+            Rows of `candidates`.
+        scores : ndarray [n]
+            Their scores, the best first.
+        """
+        return suggesting.places_to_look(self, candidates, n, source, score, cost)
+
+    def suggest_sources(
+        self,
+        n: int = 10,
+        *,
+        among: Sequence[Hashable] | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[Hashable]:
+        """Whom to ask next: n sources (some more than once), each the best in one draw of all confusion matrices.
+
+        Who is known to be good is asked most, who is hardly known now and then. `among` names who can be asked.
+        """
+        check_is_fitted(self, "classes_")
+        return suggesting.whom_to_ask(self, n, among, np.random.default_rng(random_state))

@@ -1,0 +1,89 @@
+"""What to ask next: where somebody should look, and whom to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.errors import InputError
+from crowdfield.inference import information
+from crowdfield.inference.data import contrast
+from crowdfield.models import sources
+from crowdfield.models.base import Array, validated_places, whole
+from crowdfield.models.reported import log_likelihoods, same_places
+
+if TYPE_CHECKING:
+    from crowdfield.models.queries import MapQueries
+
+SURE = 1e-12  # a probability below this is none, where its logarithm is needed
+MOST_CANDIDATES = 4000  # their joint covariance is a matrix of this size
+
+
+def places_to_look(
+    model: MapQueries, candidates: ArrayLike, n: int, source: Any, score: str, cost: ArrayLike | None
+) -> tuple[NDArray[np.int64], Array]:
+    """Rows of the best candidates and their scores; see `HeatmapBCC.suggest`."""
+    places = validated_places(model, candidates)
+    count = whole("n", n)
+    if score not in information.SCORES:
+        raise InputError(f"score must be one of {', '.join(information.SCORES)}, not {score!r}.")
+    price = np.ones(len(places)) if cost is None else np.asarray(cost, dtype=np.float64)
+    if price.shape != (len(places),) or not (price > 0).all():
+        raise InputError("cost must be positive, one for each candidate.")
+    if len(places) > MOST_CANDIDATES:
+        raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
+    mean, _ = model._predictor.latent(places)
+    if mean.shape[1] == 1 and len(model.classes_) > 2:
+        raise InputError("suggest does not know ordered states yet. Fit with ordered=False to ask where to look.")
+    covariance = model._predictor.covariance(places)
+    reporter = _confusion_of(model, source)
+    chosen, scores = information.greedy(
+        count, mean, covariance, _said_at(model, places), reporter, contrast(len(model.classes_)), score, price
+    )
+    return np.array(chosen, dtype=np.int64), np.array(scores)
+
+
+def whom_to_ask(
+    model: MapQueries, n: int, among: Sequence[Hashable] | None, rng: np.random.Generator
+) -> list[Hashable]:
+    """Sources, some more than once; see `HeatmapBCC.suggest_sources`."""
+    count = whole("n", n)
+    known = {source: i for i, source in enumerate(model.reports_.sources)}
+    unknown = [source for source in among or () if source not in known]
+    if unknown or (among is not None and not len(among)):
+        raise InputError(f"among must name sources that have reported; {unknown or 'nobody'} has not.")
+    rows = np.arange(len(known)) if among is None else np.array([known[source] for source in among])
+    chosen = sources.whom(model.alpha_[rows], count, rng)
+    return [model.reports_.sources[rows[i]] for i in chosen]
+
+
+def _said_at(model: MapQueries, places: Array) -> Array:
+    """ℓ: the log likelihood of the states by the reports at each place, [M, J]; zero where there are none."""
+    where = same_places(model, places)
+    here = where >= 0
+    out = np.zeros((len(places), len(model.classes_)))
+    if not here.any():
+        return out
+    if model.reports_model_ == "instrument":
+        rate = model._predictor.rate(places[here])[0]
+        out[here] = np.log(np.clip(model.posterior_[where[here]], SURE, 1.0)) - np.log(np.clip(rate, SURE, 1.0))
+    else:
+        out[here] = log_likelihoods(model)[where[here]]
+    return out
+
+
+def _confusion_of(model: MapQueries, source: Any) -> Array:
+    """The confusion matrix of who would report [J, L]: a source seen, a matrix, or None for a typical source."""
+    if source is None:
+        weight = model._reports_by_source().astype(float)
+        return np.asarray(np.einsum("sjl,s->jl", model.confusion_, weight / weight.sum()))
+    if isinstance(source, Hashable) and source in model.reports_.sources:
+        return np.asarray(model.confusion_[model.reports_.sources.index(source)])
+    matrix = np.asarray(source, dtype=object)
+    if matrix.shape != model.confusion_.shape[1:]:
+        raise InputError(f"{source!r} is neither a source seen nor a confusion matrix {model.confusion_.shape[1:]}.")
+    rows = matrix.astype(np.float64)
+    return np.asarray(rows / rows.sum(1, keepdims=True))
