@@ -23,6 +23,7 @@ from crowdfield.inference.fields.base import Array, Engine, Field
 
 PROBES = 2048  # sites at which convergence is watched
 
+Part = TypeVar("Part")
 Sum = TypeVar("Sum", bound=Any)
 
 
@@ -72,12 +73,17 @@ def moments_at(sites: Sites, fields: Sequence[Field | Elsewhere], block: Block) 
     return block.mean + np.stack([m for m, _ in moments], 1), np.stack([v for _, v in moments], 1)
 
 
-def over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> list[Sum]:
-    """`one` of every block chosen, in their order."""
+def over_blocks(one: Callable[[Part], Sum], chosen: Sequence[Part]) -> list[Sum]:
+    """`one` of every block chosen, on all cores; results in their order."""
     if len(chosen) < 2:
         return [one(b) for b in chosen]
     with ThreadPoolExecutor(min(os.cpu_count() or 1, len(chosen))) as pool:
         return list(pool.map(one, chosen))
+
+
+def over_rows(one: Callable[[slice], Sum], n: int, size: int) -> list[Sum]:
+    """`one` of rows 0 to n, `size` of them at a time, on all cores; results in their order."""
+    return over_blocks(one, [slice(start, min(start + size, n)) for start in range(0, n, size)])
 
 
 def sum_over_blocks(one: Callable[[int], Sum], chosen: Sequence[int]) -> Sum:

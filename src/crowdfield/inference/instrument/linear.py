@@ -15,7 +15,7 @@ import numpy as np
 from crowdfield.inference import blur
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
 from crowdfield.inference.fields.features import Basis
-from crowdfield.inference.instrument.places import in_parts
+from crowdfield.inference.sites import over_rows
 
 BLOCK = 1 << 15  # places at a time
 SMALLEST_VARIANCE = 1e-12  # of f: rounding may leave a little less than nothing where reports pin it down
@@ -92,7 +92,7 @@ class Design:
         """Σ_i λ_i (φ_i, z_i)(φ_i, z_i)ᵀ: [m + C, m + C]."""
         if self.phi is not None:
             phi, root = self.phi, np.sqrt(lam)[:, None]
-            return np.asarray(sum(in_parts(lambda rows: _outer(root[rows] * phi[rows]), len(lam), DENSE_ROWS)))
+            return np.asarray(sum(over_rows(lambda rows: _outer(root[rows] * phi[rows]), len(lam), DENSE_ROWS)))
         m = self.basis.size
         out = np.empty((self.size, self.size))
         out[:m, :m] = self.basis.gram(self.basis.gram_statistics(self.points, lam))
@@ -105,7 +105,7 @@ class Design:
         """Mean and variance of f at the places: [N], [N]."""
         if self.phi is not None:
             phi, covariance = self.phi, q.covariance
-            parts = in_parts(lambda rows: _quadratic(phi[rows], covariance), len(phi), DENSE_ROWS)
+            parts = over_rows(lambda rows: _quadratic(phi[rows], covariance), len(phi), DENSE_ROWS)
             return self.offset + phi @ q.mean, np.maximum(np.concatenate(parts), SMALLEST_VARIANCE)
         mean, variance = _moments(self.basis, self.points, self.Z, q)
         return self.offset + mean, variance

@@ -6,22 +6,17 @@ the appearance. Convolving log-concave functions gives a log-concave one, so tha
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
+from crowdfield.inference.sites import over_rows
 
 F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
 ROWS = 2048  # places in hand at a time: the temporaries stay in the cache
 LEAST_PRECISION = 1e-10  # of a site: rounding of zero
-
-
-T = TypeVar("T")
 
 
 class Local(NamedTuple):
@@ -47,16 +42,7 @@ def integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) ->
         energy[rows], informed[rows] = out.energy, out.informed
         return out.expected
 
-    return Local(float(np.sum(in_parts(part, n))), eta, lam, posterior, energy, informed)
-
-
-def in_parts(work: Callable[[slice], T], n: int, size: int = ROWS) -> list[T]:
-    """`work` on runs of `size` places, on all cores; results in the order of the places."""
-    parts = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-    if len(parts) < 2:
-        return [work(rows) for rows in parts]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(work, parts))
+    return Local(float(np.sum(over_rows(part, n, ROWS))), eta, lam, posterior, energy, informed)
 
 
 def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -> Local:
