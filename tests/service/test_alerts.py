@@ -23,7 +23,10 @@ from crowdfield.service.alerts import MOST_ATTEMPTS, Alert, changes
 from crowdfield.service.courier import Courier
 from crowdfield.service.settings import Settings
 
-RULE = Alert("a", "flood", "halves", None, "flooded", 0.7, 0.05, 0.04, "https://x.example", None, "", 0.0)
+RULE = Alert(
+    id="a", situation="flood", districts="halves", area=None, state="flooded", probability=0.7, share=0.05, clear=0.04,
+    webhook="https://x.example", email=None, secret="", created=0.0,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ class NewAlert(Strict):
         return self
 
 
-class AlertFields(BaseModel):
+class AlertFields(BaseModel, frozen=True):
+    """An alert as admins see it; `alerts.Alert` is one with what else is kept."""
+
     id: str
     districts: str
     area: str | None
@@ -66,9 +68,13 @@ class MessageOut(BaseModel):
 
 
 class AlertOut(AlertFields):
+    """With what it has led to."""
+
     over: list[AreaOver]
     messages: list[MessageOut] = Field(description="the last few")
 
 
 class AlertMade(AlertFields):
+    """The answer to whoever set it."""
+
     secret: str = Field(description="messages to a webhook are signed with it; shown once")

@@ -9,13 +9,14 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
+from crowdfield.service.alert_schemas import AlertFields
 from crowdfield.service.database import writing
 from crowdfield.service.store import InUse, Situation, Unknown
 from crowdfield.service.tables import alert, alert_area, delivery, version
@@ -29,23 +30,12 @@ MOST_ATTEMPTS, LONGER, LONGEST_PAUSE = 8, 3.0, 3600.0
 MESSAGES_KEPT = 100
 
 
-@dataclass(frozen=True)
-class Alert:
+class Alert(AlertFields):
     """`state` more probable than `probability` in more than `share` of an area; over below `clear`."""
 
-    id: str
     situation: str
-    districts: str
-    area: str | None
-    state: str
-    probability: float
-    share: float
-    clear: float
-    webhook: str | None
-    email: str | None
-    secret: str
-    created: float
-    seen: int = 0
+    secret: str  # messages to its webhook are signed with it
+    seen: int = 0  # the last version that it was compared with
 
 
 @dataclass(frozen=True)
@@ -90,12 +80,12 @@ class Alerts:
             here = select(func.count()).select_from(alert).where(alert.c.situation == new.situation)
             if (connection.execute(here).scalar() or 0) >= MOST_ALERTS:
                 raise InUse(f"a map may have {MOST_ALERTS} alerts; remove one first")
-            connection.execute(insert(alert).values({f.name: getattr(new, f.name) for f in fields(new)}))
+            connection.execute(insert(alert).values(new.model_dump()))
 
     def of(self, situation: str) -> list[Alert]:
         query = select(*_COLUMNS).where(alert.c.situation == situation).order_by(alert.c.created)
         with self._engine.connect() as connection:
-            return [Alert(*row) for row in connection.execute(query)]
+            return [_alert(row._mapping) for row in connection.execute(query)]
 
     def find(self, situation: str, identity: str) -> Alert:
         for one in self.of(situation):
@@ -135,7 +125,7 @@ class Alerts:
         query = select(*_COLUMNS, newest.c.number).join(newest, newest.c.situation == alert.c.situation)
         with self._engine.connect() as connection:
             rows = connection.execute(query.where(alert.c.seen < newest.c.number))
-            return [(Alert(*row[:-1]), row[-1]) for row in rows]
+            return [(_alert(row._mapping), row.number) for row in rows]
 
     def compare(self, one: Alert, situation: Situation, number: int, shares: Mapping[str, float]) -> bool:
         """Note what the shares of the areas mean, and queue a message where something changed; whether it did."""
@@ -173,10 +163,11 @@ class Alerts:
         c, now = delivery.c, time.time()
         # A clock that was set back must not hold a message up for longer than the longest pause.
         at_once = (c.due <= now) | (c.due > now + LONGEST_PAUSE)
-        query = select(c.id, c.body, c.attempts, *_COLUMNS).join(alert, alert.c.id == c.alert)
+        own = c.id.label("message"), c.body, c.attempts
+        query = select(*own, *_COLUMNS).join(alert, alert.c.id == c.alert)
         with self._engine.connect() as connection:
             rows = connection.execute(query.where(c.state == "waiting", at_once).order_by(c.created).limit(most))
-            return [Message(row[0], Alert(*row[3:]), row[1], row[2]) for row in rows]
+            return [Message(row.message, _alert(row._mapping), row.body, row.attempts) for row in rows]
 
     def claim(self, message: Message, first_pause: float) -> bool:
         """Whether this worker is to send it: counted as tried, and due again later in case nothing is heard of it."""
@@ -208,7 +199,12 @@ class Alerts:
             connection.execute(gone)
 
 
-_COLUMNS: Sequence[Any] = [alert.c[f.name] for f in fields(Alert)]
+_COLUMNS: Sequence[Any] = [alert.c[name] for name in Alert.model_fields]
+
+
+def _alert(row: Mapping[Any, Any]) -> Alert:
+    """From a row that holds `_COLUMNS`, and perhaps others."""
+    return Alert(**{name: row[name] for name in Alert.model_fields})
 
 
 def _note(connection: Connection, identity: str, area: str, raised: bool, share: float) -> None:

@@ -1,13 +1,13 @@
 """Alerts of a map: only admins see and set them."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from crowdfield.service import webhooks
-from crowdfield.service.alert_schemas import AlertMade, AlertOut, AreaOver, MessageOut, NewAlert
+from crowdfield.service.alert_schemas import AlertFields, AlertMade, AlertOut, AreaOver, MessageOut, NewAlert
 from crowdfield.service.alerts import HYSTERESIS, Alert
 from crowdfield.service.deps import Admin, service_of, situation_of
 from crowdfield.service.problems import Problem
@@ -28,7 +28,7 @@ async def list_alerts(request: Request, situation: Situated, _: Admin) -> list[A
     def read() -> list[AlertOut]:
         return [
             AlertOut(
-                **_plain(one),
+                **_shown(one),
                 over=[
                     AreaOver(area=s.area, share=s.share, since=s.since)
                     for s in service.alerts.standing(one.id)
@@ -57,13 +57,11 @@ async def set_alert(request: Request, situation: Situated, new: NewAlert, _: Adm
     areas = await service.pools.imports.run(service.districts.load, situation.id, new.districts)
     if new.area is not None and new.area not in areas.names:
         raise Problem(422, "there is no such area among these districts")
-    one = Alert(
-        uuid4().hex, situation.id, new.districts, new.area, new.state, new.probability, new.share,
-        HYSTERESIS * new.share if new.clear is None else new.clear, new.webhook, new.email, webhooks.new_secret(),
-        time.time(),
-    )  # fmt: skip
+    settled = new.model_dump() | {"clear": HYSTERESIS * new.share if new.clear is None else new.clear}
+    secret, now = webhooks.new_secret(), time.time()
+    one = Alert(id=uuid4().hex, situation=situation.id, secret=secret, created=now, **settled)
     await service.pools.operations.run(service.alerts.create, one)
-    return AlertMade(**_plain(one), secret=one.secret)
+    return AlertMade(**_shown(one), secret=one.secret)
 
 
 @router.post("/situations/{situation}/alerts/{alert}/test", status_code=202)
@@ -82,5 +80,5 @@ async def remove_alert(request: Request, situation: Situated, alert: AlertId, _:
     return Response(status_code=204)
 
 
-def _plain(one: Alert) -> dict[str, object]:
-    return {name: getattr(one, name) for name in AlertMade.model_fields if name not in ("secret", "over", "messages")}
+def _shown(one: Alert) -> dict[str, Any]:
+    return one.model_dump(include=set(AlertFields.model_fields))
