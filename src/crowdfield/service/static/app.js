@@ -1,12 +1,13 @@
 // The page: what is chosen, and keeping everything on it in step with the newest map.
 
 import { addressOf, readAddress, writeAddress } from "./address.js";
-import { call, get, keyFromAddress, listen, newId, post, signedIn, useKey, useNoKey } from "./api.js";
+import { call, get, keyFromAddress, listen, newId, post, signedIn, useNoKey } from "./api.js";
 import { $, fill, make, options, tabs } from "./dom.js";
 import { DistrictsPanel } from "./districts.js";
 import { EventTime } from "./events.js";
 import { COLOURS, drawable, ends, MapView, OTHER } from "./map.js";
 import { ImportPreview } from "./import.js";
+import { keyDialog } from "./key-dialog.js";
 import * as panels from "./panels.js";
 import { ManagePanel } from "./manage.js";
 import { Menu } from "./menu.js";
@@ -435,15 +436,7 @@ function listenToForms() {
   $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });
   $("file").addEventListener("change", () => upload($("file").files[0]));
   $("import-new").addEventListener("change", () => { if (importing.file) importing.open(importing.file); });
-  $("key").addEventListener("click", () => $("key-dialog").showModal());
-  $("key-dialog").addEventListener("close", () => {
-    const act = $("key-dialog").returnValue;
-    if (act === "use" && $("key-value").value) useKey($("key-value").value);
-    else if (act === "forget") useKey("");
-    else return;
-    $("key-value").value = "";
-    signIn();
-  });
+  keyDialog({ hint: T.keyHint, onChange: signIn });
   addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
   addEventListener("drop", (event) => {

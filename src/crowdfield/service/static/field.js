@@ -3,6 +3,7 @@
 import { get, keyFromAddress, keyName, newId, signedIn, useKey } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
 import { keep, recall } from "./kept.js";
+import { keyDialog } from "./key-dialog.js";
 import { date, distance, place as named } from "./panels.js";
 import { inside, typedPlace } from "./places.js";
 import { Queue } from "./queue.js";
@@ -201,17 +202,16 @@ function listen() {
   $("report").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("retry").addEventListener("click", () => greet());
   $("language").addEventListener("change", () => chooseLanguage($("language").value));
-  $("key").addEventListener("click", () => { $("key-keep").checked = Boolean(recall("field-key")); $("key-dialog").showModal(); });
-  $("key-dialog").addEventListener("close", () => {
-    const act = $("key-dialog").returnValue;
-    const value = $("key-value").value.trim();
-    $("key-value").value = "";
-    if (act === "forget") useKey("");
-    else if (act === "use" && value) useKey(value);
-    else return;
-    keep("field-key", act === "use" && $("key-keep").checked ? value : null);
-    sender.blocked = null;
-    greet();
+  const kept = make("input", { type: "checkbox", id: "key-keep" });
+  keyDialog({
+    hint: T.fieldKeyHint,
+    rows: [make("label", { class: "row check" }, kept, " ", make("span", { textContent: T.fieldKeyKeep }))],
+    onOpen: () => { kept.checked = Boolean(recall("field-key")); },
+    onChange: (key) => {
+      keep("field-key", key && kept.checked ? key : null);
+      sender.blocked = null;
+      greet();
+    },
   });
 }
 
