@@ -172,7 +172,7 @@ def test_slips_and_strangers_in_the_environment():
     with pytest.raises(InputError, match=r"port \(environment CROWDFIELD_PORT"):
         load(environment={"CROWDFIELD_PORT": "tcp://10.0.0.1:8000"})
     noted = load(environment={"CROWDFIELD_DATA": "/data", "CROWDFIELD_8000_TCP_ADDR": "10.0.0.1"})
-    assert noted.notes == ("CROWDFIELD_8000_TCP_ADDR is no setting and is ignored",)
+    assert noted.notes == ("CROWDFIELD_8000_TCP_ADDR is not a setting and is ignored",)
     with pytest.raises(InputError, match="no setting 'wrker'; did you mean 'worker'"):
         load({"wrker": "1"}, environment={})
 

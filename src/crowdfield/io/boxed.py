@@ -1,7 +1,7 @@
-"""What is done in a box (`crowdfield.box`): tasks that read one file, and the ways to ask for them.
+"""Tasks that read one file in a box, which is a process without rights (`crowdfield.box`), and functions that run them.
 
-The service reads every upload so. Elsewhere only those files go into a box that a large library in another language
-reads (GeoParquet, GeoTIFF and NetCDF), and Excel workbooks, which openpyxl reads.
+The service reads every upload in a box. The command line and Python use one only for formats that a large library in
+another language reads (GeoParquet, GeoTIFF, NetCDF), and for Excel workbooks.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ if TYPE_CHECKING:
     from crowdfield.io.features import Features
     from crowdfield.io.result import ReadResult
 
-Told = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-REJECTS_TOLD = 1000  # a list of more helps nobody
-LONGEST_NAME = 200  # letters of the name of an area
-_POINT, _SURFACES = 0, (3, 6)  # GEOS's numbers for points, and for polygons of one part and of several
-# Whoever reads a file of their own has patience, and the memory of their own machine.
+TaskResult = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # a header that is JSON, and arrays by name
+MOST_REJECTS = 1000  # rejected rows that are listed, one by one
+LONGEST_NAME = 200  # characters that are kept of the name of an area
+_POINT, _POLYGONS = 0, (3, 6)  # GEOS's type numbers: Point; Polygon and MultiPolygon
+# Limits for files of the person who runs the program. They are generous: only that person's machine is at stake.
 _OWN_SECONDS = 3600.0
-_OWN_ANSWER = 16 * 2**30
+_OWN_ANSWER = 16 * 2**30  # bytes
+_MEMORY_IF_UNKNOWN = 4 * 2**30  # bytes
 
 
 def own_limits() -> Limits:
-    """For the files of whoever runs this: half of the machine's memory, and an hour."""
+    """Limits for files of the person who runs the program: half of the machine's memory, and an hour."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # systems that do not tell
-        memory = 4 * 2**30
+    except (AttributeError, ValueError, OSError):  # this system does not say how much there is
+        memory = _MEMORY_IF_UNKNOWN
     return Limits(memory=memory, processor_seconds=_OWN_SECONDS, seconds=_OWN_SECONDS, answer=_OWN_ANSWER)
 
 
 def reports(
     path: Path, *, positive: str | None, most: int, largest: int, columns: dict[str, str] | None = None
-) -> Told:
-    """Task of a box: the reports of a file of any known layout, without the words and contacts in it."""
+) -> TaskResult:
+    """Run in a box: the reports of a file in any known layout, without its free text and contact details."""
     limits.tighten(largest)
-    kinds.look(path)  # what is refused at first sight needs nothing that takes long to load
+    kinds.look(path)  # refuses unsuitable files before anything is imported that takes long to load
     from crowdfield.io.reading import read
 
     result = read(path, positive=positive, most=most, **(columns or {}))  # type: ignore[arg-type]
     table = result.reports
-    ids = [None] * len(table) if table.id is None else _told_apart(table.id)
+    ids = [None] * len(table) if table.id is None else _unique_ids(table.id)
     codes, names = as_codes(ids)
     header = {
         "labels": [str(label) for label in table.labels],
@@ -62,7 +63,7 @@ def reports(
         "statement": result.statement.replace(f"{path.name}: ", "", 1),
         "rejected": result.rejected,
         "about": _about(result, path),
-        "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:REJECTS_TOLD]],
+        "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:MOST_REJECTS]],
     }
     time = np.full(len(table), np.nan) if table.time is None else table.time
     arrays: dict[str, NDArray[Any]] = {
@@ -76,8 +77,8 @@ def reports(
     return header, arrays
 
 
-def _told_apart(ids: Sequence[Any]) -> list[str | None]:
-    """Ids as text. A row that counts for several people gives several reports with its id, which are numbered."""
+def _unique_ids(ids: Sequence[Any]) -> list[str | None]:
+    """Ids as text. A row that stands for several people gives several reports with one id; they get "#2", "#3" …"""
     seen: Counter[str] = Counter()
     out: list[str | None] = []
     for name in ids:
@@ -90,7 +91,7 @@ def _told_apart(ids: Sequence[Any]) -> list[str | None]:
 
 
 def _about(result: ReadResult, path: Path) -> dict[str, Any]:
-    """What was found in a file, for somebody who decides whether it was understood."""
+    """How the file was understood, for somebody who decides whether that is right."""
     found = result.summary()
     kept = ("layout", "columns", "read", "used", "duplicate", "labels", "time", "copied", "sources")
     header: list[str] = []
@@ -100,14 +101,14 @@ def _about(result: ReadResult, path: Path) -> dict[str, Any]:
         header = [str(name) for name in Table(path, kind).header]
     return {
         **{name: found[name] for name in kept},
-        # What to type on a command line is of no use to others.
+        # Without advice about options of the command line, which does not help on a page.
         "notes": [note.partition("; --")[0] for note in found["notes"]],
         "header": header,
     }
 
 
-def features(path: Path, layer: str | None = None) -> Told:
-    """Task of a box: the features of a file; points as numbers, other geometries in well-known binary."""
+def features(path: Path, layer: str | None = None) -> TaskResult:
+    """Run in a box: the features of a file; points as coordinates, other geometries as well-known binary (WKB)."""
     import shapely
 
     from crowdfield.io.features import common
@@ -127,8 +128,8 @@ def features(path: Path, layer: str | None = None) -> Told:
     return header, arrays
 
 
-def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) -> Told:
-    """Task of a box: the named polygons of a file, in degrees and well-known binary; no other property of them."""
+def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) -> TaskResult:
+    """Run in a box: the named polygons of a file, as well-known binary (WKB) in degrees, without other properties."""
     limits.tighten(largest)
     kinds.look(path)
     import shapely
@@ -136,37 +137,37 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
     from crowdfield.errors import InputError, TooLargeError
     from crowdfield.io.areas import read_areas
 
-    def plain(words: str) -> str:
-        """Whoever sent the file does not know where it lies here."""
-        for mine in (f"the file of areas {path}", str(path), path.name):
-            words = words.replace(mine, "the file")
-        return words
+    def without_path(message: str) -> str:
+        """The path on the server means nothing to whoever uploaded the file."""
+        for mention in (f"the file of areas {path}", str(path), path.name):
+            message = message.replace(mention, "the file")
+        return message
 
     try:
         read = read_areas(path, by)
     except InputError as error:
-        raise InputError(plain(str(error))) from None
+        raise InputError(without_path(str(error))) from None
     if len(read) > most:
         raise TooLargeError(f"the file holds {len(read):,} areas; {most:,} are the most")
     if (count := int(shapely.get_num_coordinates(read.shapes).sum())) > corners:
         raise TooLargeError(f"the areas have {count:,} corners together; {corners:,} are the most")
     header = {
         "names": [name[:LONGEST_NAME] for name in read.names],
-        "shapes": shapely.to_wkb(_surfaces(read.shapes), hex=True).tolist(),
-        "notes": [plain(note) for note in read.notes],
+        "shapes": shapely.to_wkb(_polygons_only(read.shapes), hex=True).tolist(),
+        "notes": [without_path(note) for note in read.notes],
     }
     return header, {}
 
 
-def _surfaces(shapes: NDArray[Any]) -> NDArray[Any]:
-    """The same without the points and lines that the repair of a polygon may leave."""
+def _polygons_only(shapes: NDArray[Any]) -> NDArray[Any]:
+    """The shapes without the points and lines that the repair of an invalid polygon may leave."""
     import shapely
 
-    plain = np.isin(shapely.get_type_id(shapes), _SURFACES)
+    unmixed = np.isin(shapely.get_type_id(shapes), _POLYGONS)
     out = shapes.copy()
-    for number in np.flatnonzero(~plain):
+    for number in np.flatnonzero(~unmixed):
         parts = shapely.get_parts(shapes[number])
-        out[number] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), _SURFACES)])
+        out[number] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), _POLYGONS)])
     return out
 
 

@@ -24,7 +24,7 @@ from crowdfield.data.grid import Grid
 from crowdfield.data.raster import Raster
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import systems
-from crowdfield.io.boxed import Told, own_limits
+from crowdfield.io.boxed import TaskResult, own_limits
 from crowdfield.io.kinds import first_bytes
 from crowdfield.io.maps import LARGEST_BLOCK, TIFF
 from crowdfield.io.requirements import library
@@ -141,7 +141,7 @@ def _ask(task: str, path: Path, **arguments: Any) -> Answer:
     )
 
 
-def about(path: Path) -> Told:
+def about(path: Path) -> TaskResult:
     """Task of a box: size, place and reference system of a GeoTIFF."""
     with _Opened(path) as file:
         names = [path.stem]
@@ -157,7 +157,7 @@ def about(path: Path) -> Told:
         }, {}
 
 
-def pixels(path: Path, *, window: list[int]) -> Told:
+def pixels(path: Path, *, window: list[int]) -> TaskResult:
     """Task of a box: the bands within a window (column, row, columns, rows), NaN where there is no value."""
     from rasterio.enums import Resampling
     from rasterio.windows import Window

@@ -16,7 +16,7 @@ from crowdfield.box import ask, believing
 from crowdfield.box.gdal import only
 from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import ReportFormatError
-from crowdfield.io.boxed import Told, own_limits
+from crowdfield.io.boxed import TaskResult, own_limits
 from crowdfield.io.kinds import first_bytes
 from crowdfield.io.requirements import library
 
@@ -47,7 +47,7 @@ def read_raster(path: Path) -> Heatmap:
         return _heatmap(Grid(**grid), tuple(states), answer.arrays, about, path)
 
 
-def geotiff(path: Path) -> Told:
+def geotiff(path: Path) -> TaskResult:
     """Task of a box: the layers of a GeoTIFF and what it says of itself."""
     import rasterio
     from rasterio.errors import RasterioError
@@ -74,7 +74,7 @@ def geotiff(path: Path) -> Told:
     return _told(region, size, about, layers, path)
 
 
-def netcdf(path: Path) -> Told:
+def netcdf(path: Path) -> TaskResult:
     """Task of a box: the same for NetCDF, which is HDF5."""
     import h5py
 
@@ -145,7 +145,7 @@ def _check_size(cells: int, count: int, path: Path) -> None:
 
 def _told(
     region: tuple[float, ...], size: tuple[int, int], about: dict[str, Any], layers: dict[str, NDArray[Any]], path: Path
-) -> Told:
+) -> TaskResult:
     states = about.pop("states", None)
     crs = about.pop("crs", None)
     about.pop("software", None)

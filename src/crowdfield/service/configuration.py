@@ -1,5 +1,5 @@
-"""Where settings come from: the command line (only what was given there), then the environment, then a file, then the
-defaults. The first that says something wins."""
+"""Where settings come from, in order of precedence: the command line (only options that were given), environment
+variables, a file, the defaults."""
 
 import os
 import stat
@@ -19,30 +19,32 @@ from crowdfield.service.logs import redact
 from crowdfield.service.settings import EVERY_HOST, PREFIX, Settings, variable
 
 FILE_VARIABLE = f"{PREFIX}CONFIG"
-# Variables of this prefix that are no settings of the service: the file of settings, the folder of
-# `crowdfield.datasets`, and the password that deploy/compose.yaml puts into an address.
+# Variables with this prefix that are not settings: the path of the settings file, the folder of `crowdfield.datasets`,
+# and the password that deploy/compose.yaml puts into the address of the database.
 NOT_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}DATA", f"{PREFIX}PASSWORD"})
-# What SQLAlchemy writes in the place of a password.
+# SQLAlchemy writes this in place of a password.
 MASK = "***"
 # Settings that are never shown.
 SECRETS = frozenset({"smtp_password"})
-# So alike must a name be to a setting's to be taken for a slip (difflib's ratio).
-SLIP = 0.75
+# An unknown name this similar to a setting's name (difflib's ratio) is taken for a typing error.
+TYPO_SIMILARITY = 0.75
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """The settings, and of each where it was found."""
+    """The settings, and where the value of each came from."""
 
     settings: Settings
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """All settings for the eyes of an operator: no passwords."""
-        values = {name: shown(name, getattr(self.settings, name)) for name in Settings.model_fields}
-        wide, long = max(map(len, values)), max(map(len, values.values()))
-        table = [f"  {name:<{wide}}  {value:<{long}}  {self.origins[name]}" for name, value in values.items()]
+        """All settings as a table for the operator, without passwords."""
+        values = {name: displayed(name, getattr(self.settings, name)) for name in Settings.model_fields}
+        name_width, value_width = max(map(len, values)), max(map(len, values.values()))
+        table = [
+            f"  {name:<{name_width}}  {value:<{value_width}}  {self.origins[name]}" for name, value in values.items()
+        ]
         return ["settings, and where each was found:", *table, *(f"note: {note}" for note in self.notes)]
 
 
@@ -53,10 +55,13 @@ def load(
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The settings that these sources give together. `flags` holds only what was given on the command line, and
-    `options` the name of the option that gave it, where it is not the setting's own."""
-    said = {name.upper(): value for name, value in (os.environ if environment is None else environment).items()}
-    path = file or (Path(said[FILE_VARIABLE]) if said.get(FILE_VARIABLE) else None)
+    """The settings from all sources together.
+
+    `flags` holds only what was given on the command line. `options` names the option that sets a setting where the two
+    names differ. Without `environment`, the process's own is used.
+    """
+    variables = {name.upper(): value for name, value in (os.environ if environment is None else environment).items()}
+    path = file or (Path(variables[FILE_VARIABLE]) if variables.get(FILE_VARIABLE) else None)
     values: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
     notes: list[str] = []
@@ -65,29 +70,31 @@ def load(
         values |= found
         origins |= dict.fromkeys(found, f"file {path}")
         notes += _readable_secret(path, found)
-    notes += _unknown_variables(said)
+    notes += _unknown_variables(variables)
     for name in Settings.model_fields:
-        if said.get(variable(name)):
-            values[name], origins[name] = said[variable(name)], f"environment {variable(name)}"
+        if variables.get(variable(name)):
+            values[name], origins[name] = variables[variable(name)], f"environment {variable(name)}"
     for name, value in (flags or {}).items():
         _known(name, "the command line")
         values[name], origins[name] = value, f"command line {(options or {}).get(name, '--' + name.replace('_', '-'))}"
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        # Without the value itself: it may be an address with a password.
-        faults = [
-            f"{fault['loc'][0]} ({origins[str(fault['loc'][0])]}): {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
+        # The message leaves the value out: it may be an address with a password.
+        problems = [
+            f"{problem['loc'][0]} ({origins[str(problem['loc'][0])]}): {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors()
         ]
-        raise InputError(f"these settings cannot be used: {'; '.join(faults)}") from None
+        raise InputError(f"these settings cannot be used: {'; '.join(problems)}") from None
     if EVERY_HOST in settings.hosts:
-        notes.append("requests to any host name are answered; allowed_hosts (--name) guards against DNS rebinding")
+        notes.append(
+            "requests for any host name are answered; list its names in allowed_hosts (--name) against DNS rebinding"
+        )
     return Configuration(settings, origins, tuple(notes))
 
 
-def shown(name: str, value: Any) -> str:
-    """A setting's value without passwords."""
+def displayed(name: str, value: Any) -> str:
+    """The value of a setting as text, without passwords."""
     if name == "database":
         return masked(value)
     if value is None:
@@ -102,7 +109,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def masked(database: str) -> str:
-    """The address of a database without its password, wherever in the address it stands."""
+    """The address of a database without its password, which may stand before the host or in the query."""
     if "://" not in database:
         return database
     try:
@@ -127,20 +134,25 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _known(name: str, where: str) -> None:
     if name not in Settings.model_fields:
-        close = get_close_matches(name, Settings.model_fields, 1, SLIP)
+        close = get_close_matches(name, Settings.model_fields, 1, TYPO_SIMILARITY)
         raise InputError(f"{where}: there is no setting '{name}'" + (f"; did you mean '{close[0]}'?" if close else ""))
 
 
-def _unknown_variables(said: Mapping[str, str]) -> list[str]:
-    """A slip in a variable's name is an error, as it would be in a file: what was meant might keep strangers out. Other
-    variables of our prefix are noted only: Kubernetes, for one, invents some."""
+def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    """Notes about variables with our prefix that are not settings.
+
+    One that looks like a misspelt setting is an error, as it is in a file: the setting that was meant may be one that
+    protects the service. Others are only noted: Kubernetes, for one, sets variables of its own with our prefix.
+    """
     known = [variable(name) for name in Settings.model_fields]
-    unknown = sorted(name for name in said if name.startswith(PREFIX) and name not in {*known, *NOT_SETTINGS})
+    unknown = sorted(name for name in variables if name.startswith(PREFIX) and name not in {*known, *NOT_SETTINGS})
     for name in unknown:
-        close = get_close_matches(name.removeprefix(PREFIX), [k.removeprefix(PREFIX) for k in known], 1, SLIP)
+        close = get_close_matches(
+            name.removeprefix(PREFIX), [k.removeprefix(PREFIX) for k in known], 1, TYPO_SIMILARITY
+        )
         if close:
             raise InputError(f"there is no setting {name}; did you mean {PREFIX}{close[0]}?")
-    return [f"{name} is no setting and is ignored" for name in unknown]
+    return [f"{name} is not a setting and is ignored" for name in unknown]
 
 
 def _readable_secret(path: Path, found: Mapping[str, Any]) -> list[str]:
@@ -148,4 +160,4 @@ def _readable_secret(path: Path, found: Mapping[str, Any]) -> list[str]:
     secret = (isinstance(database, str) and MASK in masked(database)) or any(name in found for name in SECRETS)
     if not secret or not path.stat().st_mode & stat.S_IROTH:
         return []
-    return [f"{path} holds a password and everybody on this machine can read it: chmod o-r {path}"]
+    return [f"{path} holds a password, and every user of this machine can read it. Run: chmod o-r {path}"]

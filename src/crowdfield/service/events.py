@@ -1,4 +1,4 @@
-"""Server-sent events: one reader of the event table for all the streams of a server."""
+"""Server-sent events: one task polls the event table and passes new events to every open stream of this server."""
 
 import asyncio
 import json
@@ -16,17 +16,20 @@ from crowdfield.service.problems import Problem
 from crowdfield.service.store import Event, Store
 
 log = logging.getLogger("crowdfield.service")
-# Proxies close a silent connection after a minute or so.
+# Pause after which a comment is sent: proxies close a connection that is silent for a minute or so.
 HEARTBEAT_SECONDS = 15.0
-# How often the keys of open streams are looked at again: a stream outlives its key by no more than this.
+# How often the keys of open streams are checked again: a stream outlives its key by no more than this.
 KEYS_SECONDS = 1.0
-# Events that may wait for a slow client.
-UNREAD = 500
+# Pause before the event table is read again after an error.
+RETRY_SECONDS = 1.0
+# Events that wait for a slow client; at the next one its stream ends.
+MOST_UNREAD = 500
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Who listens to a map: the id of a key, None for a stream without one; a stranger has no key for the map."""
+    """Who follows a map. `key` is the id of their key, None without one; a stranger has no right to the map but that it
+    is open to everybody."""
 
     situation: str
     key: str | None
@@ -34,75 +37,75 @@ class Listener:
 
 
 class Broadcast:
-    """Tells every connected stream of new map versions and failures."""
+    """Passes new map versions and failures to every open stream."""
 
     def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
         self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
         self._listeners: dict[asyncio.Queue[Event | None], Listener] = {}
         self.on_version: Callable[[str], None] = lambda situation: None
-        """Called for a new version of a map that somebody listens to."""
+        """Called with the id of a map that somebody follows, when it has a new version."""
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
     async def start(self) -> None:
         self._after = await self._pool.run(self._store.last_event)
-        self._task = asyncio.create_task(self._watch(), name="events")
+        self._task = asyncio.create_task(self._poll_events(), name="events")
 
     async def stop(self) -> None:
-        """End every stream: an open one would hold up a graceful stop."""
+        """End every stream: an open one would delay a graceful shutdown."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for listener in self._listeners:
-            _tell(listener, None)
+            _pass_on(listener, None)
 
     @property
     def streams(self) -> int:
         return len(self._listeners)
 
-    async def _watch(self) -> None:
-        trouble, looked = False, 0.0
+    async def _poll_events(self) -> None:
+        failing, keys_checked = False, 0.0
         while True:
             try:
                 events = await self._pool.run(self._store.events, self._after)
-                if time.monotonic() - looked >= KEYS_SECONDS:
+                if time.monotonic() - keys_checked >= KEYS_SECONDS:
                     await self._end_invalid()
-                    looked = time.monotonic()
-                trouble = False
+                    keys_checked = time.monotonic()
+                failing = False
             except (SQLAlchemyError, Problem) as error:
-                if not trouble:
+                if not failing:  # logged once, not at every attempt
                     log.error("events cannot be read", extra={"error": type(error).__name__})
-                trouble, events = True, []
-            watched = {listener.situation for listener in self._listeners.values()}
+                failing, events = True, []
+            followed = {listener.situation for listener in self._listeners.values()}
             for event in events:
                 self._after = event.id
-                if event.kind == "version" and event.situation in watched:
+                if event.kind == "version" and event.situation in followed:
                     self.on_version(event.situation)
                 for listener in self._listeners:
-                    _tell(listener, event)
-            await asyncio.sleep(1.0 if trouble else self._poll)
+                    _pass_on(listener, event)
+            await asyncio.sleep(RETRY_SECONDS if failing else self._poll)
 
     async def _end_invalid(self) -> None:
-        """End the streams of keys that were revoked, here or elsewhere, or that have expired, and those of strangers
-        to a map that is no longer for everybody."""
+        """End the streams of keys that have expired or were revoked (here or by another server), and those of strangers
+        to a map that is no longer open to everybody."""
         used = {one.key for one in self._listeners.values() if one.key is not None}
-        heard = {one.situation for one in self._listeners.values() if one.stranger}
+        open_maps = {one.situation for one in self._listeners.values() if one.stranger}
         invalid = used - await self._pool.run(self._keys.valid, used) if used else set()
-        closed = await self._pool.run(self._store.keys_only, heard) if heard else set()
+        closed = await self._pool.run(self._store.keys_only, open_maps) if open_maps else set()
         for listener, one in self._listeners.items():
             if one.key in invalid or (one.stranger and one.situation in closed):
-                _tell(listener, None)
+                _pass_on(listener, None)
 
     async def stream(
         self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True, stranger: bool = False
     ) -> AsyncIterator[str]:
-        """What happened after event `last`, then what happens from now on, as long as the key is valid; for a stranger,
-        as long as the map is for everybody. Why a fit failed, which may quote reports, is told only if `exact`."""
-        listener: asyncio.Queue[Event | None] = asyncio.Queue(UNREAD)
+        """Events after the one numbered `last`, then new ones, as long as the key is valid (for a stranger: as long as
+        the map is open to everybody). `exact`: include why a fit failed, which may quote reports."""
+        listener: asyncio.Queue[Event | None] = asyncio.Queue(MOST_UNREAD)
         self._listeners[listener] = Listener(situation, key, stranger)
         self._metrics.streams.set(self.streams)
         try:
-            # Listening began before the past is read, so nothing falls between the two.
+            # The queue was open before past events are read, so that none is missed between the two.
             seen = self._after if last is None else last
             yield f"retry: 2000\nid: {seen}\n: connected\n\n"
             if last is not None:
@@ -125,8 +128,9 @@ class Broadcast:
             self._metrics.streams.set(self.streams)
 
 
-def _tell(listener: "asyncio.Queue[Event | None]", event: Event | None) -> None:
-    """Pass an event on. A client that reads too slowly loses its stream, and goes on from there when it comes back."""
+def _pass_on(listener: "asyncio.Queue[Event | None]", event: Event | None) -> None:
+    """Queue an event for a stream; None ends it. A client that reads too slowly loses its stream: it reconnects with
+    the id of the last event that it saw, and continues from there."""
     if listener.full() or event is None:
         while not listener.empty():
             listener.get_nowait()

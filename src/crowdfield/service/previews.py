@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service import uploads
 from crowdfield.service.layouts import build, checked
@@ -39,7 +40,7 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
     labels = _labels(read, situation, plan)
     rejects = list(read.rejects)
     for row, line, here, named in zip(read.rows, read.lines, inside, known, strict=True):
-        if not (here and named) and len(rejects) < uploads.REJECTS_TOLD:
+        if not (here and named) and len(rejects) < MOST_REJECTS:
             reason = "the place is outside the region" if named else f"the map has no label {row['label']!r}"
             rejects.append(Rejected(row=line, reason=reason))
     about = read.about

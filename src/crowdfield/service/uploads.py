@@ -17,6 +17,7 @@ from crowdfield.box import Answer, Limits, ask, believing
 from crowdfield.box.message import from_codes
 from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
+from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service.districts import MOST_AREAS, MOST_CORNERS, areas_of
 from crowdfield.service.metrics import Metrics
@@ -27,11 +28,9 @@ from crowdfield.service.settings import Settings
 log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
 
-# Of the rows that could not be used, so many are told with their reasons.
-REJECTS_TOLD = 1000
-# Cells along the longer side of a new map, about: as `crowdfield fuse` has it.
+# Cells along the longer side of a new map, about; `crowdfield fuse` makes as many.
 CELLS = 100
-# Of the time that a file may take, how much may be work of the processor: starting and waiting take the rest.
+# Share of the time limit for reading a file that may be processor time; starting and waiting take the rest.
 PROCESSOR_SHARE = 0.8
 
 
@@ -188,7 +187,7 @@ def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
         label = meanings.get(row["label"], row["label"])
         if label is None:
             rejected += 1
-            if len(rejects) < REJECTS_TOLD:
+            if len(rejects) < MOST_REJECTS:
                 rejects.append(Rejected(row=line, reason=f"reports that say {row['label']!r} are left out"))
             continue
         rows.append({**row, "label": label})
