@@ -54,17 +54,24 @@ cf.io.read(3)  # not a path
 """
 
 
-def test_editors_see_every_public_name_where_it_is():
-    """The imports under TYPE_CHECKING are those that happen when a name is used."""
-    tree = ast.parse((ROOT / "src" / "crowdfield" / "__init__.py").read_text())
-    seen = {
-        name.asname or name.name: (node.module or "").removeprefix("crowdfield").removeprefix(".")
+def imported_for_type_checkers(package: str) -> dict[str, str]:
+    """The names that a package imports from its own modules, and from which."""
+    inside = Path(*package.split("."))
+    tree = ast.parse((ROOT / "src" / inside / "__init__.py").read_text())
+    return {
+        name.asname or name.name: (node.module or "").removeprefix(package).removeprefix(".")
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("crowdfield")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package)
         for name in node.names
     }
+
+
+def test_editors_see_every_public_name_where_it_is():
+    """The imports under TYPE_CHECKING are those that happen when a name is used."""
+    seen = imported_for_type_checkers("crowdfield")
     assert seen == {**cf._WHERE, **dict.fromkeys(cf._MODULES, "")}
     assert sorted(seen) == cf.__all__
+    assert imported_for_type_checkers("crowdfield.pipeline") == {**cf.pipeline._WHERE, **cf.pipeline._STEPS}
 
 
 @pytest.fixture(scope="module")

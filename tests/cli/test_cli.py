@@ -51,14 +51,25 @@ def test_the_page_about_the_command_line_is_up_to_date():
     assert (ROOT / "docs" / "cli.md").read_text() == page(), "run: python -m crowdfield.cli.reference > docs/cli.md"
 
 
-def test_help_imports_nothing_heavy():
-    heavy = "{'numpy', 'pandas', 'scipy', 'sklearn', 'matplotlib', 'pyproj', 'rasterio', 'dask', 'fastapi'}"
-    code = (
-        "import sys\nfrom crowdfield.cli import main\n"
-        "try: main(['fuse', '--help'])\nexcept SystemExit: pass\n"
-        f"sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+# What a process does, and the libraries that take long to load and that it does not need for it.
+STARTS = {
+    "help": (
+        "from crowdfield.cli import main\ntry: main(['fuse', '--help'])\nexcept SystemExit: pass",
+        {"numpy", "pandas", "scipy", "sklearn", "matplotlib", "pyproj", "rasterio", "dask", "fastapi"},
+    ),
+    "answering requests": ("import crowdfield.service.app", {"pandas", "scipy", "sklearn", "matplotlib", "rasterio"}),
+    "reading a file": ("import crowdfield.io.reading", {"scipy.stats", "sklearn", "matplotlib", "rasterio"}),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_process_loads_only_what_its_work_needs(start):
+    code, heavy = STARTS[start]
+    loaded = f"{{*{sorted(heavy)}}} & set(sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nsys.exit(str({loaded}) if {loaded} else 0)"],
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

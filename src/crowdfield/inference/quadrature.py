@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 from scipy.special import expit, ndtri, roots_genlaguerre
-from scipy.stats import qmc
 
 from crowdfield.arrays import Array as Array
 
@@ -70,6 +69,8 @@ def nodes(functions: int, fine: bool = False) -> tuple[Array, Array]:
     elif symmetric(functions, fine):
         mesh, weights = _spheres(functions)
     else:
+        from scipy.stats import qmc  # takes long to load, and few models need it
+
         uniform = qmc.Sobol(functions, scramble=True, seed=20170919).random_base2(9 if fine else 6)
         half = ndtri(uniform)
         mesh = np.concatenate([half, -half])

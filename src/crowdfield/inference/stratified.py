@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from crowdfield.arrays import Array
 
@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
 def wilson(found: NDArray[Any], checked: NDArray[Any], cells: NDArray[Any], level: float) -> tuple[Array, Array]:
     """Limits of a proportion in strata, with the correction for a finite population, and Student's quantiles: a
     stratum of ten checks is no large sample."""
-    z2 = t.ppf(0.5 + level / 2.0, np.maximum(checked - 1.0, 1.0)) ** 2
+    z2 = stdtrit(np.maximum(checked - 1.0, 1.0), 0.5 + level / 2.0) ** 2
     left = 1.0 - checked / cells
     n = checked / np.maximum(left, 1e-12)  # all cells checked: as many as one likes
     p = found / checked
@@ -147,7 +147,7 @@ def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimat
         freedom += part**2 / (len(more) - 1)
     if variance <= 0.0:
         return Estimate(value, value, value)
-    half = float(t.ppf(0.5 + level / 2.0, variance**2 / freedom)) * np.sqrt(variance)
+    half = float(stdtrit(variance**2 / freedom, 0.5 + level / 2.0)) * np.sqrt(variance)
     return Estimate(float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0)))
 
 
@@ -190,7 +190,7 @@ def allocate(cells: NDArray[np.int64], spread: Array, size: int, least: int) -> 
 
 def size_for(cells: NDArray[np.int64], spread: Array, margin: float, level: float) -> int:
     """Checks that leave an interval of ± margin on a share of all cells, divided as `allocate` does (Cochran 1977)."""
-    z, W = float(norm.ppf(0.5 + level / 2.0)), cells / cells.sum()
+    z, W = float(ndtri(0.5 + level / 2.0)), cells / cells.sum()
     needed = (W @ spread) ** 2 / ((margin / z) ** 2 + (W @ spread**2) / cells.sum())
     return int(np.ceil(needed))
 
@@ -199,4 +199,4 @@ def margin_of(cells: NDArray[np.int64], spread: Array, checked: NDArray[np.int64
     """The half width to expect of an interval of a share of all cells."""
     W = cells / cells.sum()
     variance = float((W**2 * (1.0 - checked / cells) * spread**2 / checked).sum())
-    return float(norm.ppf(0.5 + level / 2.0) * np.sqrt(variance))
+    return float(ndtri(0.5 + level / 2.0) * np.sqrt(variance))

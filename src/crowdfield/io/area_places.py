@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from scipy.stats import chi
 
 from crowdfield import geography
 
-RADIUS = float(chi.ppf(0.68, 2))  # standard deviations of a coordinate within which 68 % of a plane's normal lie
+# In standard deviations of a coordinate: within it lie 68 % of a normal distribution in the plane.
+RADIUS = float(np.sqrt(-2.0 * np.log(1.0 - 0.68)))
 METRES = 111_195.0  # of a degree of latitude, on a sphere of the earth's size
 
 

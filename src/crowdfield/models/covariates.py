@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from crowdfield.data import Grid
 from crowdfield.data.reports import distinct_places
@@ -177,8 +177,8 @@ def raw_values(given: Given, X: Array) -> Array:
 def gaussian_weights(fitted: AnyFitted, level: float) -> Weights:
     """Of every covariate under the fast inference."""
     weight, sd = fitted.covariate_weights()
-    reach = norm.ppf(0.5 * (1.0 + level)) * sd
-    return weight, weight - reach, weight + reach, np.asarray(norm.cdf(weight / np.maximum(sd, 1e-300)))
+    reach = ndtri(0.5 * (1.0 + level)) * sd
+    return weight, weight - reach, weight + reach, np.asarray(ndtr(weight / np.maximum(sd, 1e-300)))
 
 
 def table(covariates: Covariates | None, weights: Weights, states: Sequence[Any]) -> pd.DataFrame:

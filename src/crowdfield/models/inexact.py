@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi
+from scipy.special import gammaincinv
 
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
@@ -64,7 +64,8 @@ def rounded(reports: Reports) -> Reports:
 
 def sd_of(accuracy: Array, dimension: int) -> Array:
     """The standard deviation of each coordinate from the radius."""
-    return np.asarray(accuracy / chi.ppf(SHARE, min(dimension, SPACE)))
+    # The quantile of the chi distribution: the distance, in standard deviations, within which this share lies.
+    return np.asarray(accuracy / np.sqrt(2.0 * gammaincinv(min(dimension, SPACE) / 2.0, SHARE)))
 
 
 def sites_of(reports: Reports) -> Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 from threadpoolctl import ThreadpoolController
 
 from crowdfield.data import Reports
@@ -241,7 +241,7 @@ def trusted_sources(model: MapQueries, reports: Reports, states: Any) -> tuple[N
 
 def source_table(model: MapQueries, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
     """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
-    z = norm.ppf(0.5 * (1.0 + level))
+    z = ndtri(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
     leans, lean_sd = fitted.leans()
     gain, gain_sd = fitted.sensitivities()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from crowdfield.arrays import Array
 from crowdfield.data import Reports
@@ -66,5 +66,5 @@ def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: f
     # The mean of a few independent betas is close to the beta of its mean and variance.
     strength = mean * (1 - mean) / variance - 1
     tail = (1 - level) / 2
-    low, high = beta.ppf([[tail], [1 - tail]], mean * strength, (1 - mean) * strength)
+    low, high = betaincinv(mean * strength, (1 - mean) * strength, [[tail], [1 - tail]])
     return mean, low, high

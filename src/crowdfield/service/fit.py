@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 import crowdfield as cf
 from crowdfield import geography, pipeline
@@ -348,7 +348,7 @@ def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
         a = alpha[row["source"]]
         total = a.sum(axis=-1, keepdims=True)
         # Each entry of a Dirichlet row is a beta by itself.
-        low, high = beta.ppf([[[(1 - level) / 2]], [[(1 + level) / 2]]], a, total - a)
+        low, high = betaincinv(a, total - a, [[[(1 - level) / 2]], [[(1 + level) / 2]]])
         matrices = {"confusion": a / total, "confusion_low": low, "confusion_high": high}
         rows.append(plain(row | {name: np.round(m, 4) for name, m in matrices.items()}))
     return rows

@@ -42,7 +42,8 @@ NICENESS = 5
 # Modules that every fit needs; the server that these processes are forked from loads them once.
 PRELOADED = [
     "crowdfield.service.fit", "crowdfield.models.heatmap_bcc", "crowdfield.service.fitter",
-    "crowdfield.service.preloaded",
+    "crowdfield.pipeline.fusing", "crowdfield.pipeline.learning", "crowdfield.pipeline.looks",
+    "crowdfield.pipeline.mapping", "crowdfield.service.preloaded",
 ]  # fmt: skip
 
 # What a process says once it can take jobs.

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln, ndtri, zeta
-from scipy.stats import qmc
 
 from crowdfield.inference.fields.base import Array
 
@@ -37,6 +36,8 @@ def _nodes(dimension: int) -> tuple[Array, Array]:
         for _ in range(dimension):
             weights = np.multiply.outer(weights, w / w.sum()).ravel()
         return mesh.reshape(len(weights), dimension), weights
+    from scipy.stats import qmc  # takes long to load, and few models need it
+
     half = ndtri(qmc.Sobol(dimension, scramble=True, seed=20170919).random_base2(QUASI_RANDOM))
     mesh = np.concatenate([half, -half])
     return mesh, np.full(len(mesh), 1.0 / len(mesh))
