@@ -290,7 +290,8 @@ def test_a_learned_lengthscale_is_near_the_truth_and_knows_its_doubt():
 
     world = simulate(600, rng=np.random.default_rng(3), places=(18, 18), lengthscale=5.0, reliable=12, noisy=3)
     r = world.reports
-    model = cf.HeatmapBCC(lengthscale="learn", random_state=0).fit(r.places, r.label, r.source)
+    # A scale of 1 is what the world was drawn with.
+    model = cf.HeatmapBCC(lengthscale="learn", scale_rate=1.0, random_state=0).fit(r.places, r.label, r.source)
     # 600 reports leave a doubt of about a factor of e^0.5 either way; the truth lies within two and a half of it.
     assert abs(np.log(model.lengthscale_[0] / 5.0)) < 2.5 * model.lengthscale_log_sd_[0]
     assert 0.2 < model.lengthscale_log_sd_[0] < 0.7
