@@ -58,11 +58,14 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One thread a process: two test processes with two threads each fight over two cores.
+# One thread per process: two test processes with two threads each fight over two cores. Each process takes one half of the
+# tests in their order, and the one that ends first steals from the other: tests of one file share a server or a browser,
+# which both processes would start if they took turns.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: setup system lint
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 # Warnings are errors: a link that leads nowhere, a name that does not exist. Search works without a network.
 docs: setup
@@ -73,7 +76,7 @@ docs: setup
 coverage: export OMP_NUM_THREADS = 1
 coverage: export OPENBLAS_NUM_THREADS = 1
 coverage: setup system
-	$(BIN)/python -m pytest -n 2 --cov=crowdfield --cov-report=term:skip-covered --cov-report=html:build/coverage
+	$(PYTEST) --cov=crowdfield --cov-report=term:skip-covered --cov-report=html:build/coverage
 	@echo "Open build/coverage/index.html"
 
 # Downloads more than a gigabyte, so it is no part of `make test`; run it before a release.
