@@ -58,7 +58,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "confusion of a source": (dict(confusion_prior={"a": [[1.0, 0.0], [1.0, 1.0]]}), "'a'"),
     "prior mean": (dict(prior_mean=[0.0, 1.0, 2.0]), "prior_mean"),
     "prior mean NaN": (dict(prior_mean=lambda X: np.full(len(X), np.nan)), "finite"),
-    "states twice": (dict(states=[0, 0, 1]), "different|twice|once"),
+    "states twice": (dict(states=[0, 0, 1]), r"states must be different from each other, not \[0, 0, 1\]"),
     "one state": (dict(states=[1]), "one class"),
     "labels without one seen": (dict(states=[0, 1], labels=[0, 2]), r"label 1, which is not among the labels \[0, 2\]"),
 }

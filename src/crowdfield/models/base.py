@@ -63,10 +63,10 @@ def validated_reports(
         raise InputError(str(problem)) from problem
     if sources is not None and not isinstance(sources, np.ndarray):
         sources = np.asarray(sources) if hasattr(sources, "__array__") else list(sources)
+    if states is not None and len(set(states)) != len(states):
+        raise InputError(f"states must be different from each other, not {list(states)!r}.")
     reports = Reports.from_arrays(places, said, sources, labels=_label_order(said, states, labels))
     named = reports.labels if states is None else tuple(_python_scalar(s) for s in states)
-    if len(set(named)) != len(named):
-        raise InputError(f"states must be different from each other, not {named!r}.")
     if len(named) < 2:
         raise InputError(
             f"Only one class of report was seen ({', '.join(map(repr, named))}), so there is nothing to tell apart. "
