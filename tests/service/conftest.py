@@ -1,5 +1,6 @@
 """A workspace in a temporary folder, clients of every role, and a PostgreSQL of our own."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,16 +8,25 @@ import pytest
 from tests.service.postgres import initdb, running
 from tests.service.workspace import FLOOD, Workspace
 
+from crowdfield.service.database import open_database
 from crowdfield.service.settings import Settings
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with all tables and nothing in them. To copy it is six times as fast as to migrate a new one."""
+    path = tmp_path_factory.mktemp("empty") / "workspace.db"
+    open_database(str(path)).dispose()
+    return path
+
+
 @pytest.fixture
-def make_workspace(tmp_path: Path) -> Iterator[Callable[..., Workspace]]:
+def make_workspace(tmp_path: Path, empty_database: Path) -> Iterator[Callable[..., Workspace]]:
     made: list[Workspace] = []
 
     def make(database: str | None = None, **options: object) -> Workspace:
-        path = database or str(tmp_path / f"workspace{len(made)}.db")
-        settings = Settings(database=path, worker=False, coalesce_seconds=0, **options)  # type: ignore[arg-type]
+        path = database or shutil.copy(empty_database, tmp_path / f"workspace{len(made)}.db")
+        settings = Settings(database=str(path), worker=False, coalesce_seconds=0, **options)  # type: ignore[arg-type]
         made.append(Workspace(settings))
         return made[-1]
 

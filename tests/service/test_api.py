@@ -2,13 +2,17 @@
 
 import io
 import json
+import shutil
 import time
 import zipfile
+from contextlib import closing
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.service.workspace import FLOOD
+from tests.service.workspace import FLOOD, Workspace
+
+from crowdfield.service.settings import Settings
 
 
 def near(i, **more):
@@ -16,12 +20,26 @@ def near(i, **more):
     return {"longitude": -72.3 + 0.001 * i, "latitude": 18.5, "label": "flooded", "source": f"s{i % 4}"} | more
 
 
-@pytest.fixture
-def mapped(workspace):
+def with_reports(workspace):
+    """Twelve reports of a flood, twelve of dry ground east of it, and their map."""
     rows = [near(i) for i in range(12)] + [near(40 + i, label="dry") for i in range(12)]
     assert workspace.client("reporter").post("/situations/flood/reports", json=rows).json()["stored"] == 24
     workspace.fit()
     return workspace
+
+
+@pytest.fixture
+def mapped(workspace):
+    return with_reports(workspace)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, empty_database):
+    """The same for tests that only look: they share it, and the processes that it starts."""
+    path = shutil.copy(empty_database, tmp_path_factory.mktemp("published") / "workspace.db")
+    with closing(Workspace(Settings(database=str(path), worker=False, coalesce_seconds=0))) as workspace:
+        assert workspace.client("admin").post("/situations", json=FLOOD).status_code == 201
+        yield with_reports(workspace)
 
 
 def colour(png, at=None):
@@ -169,8 +187,8 @@ def test_a_file_starts_a_map_of_its_own(workspace):
 # Maps out
 
 
-def test_the_map_changes_where_the_reports_are(mapped):
-    client = mapped.client()
+def test_the_map_changes_where_the_reports_are(published):
+    client = published.client()
     wet, dry, far = (
         client.get(f"/situations/flood/point/{lon},{lat}").json()
         for lon, lat in [(-72.295, 18.5), (-72.255, 18.5), (-72.02, 18.22)]
@@ -190,8 +208,8 @@ def test_short_addresses_mean_the_newest_or_the_named_situation(mapped):
     assert client.get("/point/-72.3,18.5?situation=flood").json() == whole
 
 
-def test_tiles_show_the_place_and_nothing_outside(mapped):
-    client = mapped.client()
+def test_tiles_show_the_place_and_nothing_outside(published):
+    client = published.client()
     z = 11
     for lon, lat, want in ((-72.295, 18.5, "blue"), (-72.255, 18.5, "green"), (-72.02, 18.22, "grey")):
         x, y, pixel = tile_of(lon, lat, z)
@@ -216,8 +234,8 @@ def test_the_difference_of_a_version_to_itself_is_nothing_and_to_another_somethi
     assert client.get(url, params={"version": 2, "base": 9}).status_code == 404
 
 
-def test_tiles_of_numbered_versions_may_be_kept_and_others_not(mapped):
-    client = mapped.client()
+def test_tiles_of_numbered_versions_may_be_kept_and_others_not(published):
+    client = published.client()
     x, y, _ = tile_of(-72.3, 18.5, 9)
     url = f"/situations/flood/tiles/probability/9/{x}/{y}.png"
     named = {"version": 1, "state": "flooded"}
@@ -229,8 +247,8 @@ def test_tiles_of_numbered_versions_may_be_kept_and_others_not(mapped):
     assert client.get(url).headers["cache-control"] == "no-cache"
 
 
-def test_tilejson_leads_to_tiles(mapped):
-    client = mapped.client()
+def test_tilejson_leads_to_tiles(published):
+    client = published.client()
     described = client.get("/tilejson").json()
     x, y, _ = tile_of(-72.3, 18.5, 9)
     url = described["tiles"][0].format(z=9, x=x, y=y)
@@ -239,8 +257,8 @@ def test_tilejson_leads_to_tiles(mapped):
 
 
 @pytest.mark.parametrize("form", ["tif", "geojson", "gpkg", "parquet", "kml", "kmz", "csv", "nc", "png", "html"])
-def test_every_writer_exports(mapped, form):
-    reply = mapped.client().get(f"/situations/flood/export/{form}")
+def test_every_writer_exports(published, form):
+    reply = published.client().get(f"/situations/flood/export/{form}")
     assert reply.status_code == 200, reply.text
     assert f"flood-v1.{'zip' if form == 'png' else form}" in reply.headers["content-disposition"]
     start = {"tif": b"II", "gpkg": b"SQLite", "parquet": b"PAR1", "kmz": b"PK", "png": b"PK", "nc": b"\x89HDF"}.get(
@@ -263,8 +281,8 @@ def test_an_export_for_readers_does_not_tell_where_single_reports_are(workspace)
     assert counts(None) == 0 and counts("trusted") == 1
 
 
-def test_sources_come_with_intervals_and_matrices(mapped):
-    table = mapped.client("trusted").get("/sources").json()
+def test_sources_come_with_intervals_and_matrices(published):
+    table = published.client("trusted").get("/sources").json()
     assert [s["source"] for s in table["sources"]] == ["s0", "s1", "s2", "s3"]
     for s in table["sources"]:
         assert s["accuracy_low"] < s["accuracy"] < s["accuracy_high"] and s["reports"] == 6
@@ -329,8 +347,8 @@ def test_events_tell_of_versions_and_go_on_where_a_listener_left_off(mapped):
 # OGC API Features
 
 
-def test_ogc_features_page_through_all_reports(mapped):
-    client = mapped.client("trusted")
+def test_ogc_features_page_through_all_reports(published):
+    client = published.client("trusted")
     assert client.get("/ogc/conformance").json()["conformsTo"][0].endswith("/core")
     assert client.get("/ogc/collections").json()["collections"][0]["id"] == "flood"
     url: str | None = "/ogc/collections/flood/items?limit=10"
@@ -439,18 +457,18 @@ def test_time_without_zone_is_utc(workspace):
     assert row.time == 1767225600.0 and abs(row.received - time.time()) < 60
 
 
-def test_the_reasons_add_up_and_name_names_only_to_those_trusted(mapped):
-    told = mapped.client("trusted").get("/point/-72.295,18.5").json()
+def test_the_reasons_add_up_and_name_names_only_to_those_trusted(published):
+    told = published.client("trusted").get("/point/-72.295,18.5").json()
     why, p = told["why"], told["probability"]["flooded"]
     parts = why["prior"] + why["uncertainty"] + sum(s["log_odds"] for s in why["sources"])
     assert parts == pytest.approx(why["total"], abs=1e-6) and why["total"] == pytest.approx(
         np.log(p / (1 - p)), abs=1e-4
     )
     assert {s["source"] for s in why["sources"]} == {"s0", "s1", "s2", "s3"} and why["reports"][0]["log_odds"] != 0
-    public = mapped.client().get("/point/-72.295,18.5").json()["why"]
+    public = published.client().get("/point/-72.295,18.5").json()["why"]
     assert set(public) == {"total", "prior", "uncertainty", "groups"}
     assert {group["group"] for group in public["groups"]} <= {"for", "against", "all"} and public["groups"]
     parts = public["prior"] + public["uncertainty"] + sum(group["log_odds"] for group in public["groups"])
     assert parts == pytest.approx(public["total"], abs=1e-6) and public["total"] == pytest.approx(why["total"], abs=0.3)
-    opposite = mapped.client("trusted").get("/point/-72.295,18.5", params={"state": "dry"}).json()["why"]
+    opposite = published.client("trusted").get("/point/-72.295,18.5", params={"state": "dry"}).json()["why"]
     assert opposite["total"] == pytest.approx(-why["total"], abs=1e-6)

@@ -5,6 +5,7 @@ Every address exists twice: under its situation, and short (``/tiles/…``) for 
 
 import base64
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from typing import Annotated, Any, ParamSpec
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -29,10 +30,12 @@ StateQuery = Annotated[
 FOREVER, MINUTES, BRIEFLY = "public, max-age=31536000, immutable", "public, max-age=300", "no-cache"
 
 
+@cache
 def situated() -> APIRouter:
     return _routes("/situations/{situation}", situation_of)
 
 
+@cache
 def short() -> APIRouter:
     return _routes("", situation_asked)
 
