@@ -114,4 +114,4 @@ def test_only_a_scheme_that_has_a_bound_looks_ahead():
         sites = Sites(data, prior, FeatureEngine(InducingBasis(Matern32(2.0), X), X))
         iteration = vb.Iteration.over(sites, vb.SCHEMES[scheme])
         first = iteration.evaluate(iteration.start())
-        assert (first.ahead is not first.image) == looks
+        assert (first.ahead.state is not first.image) == looks

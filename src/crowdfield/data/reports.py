@@ -290,9 +290,14 @@ class Reports:
 
 def distinct_places(places: NDArray[np.float64]) -> Sites:
     """The distinct rows, sorted, and where each row of `places` went."""
-    columns = places.T
-    # Sorting an index by one column after another: numpy.unique over rows is ten times slower and copies twice.
-    order = np.lexsort(columns[::-1]).astype(np.int64, copy=False)
+    columns = np.ascontiguousarray(places.T)
+    # Most often the first column tells all places apart. Else an index is sorted by one column after another:
+    # numpy.unique over rows is ten times slower and copies twice.
+    order = np.argsort(columns[0])
+    first = columns[0][order]
+    if (first[1:] == first[:-1]).any():
+        order = np.lexsort(columns[::-1])
+    order = order.astype(np.int64, copy=False)
     new = np.zeros(len(order), dtype=bool)
     new[:1] = True
     for column in columns:

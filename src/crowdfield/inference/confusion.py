@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import digamma, gammaln, zeta
 
@@ -51,26 +53,61 @@ def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     return table.reshape(n_sources, n_labels, states, states)
 
 
-def newton(counts: Array, image: Array, alpha0: Array, missing: Array) -> Array:
-    """Where repeated updates of the counts would lead, source by source, with all else as it is: [S, J, L].
-
-    An update takes the counts N to their image N'. Around here it is linear, with a Jacobian A made of `missing` and of
-    ∂E[log π]/∂N, so its fixed point is N + (I − A)⁻¹(N' − N). A source for which that is no count keeps N'.
+class Response(NamedTuple):
+    """How sources answer, each on its own: an update takes the counts N to N', and is linear around here with a
+    Jacobian A, made of `missing` and of ∂E[log π]/∂N. What moves the counts by d moves their fixed point by (I − A)⁻¹d.
     """
+
+    counts: Array  # N [S, J, L]
+    most: Array  # [S, 1, L] reports with each label
+    inverse: Array  # (I − A)⁻¹ [S, J L, J L]
+    slope: Array  # ∂E[log π_kl] / ∂N_km [S, J, L, L]
+    step: Array  # from N to the fixed point [S, J, L]
+
+    def counts_for(self, by_key: Array) -> Array:
+        """Change of the counts if f moves Σ r_1 over the reports of every key, two states.   [S · L] -> [S, J, L]"""
+        S, J, L = self.counts.shape
+        moved = by_key.reshape(S, L)
+        both = np.stack([-moved, moved], axis=1).reshape(S, J * L, 1)
+        return np.asarray((self.inverse @ both).reshape(S, J, L))
+
+    def log_odds(self, change: Array) -> Array:
+        """What a change of the counts does to the log odds of a report, two states.   [S, J, L] -> [S · L]"""
+        moved = np.einsum("sklm,skm->skl", self.slope, change)
+        return np.asarray(moved[:, 1] - moved[:, 0]).ravel()
+
+    def sane(self, ahead: Array, image: Array) -> Array:
+        """A source for which these are no counts keeps its image N'."""
+        kept = ((ahead >= 0.0) & (ahead <= self.most)).all(axis=(1, 2), keepdims=True)
+        return np.asarray(np.where(kept, ahead, image))
+
+
+def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Response:
     S, J, L = counts.shape
-    alpha = alpha0 + np.maximum(counts, 0.0)
-    slope = covariance_of_log_pi(alpha)  # ∂E[log π_kl] / ∂N_km  [S, J, L, L]
+    slope = covariance_of_log_pi(alpha0 + np.maximum(counts, 0.0))
     A = np.einsum("sljk,sklm->sjlkm", missing, slope).reshape(S, J * L, J * L)
-    step = np.linalg.solve(np.eye(J * L) - A, (image - counts).reshape(S, J * L, 1)).reshape(S, J, L)
-    ahead = counts + step
-    most = image.sum(axis=1, keepdims=True)
-    sane = ((ahead >= 0.0) & (ahead <= most)).all(axis=(1, 2), keepdims=True)
-    return np.asarray(np.where(sane, ahead, image))
+    inverse = np.linalg.inv(np.eye(J * L) - A)
+    step = (inverse @ (image - counts).reshape(S, J * L, 1)).reshape(S, J, L)
+    return Response(counts, image.sum(axis=1, keepdims=True), inverse, slope, step)
+
+
+def newton(counts: Array, image: Array, alpha0: Array, missing: Array) -> Array:
+    """Where repeated updates of the counts would lead, source by source, with all else as it is: [S, J, L]."""
+    answer = response(counts, image, alpha0, missing)
+    return answer.sane(counts + answer.step, image)
 
 
 def by_report(table: Array) -> Array:
     """[S, J, L] as rows that a report's key selects: [S·L, J]."""
     return np.ascontiguousarray(table.transpose(0, 2, 1).reshape(-1, table.shape[1]))
+
+
+def likelihood_by_site(block: Block, table: Array) -> Array:
+    """Σ over the reports of each site of the row that its key selects.   table [S·L, J] -> [n, J]"""
+    out = np.empty((block.n, table.shape[1]))
+    for j, column in enumerate(np.ascontiguousarray(table.T)):
+        out[:, j] = np.bincount(block.site, weights=column[block.key], minlength=block.n)
+    return out
 
 
 def sum_by_site(block: Block, values: Array) -> Array:

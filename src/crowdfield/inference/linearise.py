@@ -15,6 +15,7 @@ from crowdfield.arrays import Array
 from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, logsumexp, softmax
 
 OFFSET_STEPS = 50
+SMALLEST_TILT = 1e-6  # c of a Pólya-Gamma variable: tanh(c/2) / 2c is ¼ there to all digits
 FARTHEST = 300.0  # of log odds: two of them still multiply
 SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
 
@@ -44,9 +45,28 @@ def polya_gamma(mean: Array, variance: Array, log_likelihood: Array, C: Array) -
     More than two states first use Bouchard's log Σ_j e^{f_j} ≤ a + Σ_j log(1 + e^{f_j − a}), which is symmetric in the
     states; a is at its optimum. Two states are the same expression with a = 0.
     """
+    if mean.shape[1] == 1:
+        return _polya_gamma_binary(mean[:, 0], variance[:, 0], log_likelihood)
     r, log_sum = responsibilities(mean, log_likelihood, C)
     a, lam, log_normaliser = normaliser_bound(mean, variance)
     return Local(r, r @ C - 0.5 + lam * a, lam, float((log_sum - log_normaliser).sum()), _unsure(r @ C))
+
+
+def _polya_gamma_binary(mean: Array, variance: Array, log_likelihood: Array) -> Local:
+    """The same for two states, in a third of the time: one exponential each for r and for the bound."""
+    first, second = log_likelihood[:, 0], log_likelihood[:, 1] + mean
+    gap = second - first
+    small = np.exp(-np.abs(gap))
+    large = 1.0 / (1.0 + small)
+    r = np.empty((len(mean), 2))
+    r[:, 0], r[:, 1] = np.where(gap > 0.0, small * large, large), np.where(gap > 0.0, large, small * large)
+    log_sum = np.maximum(first, second) - np.log(large)
+    c = np.sqrt(variance + mean**2)
+    less = np.expm1(-np.maximum(c, SMALLEST_TILT))  # e^−c − 1
+    lam = less / ((2.0 + less) * (-2.0 * np.maximum(c, SMALLEST_TILT)))
+    log_normaliser = 0.5 * (mean + c) + np.log(2.0 + less)
+    bound = float((log_sum - log_normaliser).sum())
+    return Local(r, r[:, 1:] - 0.5, lam[:, None], bound, (small * large * large)[:, None])
 
 
 def normaliser_bound(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
@@ -64,15 +84,20 @@ def observed_share(mean: Array, variance: Array, r: Array, C: Array) -> tuple[Ar
     Their ratio is the share of the information that is not missing, and of the way that a mean-field step goes.
     """
     a, lam, _ = normaliser_bound(mean, variance)
-    x, r_f = mean - a, r @ C
-    c_squared = np.maximum(variance + x**2, 1e-6)
-    own = lam + x**2 * (0.25 / c_squared - lam**2 - lam / c_squared)  # ∂(λx)/∂x, with λ = tanh(c/2) / 2c
-    return (own - r_f * (1.0 - r_f)).sum(0), lam.sum(0)
+    r_f = r @ C
+    return (own_curvature(mean - a, variance, lam) - r_f * (1.0 - r_f)).sum(0), lam.sum(0)
+
+
+def own_curvature(x: Array, variance: Array, lam: Array) -> Array:
+    """∂(λx)/∂x of a site whose mean is x from the bound's offset, with λ = tanh(c/2) / 2c, c² = x² + variance."""
+    squared = x**2
+    c_squared = np.maximum(variance + squared, 1e-6)
+    return np.asarray(lam + squared * ((0.25 - lam) / c_squared - lam**2))
 
 
 def _half_tanh(c: Array) -> Array:
     """E[ω] of PG(1, c): tanh(c/2) / (2c), which is ¼ at 0."""
-    safe = np.maximum(c, 1e-6)
+    safe = np.maximum(c, SMALLEST_TILT)
     return np.asarray(np.tanh(0.5 * safe) / (2.0 * safe))
 
 

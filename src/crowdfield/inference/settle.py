@@ -18,7 +18,8 @@ from crowdfield.inference.vb import Evaluated, Iteration, State
 class Policy:
     """When acceleration is believed, and when the iteration ends."""
 
-    patience: int = 2  # sweeps in a row that must move less than the tolerance
+    patience: int = 2  # sweeps in a row that must move less than the tolerance; one where sources and field stepped
+    # together, which do not creep: what is left is then far less than what the last step moved
     misled: float = 2.0  # a residual so many times the smallest one says that the last jumps misled
     escape: int = 25  # plain steps away from a fixed point that does not hold; twice as many the next time
 
@@ -48,17 +49,19 @@ def run(
     mixing, judged = iteration.scheme.mixing, np.isfinite(iteration.slack)
     accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter, residual = [current.bound.total], 0, np.inf, 1, np.inf
+    together = current.ahead.together
     plain, escape = 0, policy.escape  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < policy.patience:
         readout = _readout(iteration, current)
         size = float(np.linalg.norm(readout))
-        if not judged and size > policy.misled * residual:
-            accelerator.forget()
-        residual = min(residual, size)
+        if current.ahead.together != together or (not judged and size > policy.misled * residual):
+            accelerator.forget()  # steps of another kind, or misleading ones
+        residual, together = min(residual, size), current.ahead.together
         step = None
         if plain == 0:
-            step = _jump(iteration, current, accelerator.propose(current.state.pack(), current.ahead.pack(), readout))
-            n_iter += 1
+            z = accelerator.propose(current.state.pack(), current.ahead.state.pack(), readout)
+            step, n_iter = _jump(iteration, current, z), n_iter + 1
+        jumped = step is not None
         if step is None:
             accelerator.forget()
             step = iteration.evaluate(plain_step(current, mixing))
@@ -66,14 +69,13 @@ def run(
         plain = max(plain - 1, 0)
         change, current = _change(current, step), step
         history.append(current.bound.total)
-        quiet = quiet + 1 if change < tol else 0
+        quiet = quiet + (policy.patience if jumped and together else 1) if change < tol else 0
         if progress is not None:
             progress(n_iter, current.bound.total, change)
         if quiet > 0 and plain == 0 and not judged:
             # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
             # to tell them apart, let plain steps decide, and take them for a while where they move on. (One that only
-            # overshoots turns round at once: that says nothing against the fixed point.) One that moves nothing is as
-            # good as a second quiet sweep.
+            # overshoots turns round at once.) One that moves nothing is as good as a second quiet sweep.
             proof = iteration.evaluate(plain_step(current, mixing))
             n_iter += 1
             if _change(current, proof) < tol:
@@ -89,11 +91,10 @@ def _readout(iteration: Iteration, at: Evaluated) -> Array:
     matrices by their sources' share of the reports, log ς. (Statistics are dominated by their few largest entries.)
     """
     parts = [
-        (new - old.readout) * np.sqrt(at.q.scale.mean)
-        for new, old in zip(iteration.readouts(at.ahead), at.q.fields, strict=True)
+        (new - old.readout) * np.sqrt(at.q.scale.mean) for new, old in zip(at.ahead.readouts, at.q.fields, strict=True)
     ]
     share = at.q.alpha.sum(-1, keepdims=True) / at.q.alpha.sum()
-    moved = confusion.expected_pi(iteration.dirichlet(at.ahead)[0]) - confusion.expected_pi(at.q.alpha)
+    moved = confusion.expected_pi(iteration.dirichlet(at.ahead.state)[0]) - confusion.expected_pi(at.q.alpha)
     parts.append((moved * np.sqrt(share * iteration.engine.size)).ravel())
     parts.append(np.log([at.image.precision / at.state.precision]))
     return np.concatenate(parts)

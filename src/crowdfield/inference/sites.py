@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +20,10 @@ from numpy.typing import NDArray
 from crowdfield.inference.blur import flattening
 from crowdfield.inference.data import Block, Data, Prior, blocks, contrast
 from crowdfield.inference.fields.base import Array, Engine, Field
+from crowdfield.inference.fields.cells import Cells
+from crowdfield.inference.fields.features import FeatureEngine
+from crowdfield.inference.fields.spectral import SpectralBasis
+from crowdfield.inference.newton import Meetings
 
 PROBES = 2048  # sites at which convergence is watched
 
@@ -49,6 +53,17 @@ class Sites:
     @property
     def C(self) -> Array:
         return contrast(self.data.n_states)
+
+    @cached_property
+    def meetings(self) -> list[Meetings] | None:
+        """Which source said what in which cell, block by block: two states, on Fourier features, all sites here."""
+        engine = self.engine
+        if self.total is not None or self.data.n_states != 2 or not isinstance(engine, FeatureEngine):
+            return None
+        if type(engine.basis) is not SpectralBasis or any(engine.points(b).decay is not None for b in engine.blocks):
+            return None
+        cells, keys = Cells(engine.basis), self.data.n_sources * self.data.n_labels
+        return [Meetings.of(cells, engine.points(block.sites), block, keys) for block in self.blocks]
 
     def watched(self, block: Block) -> slice:
         """Which sites of a block show whether the iteration moves: every so many of all sites, wherever they are."""

@@ -18,11 +18,12 @@ import numpy as np
 from crowdfield.errors import NumericalError
 from crowdfield.inference import bound as bound_
 from crowdfield.inference import communities as communities_
-from crowdfield.inference import confusion, linearise, quadrature, scale
+from crowdfield.inference import confusion, linearise, newton, quadrature, scale
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Block
 from crowdfield.inference.fields.base import Array, Engine, Statistics
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Elsewhere, Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
@@ -83,6 +84,7 @@ class Summary(NamedTuple):
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
     information: Array  # [2, F] at the watched sites: `linearise.observed_share`
+    answers: tuple[newton.Answers, ...]  # of every block; none where sources and field step apart
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -92,6 +94,7 @@ class Summary(NamedTuple):
             self.targets + other.targets,
             np.concatenate([self.probe, other.probe]),
             self.information + other.information,
+            self.answers + other.answers,
         )
 
 
@@ -101,7 +104,8 @@ class Scheme(NamedTuple):
     local: Callable[[Sites, Posterior, Block, Array, Array], linearise.Local]
     mixing: float  # length of a plain step
     slack: float  # relative fall of the objective that a jump may cost: infinite where the objective need not rise
-    look_ahead: Callable[[Iteration, State, Posterior, Summary, State], State]
+    look_ahead: Callable[[Iteration, State, Posterior, Summary, State], Ahead]
+    coupled: bool  # whether that step asks how sources and field answer each other
 
     def sweep(self, sites: Sites, q: Posterior) -> Summary:
         return sweep(sites, self, q)
@@ -113,7 +117,7 @@ class Scheme(NamedTuple):
 def _mean_field_likelihood(q: Posterior, block: Block) -> Array:
     """Σ_s E[log π_{j, c}] at each site, [n, J]."""
     table = confusion.by_report(confusion.expected_log_pi(q.alpha))
-    return rule_out(confusion.sum_by_site(block, table[block.key]), block.known)
+    return rule_out(confusion.likelihood_by_site(block, table), block.known)
 
 
 def _local_polya_gamma(sites: Sites, q: Posterior, block: Block, mean: Array, variance: Array) -> linearise.Local:
@@ -149,6 +153,8 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
     watched = sites.watched(block)
+    met = sites.meetings if scheme.coupled else None
+    at_sites = (mean[:, 0], variance[:, 0], local.lam[:, 0], local.missing[:, 0])
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
         missing=confusion.missing(block, local.r, data.n_sources, data.n_labels),
@@ -156,7 +162,16 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
         targets=local.bound,
         probe=quadrature.softmax(mean[watched] @ sites.C.T),
         information=np.stack(linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)),
+        answers=() if met is None else (met[b].answers(*at_sites),),
     )
+
+
+class Ahead(NamedTuple):
+    """A state to go to, and the readouts of its fields."""
+
+    state: State
+    readouts: tuple[Array, ...]  # F
+    together: bool = False  # whether sources and field stepped together
 
 
 class Evaluated(NamedTuple):
@@ -165,7 +180,7 @@ class Evaluated(NamedTuple):
     summary: Summary
     bound: Bound
     image: State  # the state after one plain update
-    ahead: State  # after one that looks ahead: what acceleration starts from
+    ahead: Ahead  # after one that looks ahead: what acceleration starts from
 
 
 @dataclass(frozen=True)
@@ -224,9 +239,9 @@ class Iteration:
         """The number of Gaussian variables of all functions together."""
         return self.functions * self.engine.size
 
-    def readouts(self, state: State) -> list[Array]:
-        """Of the fields that `assemble` would make."""
-        return [self.engine.readout(s, state.precision) for s in state.statistics]
+    def ahead(self, state: State) -> Ahead:
+        """A state with the readouts of the fields that `assemble` would make."""
+        return Ahead(state, tuple(self.engine.readout(s, state.precision) for s in state.statistics))
 
     def start(self) -> State:
         """No reports yet: the prior."""
@@ -259,27 +274,35 @@ class Iteration:
         return bound_.of(summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0)
 
 
-def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> State:
-    """Updates creep where much of t is unknown. Newton steps, of every source and of the field, do not; they have
-    the same fixed points. How sources and field answer each other is left to the acceleration.
+def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
+    """Updates creep where much of t is unknown. Newton steps do not, and have the same fixed points: of sources and
+    field together where the sites say how the two answer each other, else of every source and of the field.
     """
-    counts = confusion.newton(state.counts, summary.counts, q.alpha0, summary.missing)
+    sources = confusion.response(state.counts, summary.counts, q.alpha0, summary.missing)
+    ahead = image._replace(counts=sources.sane(state.counts + sources.step, image.counts))
     if np.isinf(iteration.slack):  # no bound judges the step: only the sources'
-        return image._replace(counts=counts)
+        return iteration.ahead(ahead)
     observed, complete = summary.information
     share = np.clip(observed / np.maximum(complete, 1e-300), LEAST_SHARE, 1.0)
+    if summary.answers and isinstance(iteration.engine, FeatureEngine):
+        newton_step = partial(newton.step, summary.answers, sources)
+        found = iteration.engine.newton(image.statistics[0], image.precision, q.fields[0], float(share[0]), newton_step)
+        if found is not None:
+            of_field, mean, counts = found
+            both = ahead._replace(counts=sources.sane(counts, ahead.counts), statistics=(of_field,))
+            return Ahead(both, (mean,), together=True)
     statistics = tuple(
         iteration.engine.look_ahead(s, image.precision, f, float(c)) if c < 1.0 else s
         for s, f, c in zip(image.statistics, q.fields, share, strict=True)
     )
-    return image._replace(counts=counts, statistics=statistics)
+    return iteration.ahead(ahead._replace(statistics=statistics))
 
 
-def _look_no_further(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> State:
-    return image
+def _look_no_further(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
+    return iteration.ahead(image)
 
 
 SCHEMES = {
-    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, look_ahead=_look_ahead),
-    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, look_ahead=_look_no_further),
+    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, look_ahead=_look_ahead, coupled=True),
+    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, look_ahead=_look_no_further, coupled=False),
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.linalg as sla
@@ -27,6 +27,7 @@ from crowdfield.inference.fields.base import (
 from crowdfield.inference.kernels import Kernel
 
 Codes = NDArray[np.int64]
+T = TypeVar("T")
 ROWS = 1 << 13  # reports in hand at a time
 
 
@@ -187,6 +188,10 @@ class FeatureEngine:
         self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
 
+    def points(self, block: slice) -> Any:
+        """The places of a block, as the basis has prepared them."""
+        return self._points[block.start]
+
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
         points = self._points[block.start]
         return Statistics(*self.basis.summarise(points, eta, lam))
@@ -248,12 +253,38 @@ class FeatureEngine:
         return tuple(self._mixture(part, scale, near) for part in parts)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
+        def alone(gradient: Array, precision: float, roughly: Callable[[Array], Array]) -> tuple[Array, None]:
+            return roughly(gradient), None
+
+        found = self.newton(statistics, precision, field, share, alone)
+        assert found is not None
+        return found[0]
+
+    def newton(
+        self,
+        statistics: Statistics,
+        precision: float,
+        field: FeatureField,
+        share: float,
+        step: Callable[[Array, float, Callable[[Array], Array]], tuple[Array, T] | None],
+    ) -> tuple[Statistics, Array, T] | None:
+        """Statistics of the mean to which `step` leads, that mean, and whatever else `step` found.
+
+        step is given the gradient in the weights, ς, and (ςI + shareΛ)⁻¹, which is roughly the inverse of the
+        objective's curvature.
+        """
         gram = self.basis.gram(statistics.quadratic)
-        step = self._solve(gram, precision, statistics.linear) - field.mean
-        # (ς + cΛ)⁻¹(ς + Λ) = (1/c)(I − ς(1/c − 1)(ς/c + Λ)⁻¹)
-        whole = (step - precision * (1.0 / share - 1.0) * self._solve(gram, precision / share, step)) / share
-        mean = field.mean + whole
-        return replace(statistics, linear=gram @ mean + precision * mean)
+        root = cholesky(share * gram + precision * np.eye(self.size), "the posterior precision of the features")
+        gradient = statistics.linear - gram @ field.mean - precision * field.mean
+
+        def roughly(b: Array) -> Array:
+            return np.asarray(sla.cho_solve((root, True), b, check_finite=False))
+
+        found = step(gradient, precision, roughly)
+        if found is None:
+            return None
+        mean = field.mean + found[0]
+        return replace(statistics, linear=gram @ mean + precision * mean), mean, found[1]
 
     def diagonal(self, statistics: Statistics) -> Diagonal:
         """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb."""

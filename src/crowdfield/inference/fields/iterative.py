@@ -29,7 +29,8 @@ from crowdfield.inference.fields.base import (
     inverse_from_cholesky,
 )
 from crowdfield.inference.fields.krylov import Convolution, Preconditioner, System, head_of
-from crowdfield.inference.fields.spectral import Complex, Folded, Points, SpectralBasis
+from crowdfield.inference.fields.nufft import Complex
+from crowdfield.inference.fields.spectral import Folded, Points, SpectralBasis
 
 PROBES = 24
 

@@ -16,12 +16,10 @@ and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from math import pi
 from typing import NamedTuple
 
-import finufft
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,21 +29,10 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.features import Basis, Codes
 from crowdfield.inference.fields.groups import Lattice
 from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
+from crowdfield.inference.fields.nufft import Complex, Waves
 from crowdfield.inference.kernels import Kernel
 
-Complex = NDArray[np.complex128]
-
-# Of the non-uniform FFT. A sum over 10⁷ sites must not make the Gram matrix visibly indefinite, and 1e-9 takes no
-# longer than 1e-6 on grids this small, where memory traffic and not arithmetic is the cost.
-NUFFT_EPS = 1e-9
 DENSE_ENTRIES = 1 << 22
-SERIAL_BELOW = 1 << 15  # places: starting threads for fewer takes longer than the transform
-
-
-def _options(n: int) -> dict[str, float]:
-    # Called from a pool of threads, the pool is the parallelism.
-    alone = threading.current_thread() is threading.main_thread()
-    return {"eps": NUFFT_EPS, "isign": 1, "nthreads": 0 if alone and n >= SERIAL_BELOW else 1}
 
 
 @dataclass(frozen=True)
@@ -54,6 +41,7 @@ class Points:
 
     angles: Array  # [D, n]
     decay: Array | None  # k(x, nearest place of the domain) [n]; None where all are inside
+    waves: Waves  # of the wide lattice
 
 
 class Folded(NamedTuple):
@@ -149,7 +137,7 @@ class SpectralBasis(Basis):
             decay = self._kernel_of(X - inside)
         angles = np.ascontiguousarray((inside - self.centre).T)
         angles *= (2.0 * pi / self.period)[:, None]
-        return Points(angles, decay)
+        return Points(angles, decay, Waves(angles, self.modes))
 
     def residual_at(self, points: Points) -> Array:
         n, decay = points.angles.shape[1], points.decay
@@ -192,17 +180,10 @@ class SpectralBasis(Basis):
         angles = np.ascontiguousarray((differences * (2.0 * pi / self.period)).T)
         coefficients = np.zeros(2 * self.entries)
         coefficients[self.position] = self.amplitude[: len(self.position)] ** 2
-        approximate = self._waves(angles, self.spectrum(coefficients)).real
+        approximate = Waves(angles, self.modes).values(self.spectrum(coefficients)).real
         return float(np.abs(approximate - self.kernel.level - self._kernel_of(differences)).max())
 
     # -- sums over places: type 1 ---------------------------------------------------------------------------------
-
-    def _transform(self, angles: Array, values: Complex) -> Complex:
-        """Σ_i v_i e^{i q·θ_i} on the wide lattice, flattened."""
-        if not angles.shape[1]:
-            return np.zeros(int(np.prod(self.modes)), complex)
-        nufft = (finufft.nufft1d1, finufft.nufft2d1, finufft.nufft3d1)[self.dimension - 1]
-        return np.asarray(nufft(*angles, values, self.modes, **_options(len(values)))).ravel()
 
     def summarise(self, points: Points, eta: Array, lam: Array) -> tuple[Array, Array]:
         """Both sums by one transform: η and λ are real, so they travel as η + iλ and part by symmetry."""
@@ -210,12 +191,13 @@ class SpectralBasis(Basis):
         values = np.empty(points.angles.shape[1], complex)
         values.real = eta if decay is None else eta * decay
         values.imag = lam if decay is None else lam * decay**2
-        both = self._transform(points.angles, values)
+        both = points.waves.sums(values)
         ahead, behind = both[self.entries - 1 :], both[self.entries - 1 :: -1].conj()  # q ≥ 0, and −q mirrored
         linear, quadratic = (ahead + behind) / 2.0, (ahead - behind) / 2j
-        return self._linear(linear), np.concatenate([quadratic.real, quadratic.imag])
+        return self.sum_of_features(linear), np.concatenate([quadratic.real, quadratic.imag])
 
-    def _linear(self, waves: Complex) -> Array:
+    def sum_of_features(self, waves: Complex) -> Array:
+        """Sums of e^{i q·θ} over places for q ≥ 0 of the wide lattice, as sums of features: [m]."""
         kept = waves[self.position]
         return np.asarray(np.concatenate([kept.real, kept.imag[1:]]) * self.amplitude)
 
@@ -258,12 +240,6 @@ class SpectralBasis(Basis):
         half[0] = a[0]
         return np.concatenate([half[:0:-1].conj(), half])
 
-    def _waves(self, angles: Array, spectrum: Complex) -> Complex:
-        if not angles.shape[1]:
-            return np.zeros(0, complex)
-        nufft = (finufft.nufft1d2, finufft.nufft2d2, finufft.nufft3d2)[self.dimension - 1]
-        return np.asarray(nufft(*angles, spectrum.reshape(self.modes), **_options(angles.shape[1])))
-
     def mean_spectrum(self, weights: Array) -> Complex:
         scaled, n = weights * self.amplitude, len(self.position)
         coefficients = np.zeros(2 * self.entries)
@@ -303,7 +279,7 @@ class SpectralBasis(Basis):
             spectrum = self.mean_spectrum(columns[:, j])
             if j + 1 < columns.shape[1]:
                 spectrum = spectrum + 1j * self.mean_spectrum(columns[:, j + 1])
-            values = self._waves(points.angles, spectrum)
+            values = points.waves.values(spectrum)
             out[:, j] = values.real
             if j + 1 < columns.shape[1]:
                 out[:, j + 1] = values.imag
@@ -335,11 +311,11 @@ class SpectralBasis(Basis):
 
     def moments(self, points: Points, folded: Folded) -> tuple[Array, Array]:
         """Mean and variance by one transform, as real and imaginary part."""
-        values = self._waves(points.angles, folded.both)
+        values = points.waves.values(folded.both)
         mean, variance = np.ascontiguousarray(values.real), np.ascontiguousarray(values.imag)
         if points.decay is not None:
             more, decay = self.undecayed(points.decay), points.decay
-            with_constant = self._waves(points.angles, folded.with_constant).real
+            with_constant = points.waves.values(folded.with_constant).real
             mean = decay * mean + more * folded.constant_mean
             variance = decay**2 * variance + more * (2.0 * decay * with_constant + more * folded.constant_variance)
         return mean, variance

@@ -92,7 +92,7 @@ def responsibilities(sites: Sites, table: Table) -> Array:
 def local(sites: Sites, table: Table, b: int) -> Local:
     block = sites.blocks[b]
     mean, variance = moments_at(sites, table.fields, block)
-    likelihood = rule_out(confusion.sum_by_site(block, table.log_pi[block.key]), block.known)
+    likelihood = rule_out(confusion.likelihood_by_site(block, table.log_pi), block.known)
     # The same said n times by one source moves x n times as far, and adds n² times the variance.
     each = table.variance[block.key]
     if block.repeats is not None:

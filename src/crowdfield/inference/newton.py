@@ -1,0 +1,129 @@
+"""Newton's step of sources and field together, for mean-field VB of two states.
+
+A field of larger swing with sources of less skill says nearly the same about most reports. Along that ridge, updates
+of sources and field in turn creep, however well each is made. The bound's second derivatives know of it: with κ =
+r(1 − r) at a site, K the sums of κ over the reports of every source and label in every cell of a map, and h the
+curvature that a site has once q(t) answers the field,
+
+    (ςI + Φᵀ h Φ) δw − Φᵀ Kᵀ E (sources' own step + K Φ δw) = gradient in w,
+
+where E is how a source's E[log π] answers its counts once q(t) answers it. K is sparse, Φ is a Fourier transform over
+the cells, and conjugate gradients need some ten products with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from crowdfield.arrays import Array
+from crowdfield.inference import confusion, linearise
+from crowdfield.inference.data import Block, Codes
+from crowdfield.inference.fields.cells import Cells
+from crowdfield.inference.fields.spectral import Points
+
+MOST_PRODUCTS = 30  # with the second derivatives, for one step
+FARTHEST = 1.0  # log odds that a step may move the field: what is linear around here is not any more beyond
+ACCURATE = 0.02  # of the gradient may be left: a step that is right to some percent is all that cells can give
+
+
+class Answers(NamedTuple):
+    """How the sites of a block answer the field: sums by cell."""
+
+    cells: Cells
+    curvature: Array  # [cells] Σ h
+    missing: csr_array  # K [S · L, cells] Σ κ
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Which source said which label in which cell: what of K stays the same."""
+
+    cells: Cells
+    cell: Codes  # [n] of every site
+    site: Codes  # [Rb] sites in order of their reports' keys
+    column: Codes  # [Rb] their cells
+    start: Codes  # [S · L + 1]
+
+    @classmethod
+    def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> Meetings:
+        cell, order = cells.of(points), np.argsort(block.key, kind="stable")
+        site = block.site[order]
+        start = np.concatenate([[0], np.cumsum(np.bincount(block.key, minlength=keys))])
+        return cls(cells, cell, site, cell[site], start.astype(np.int32))
+
+    def answers(self, mean: Array, variance: Array, lam: Array, missing: Array) -> Answers:
+        """From what a pass over the sites found at each: [n] each."""
+        curvature = linearise.own_curvature(mean, variance, lam) - missing
+        K = csr_array((missing[self.site], self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
+        by_cell = np.bincount(self.cell, curvature, self.cells.count).astype(np.float64, copy=False)
+        return Answers(self.cells, by_cell, K)
+
+
+class Step(NamedTuple):
+    """Where Newton's step leads."""
+
+    field: Array  # [m] change of the mean of the weights
+    counts: Array  # [S, J, L] pseudo-counts
+
+
+def step(
+    answers: tuple[Answers, ...],
+    sources: confusion.Response,
+    gradient: Array,
+    precision: float,
+    precondition: Callable[[Array], Array],
+) -> Step | None:
+    """The step to where sources and field both stay; None where the bound is not concave around here.
+
+    gradient [m] of the bound in the weights; `precondition` solves roughly for a step of the field alone.
+    """
+    cells, curvature = answers[0].cells, np.sum([a.curvature for a in answers], axis=0)
+
+    def met(values: Array) -> Array:  # K g  [cells] -> [S · L]
+        return np.asarray(np.sum([a.missing @ values for a in answers], axis=0))
+
+    def met_back(by_key: Array) -> Array:  # Kᵀ u  [S · L] -> [cells]
+        return np.asarray(np.sum([by_key @ a.missing for a in answers], axis=0))
+
+    def product(w: Array) -> Array:
+        g = cells.evaluate(w)
+        released = met_back(sources.log_odds(sources.counts_for(met(g))))
+        return np.asarray(precision * w + cells.project(curvature * g - released))
+
+    alone = sources.step
+    right = gradient + cells.project(met_back(sources.log_odds(alone)))
+    field = conjugate_gradients(product, right, precondition)
+    if field is None:
+        return None
+    moved = cells.evaluate(field)
+    counts = sources.counts + alone + sources.counts_for(met(moved))
+    return None if np.abs(moved).max() > FARTHEST else Step(field, counts)
+
+
+def conjugate_gradients(
+    product: Callable[[Array], Array], right: Array, precondition: Callable[[Array], Array]
+) -> Array | None:
+    """x with A x ≈ b; the last x before a direction along which A is not positive, None if that is the first."""
+    x, left = np.zeros_like(right), right.copy()
+    z = precondition(left)
+    direction, power = z, float(left @ z)
+    enough = ACCURATE**2 * power
+    for _ in range(MOST_PRODUCTS):
+        moved = product(direction)
+        bend = float(direction @ moved)
+        if bend <= 0.0:
+            return None
+        length = power / bend
+        x += length * direction
+        left -= length * moved
+        z = precondition(left)
+        power, before = float(left @ z), power
+        if power <= enough:
+            break
+        direction = z + (power / before) * direction
+    return x
