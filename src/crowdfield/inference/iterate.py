@@ -79,7 +79,8 @@ class Policy:
     least_turned: float = 0.1  # but not shorter than this for that reason
     shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
     slack: float = 0.25  # nats under the best: the objective's two approximations let its top lie a little off
-    slack_share: float = 2e-5  # of the objective, where that is more: the approximations add up over the sites
+    slack_share: float = 5e-5  # of the objective, where that is more: the approximations add up over the sites. With
+    # less, the states around the fixed point itself are refused once a higher one was seen on the way
     wandering: int = 60  # passes after which an iteration has had its time, and only what rises may go on:
     narrowing: int = 10  # the slack is halved after every so many further ones
     accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration

@@ -27,10 +27,10 @@ def test_functions_and_sums_of_groups_are_those_of_the_dense_features(dimension)
         weights = rng.standard_normal((80, basis.size))
         phi, points = basis.features(X), basis.locate(X)
         expected = (phi[rows] * weights[group]).sum(1)
-        np.testing.assert_allclose(basis.evaluate_groups(points, rows, group, weights), expected, atol=1e-10)
+        np.testing.assert_allclose(basis.evaluate_groups(points, rows, group, weights), expected, atol=2e-5)
         sums = np.zeros((80, basis.size))
         np.add.at(sums, group, values[:, None] * phi[rows])
-        np.testing.assert_allclose(basis.project_groups(points, rows, group, values, 80), sums, atol=1e-10)
+        np.testing.assert_allclose(basis.project_groups(points, rows, group, values, 80), sums, atol=2e-5)
 
 
 def test_places_outside_the_domain_see_it_through_its_border():
@@ -39,7 +39,7 @@ def test_places_outside_the_domain_see_it_through_its_border():
     rows, group = np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1])
     weights = np.random.default_rng(1).standard_normal((2, basis.size))
     found = basis.evaluate_groups(basis.locate(outside), rows, group, weights)
-    np.testing.assert_allclose(found, (basis.features(outside)[rows] * weights[group]).sum(1), atol=1e-10)
+    np.testing.assert_allclose(found, (basis.features(outside)[rows] * weights[group]).sum(1), atol=2e-5)
 
 
 def test_every_row_is_in_exactly_one_batch():

@@ -21,7 +21,8 @@ from crowdfield.errors import NumericalError
 from crowdfield.inference.kernels import Kernel
 
 BLOCK = 1 << 18  # sites or output places in hand at a time, at the most
-PARTS, SMALLEST_BLOCK = 8, 1 << 14  # sites are cut into so many blocks, for the cores to share, but not into crumbs
+PARTS, SMALLEST_BLOCK = 8, 1 << 15  # sites are cut into so many blocks, for the cores to share, but not into crumbs:
+# what a source's function costs to prepare, it costs in every block
 TRUST = 2.0  # in log ς: a factor of seven to each side
 NODES = 33
 
@@ -161,7 +162,9 @@ class Engine(Protocol):
 
 def cut(n_sites: int, block: int | None = None) -> list[slice]:
     """Runs of sites. The same on every machine, whatever its cores: sums are made block by block."""
-    size = block or min(BLOCK, max(SMALLEST_BLOCK, -(-n_sites // PARTS)))
+    pairs = min(PARTS // 2, n_sites // (2 * SMALLEST_BLOCK))
+    parts = 2 * max(pairs, 1) if n_sites >= SMALLEST_BLOCK else 1
+    size = block or min(BLOCK, max(-(-n_sites // parts), 1))
     return [slice(i, min(i + size, n_sites)) for i in range(0, n_sites, size)]
 
 

@@ -153,21 +153,23 @@ class Method:
 
     def assemble(self, state: State) -> Posterior:
         left = rows.covariance_of(state.rows.prior, state.rows.reports)
-        slope = left[state.rows.position >= 0] @ state.rows.projected  # G = Q Bᵀ
+        coupled = left[state.rows.position >= 0]
+        slope = coupled @ state.rows.projected  # G = Q Bᵀ
         near = state.precision
         if not len(slope) or not isinstance(self.engine, FeatureEngine):
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=near)
             return self._posterior(state, fields, [s.linear for s in state.statistics], None)
-        parts = [self._released(state, slope, f) for f in range(slope.shape[1])]
+        parts = [self._released(state, coupled[:, f], slope, f) for f in range(slope.shape[1])]
         fields = self.engine.posterior_of(parts, *self.scale_prior, near=near)
         return self._posterior(state, fields, [part.V @ part.p for part in parts], slope)
 
-    def _released(self, state: State, slope: Array, f: int) -> Diagonal:
+    def _released(self, state: State, left: Array, slope: Array, f: int) -> Diagonal:
         """The likelihood of function f's weights once the coupled sources have answered: B Q Bᵀ of it is taken away."""
         assert isinstance(self.engine, FeatureEngine)
         m = self.engine.size
-        B, G = state.rows.projected[:, f].reshape(-1, m), slope[:, f].reshape(-1, m)
-        released = B.T @ G
+        half = np.linalg.cholesky(left).swapaxes(-1, -2) @ state.rows.projected[:, f]
+        half, G = half.reshape(-1, m), slope[:, f].reshape(-1, m)
+        released = half.T @ half  # B Q Bᵀ; a matrix times its own transpose is half the work
         d, V = sla.eigh(
             self.engine.basis.gram(state.statistics[f].quadratic) - released, driver="evd", check_finite=False
         )
