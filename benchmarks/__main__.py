@@ -1,23 +1,23 @@
-"""Run every measurement, each in its own process; keep the results as JSON and draw them.
+"""Run every measurement, each in its own process; say what must hold and whether it does; keep the results as JSON and
+draw them.
 
-`python -m benchmarks service` measures the live map instead, `… fairness` its many maps beside a huge one,
-`… totals` and `… spot-checks` whether the intervals of both hold.
+`python -m benchmarks compare COMMIT` measures this tree beside another commit, `… service` the live map, `… fairness`
+its many maps beside a huge one, `… totals` and `… spot-checks` whether the intervals of both hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import os
-import platform
 import subprocess
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import CASES
+from benchmarks.machine import Clock, describe, is_quiet
+from benchmarks.promises import PAPER, judge
 
 # Seconds and MB of the authors' code (full GP), 10 iterations, 2 reports a site, on two cores; and of its "SVI".
 AUTHORS = {1000: (6.6, 396, 2.0, 319), 4000: (168.0, 2081, 12.2, 959), 8000: (None, None, 44.0, 1966)}
@@ -27,7 +27,10 @@ QUICK = {
     "sklearn_gpc": [500],
     "gpboost": [500],
     "dawid_skene": [20_000],
+    "learned": [10_000],
+    "paper": [100, 400],
     "grid": [256],
+    "draws": [100],
     "streaming": [10_000],
 }
 FULL = {
@@ -35,27 +38,29 @@ FULL = {
     "sklearn_gpc": [500, 1000, 2000],
     "gpboost": [1000, 4000],
     "dawid_skene": [100_000, 1_000_000],
+    "mace": [20_000],
+    "glad": [20_000],
+    "learned": [10_000, 100_000, 1_000_000],
+    "paper": list(PAPER),
     "grid": [256, 2000],
+    "draws": [500],
     "streaming": [10_000, 100_000],
+    "tile": [100_000],
 }
-
-
-def machine() -> dict[str, Any]:
-    names = ("numpy", "scipy", "finufft", "scikit-learn", "crowdfield")
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in names},
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+# Measurements with options of their own, by the name of their module.
+OTHERS = {
+    "compare": "compare",
+    "service": "service",
+    "fairness": "fairness",
+    "totals": "totals",
+    "spot-checks": "spot_checks",
+}
 
 
 def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
     """A process for each, so that peak memory is its own."""
     command = [sys.executable, "-m", "benchmarks", "--case", case, "--size", str(size)]
+    clock = Clock.now()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
@@ -70,29 +75,16 @@ def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
         # Their seconds come from another run on two cores (they are not a package to install): see docs/engines.md.
         result["ratio"] = None if seconds is None else seconds / result["seconds"]
         result["ratio_to_svi"] = None if svi_seconds is None else svi_seconds / result["seconds"]
-    return {"case": case, "size": size, **result}
+    others = clock.others()
+    return {"case": case, "size": size, **result, "cores_taken_by_others": others, "quiet": is_quiet(others)}
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["service"]:
-        from benchmarks import service  # the live map, which needs more than inference does
-
-        return service.main(sys.argv[2:])
-    if sys.argv[1:2] == ["fairness"]:
-        from benchmarks import fairness
-
-        return fairness.main(sys.argv[2:])
-    if sys.argv[1:2] == ["totals"]:
-        from benchmarks import totals
-
-        return totals.main(sys.argv[2:])
-    if sys.argv[1:2] == ["spot-checks"]:
-        from benchmarks import spot_checks
-
-        return spot_checks.main(sys.argv[2:])
+    if len(sys.argv) > 1 and sys.argv[1] in OTHERS:
+        return int(importlib.import_module(f"benchmarks.{OTHERS[sys.argv[1]]}").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: about a minute")
-    parser.add_argument("--upto", type=float, default=1e6, help="largest N of the growth curves (default 1e6)")
+    parser.add_argument("--upto", type=float, default=1e7, help="largest N of the growth curves (default 1e7)")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), help="these measurements alone")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one measurement")
     parser.add_argument("--output", type=Path, default=Path("bench"))
@@ -105,8 +97,10 @@ def main() -> int:
     upto = min(options.upto, 1e4) if options.quick else options.upto
     growth = [10**k for k in range(3, 8) if 10**k <= upto]
     plan = dict(QUICK if options.quick else FULL) | {"growth": growth, "growth_collapsed": growth}
-    here = machine()
+    here = describe()
     print(json.dumps(here, indent=1))
+    if here["quiet"] is False:
+        print(f"Other programs take {here['cores_taken_by_others']} cores: times below say little.", flush=True)
     results = []
     for case, sizes in plan.items():
         if options.only and case not in options.only:
@@ -114,14 +108,20 @@ def main() -> int:
         for size in sizes:
             results.append(measure(case, size, options.timeout))
             print(line(results[-1]), flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "results.json"
-    path.write_text(json.dumps({"machine": here, "results": results}, indent=1) + "\n")
+    judged = judge(results)
+    print("", *(each.line() for each in judged), f"commit {here['commit']}, {here['cores']} cores", sep="\n")
+    write(options.output, here, results, [each._asdict() for each in judged])
+    return int(any("failed" in r for r in results))
+
+
+def write(folder: Path, here: dict[str, Any], results: list[dict[str, Any]], judged: list[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.json"
+    path.write_text(json.dumps({"machine": here, "results": results, "must_hold": judged}, indent=1) + "\n")
     from benchmarks.draw import draw
 
-    draw(results, options.output / "results.png")
-    print(f"wrote {path} and {options.output / 'results.png'}")
-    return int(any("failed" in r for r in results))
+    draw(results, folder / "results.png")
+    print(f"wrote {path} and {folder / 'results.png'}")
 
 
 def line(result: dict[str, Any]) -> str:
@@ -134,10 +134,23 @@ def line(result: dict[str, Any]) -> str:
         parts.append(f"{result['ratio']:.1f} times as fast as theirs")
     if "peak_mb" in result:
         parts.append(f"{result['peak_mb']:.0f} MB")
-    for name in ("sweeps", "engine", "auc", "our_auc", "their_auc", "our_accuracy", "their_accuracy"):
+    for name in (
+        "cpu_seconds",
+        "sweeps",
+        "engine",
+        "correlation",
+        "nlpd",
+        "auc",
+        "our_auc",
+        "their_auc",
+        "our_accuracy",
+        "their_accuracy",
+    ):
         if name in result:
             value = result[name]
             parts.append(f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}")
+    if result.get("quiet") is False:
+        parts.append(f"other programs took {result['cores_taken_by_others']} cores")
     return f"{head}  " + ", ".join(parts)
 
 

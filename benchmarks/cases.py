@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import resource
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -13,7 +16,7 @@ import numpy as np
 import crowdfield as cf
 from benchmarks import worlds
 from crowdfield.errors import ConvergenceWarning
-from crowdfield.metrics import auc, cross_entropy
+from crowdfield.metrics import auc, cross_entropy, nlpd_beta
 
 Result = dict[str, Any]
 
@@ -26,20 +29,30 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return out, time.perf_counter() - start
 
 
+def measured(work: Callable[[], Any]) -> tuple[Any, Result]:
+    """What some work gives, and its seconds on the wall and of the processors."""
+    start = time.process_time()
+    out, seconds = timed(work)
+    return out, {"seconds": seconds, "cpu_seconds": time.process_time() - start}
+
+
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def heatmap(size: int, inference: str) -> Result:
+def heatmap(size: int, inference: str, lengthscale: float | str = 1.0) -> Result:
     """A fit of `size` reports at as many places, at most 1,000 sources, on a map ten length-scales wide."""
     world = worlds.field(size, min(1000, max(10, size // 50)))
     before = peak_mb()
-    model = cf.HeatmapBCC(lengthscale=1.0, inference=inference, random_state=0)
-    _, seconds = timed(lambda: model.fit(world.X, world.label, sources=world.source))
+    model = cf.HeatmapBCC(lengthscale=lengthscale, inference=inference, random_state=0)
+    _, took = measured(lambda: model.fit(world.X, world.label, sources=world.source))
     some = np.random.default_rng(1).choice(size, min(size, 20_000), replace=False)
-    p = model.predict_rate(world.X[some])[0][:, 1]
+    mean, sd = model.predict_rate(world.X[some])
+    p, rate = mean[:, 1], world.rate[some]
     return {
-        "seconds": seconds,
+        **took,
+        "correlation": float(np.corrcoef(p, rate)[0, 1]),
+        "nlpd": nlpd_beta(rate, p, sd[:, 1] ** 2),
         "sweeps": int(model.n_iter_),
         "converged": bool(model.converged_),
         "engine": model.engine_,
@@ -70,8 +83,42 @@ def grid(size: int) -> Result:
     axis = (np.arange(size) + 0.5) * 10.0 / size
     before = peak_mb()
     places = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    _, seconds = timed(lambda: model.predict_rate(places))
-    return {"seconds": seconds, "peak_mb": peak_mb(), "peak_mb_before": before}
+    _, took = measured(lambda: model.predict_rate(places))
+    return {**took, "peak_mb": peak_mb(), "peak_mb_before": before}
+
+
+def draws(size: int) -> Result:
+    """200 joint draws of a map of size × size cells, from 20,000 reports."""
+    world = worlds.field(20_000, 100)
+    model = cf.HeatmapBCC(lengthscale=1.0, random_state=0)
+    timed(lambda: model.fit(world.X, world.label, sources=world.source))
+    axis = (np.arange(size) + 0.5) * 10.0 / size
+    places = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    _, took = measured(lambda: model.sample_rate(places, 200, random_state=0))
+    return {**took, "peak_mb": peak_mb()}
+
+
+def paper(size: int) -> Result:
+    """A fit of `size` reports of the paper's synthetic setting, half of the crowd noisy. Median of five data sets."""
+    from crowdfield.experiments.synthetic import CONFUSION, LENGTHSCALE, world
+
+    took = []
+    for seed in range(6):
+        reports = world("50 % noisy", np.random.default_rng(seed)).reports.take(np.arange(size))
+        model = cf.HeatmapBCC(
+            lengthscale=LENGTHSCALE, confusion_prior=CONFUSION, states=(0, 1), reports_model="one_state", random_state=0
+        )
+        took.append(measured(lambda: model.fit(reports))[1])  # noqa: B023
+    # The first one pays for what is imported and compiled once.
+    return {name: float(np.median([each[name] for each in took[1:]])) for name in ("seconds", "cpu_seconds")}
+
+
+def tile(size: int) -> Result:
+    """One new report on a live map of `size` reports: seconds until the new map is there. Median of three."""
+    command = [sys.executable, "-m", "benchmarks", "service", "--only", "large", "--reports", str(size), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # 1 where its own figures do not hold
+    found = json.loads(done.stdout.strip().splitlines()[-1])["large"]
+    return {"seconds": float(np.median(found["one_more_report_s"])), "each": found["one_more_report_s"]}
 
 
 def streaming(size: int) -> Result:
@@ -135,10 +182,10 @@ def gpboost(size: int) -> Result:
     return _compared(our_seconds, their_seconds, world.label[test], p_ours, p_theirs)
 
 
-def dawid_skene(size: int) -> Result:
-    """crowd-kit's DawidSkene and our IBCC on the same `size` reports, without a map."""
+def crowd_kit(size: int, method: str, **options: Any) -> Result:
+    """A method of crowd-kit and our IBCC on the same `size` reports, without a map."""
     try:
-        from crowdkit.aggregation import DawidSkene
+        from crowdkit import aggregation
     except ImportError:
         return {"skipped": "crowd-kit is not installed"}
     import pandas as pd
@@ -147,7 +194,7 @@ def dawid_skene(size: int) -> Result:
     item = world.X[:, 0].astype(np.int64)
     state = world.truth[::5]
     table = pd.DataFrame({"task": item, "worker": world.source, "label": world.label})
-    theirs, their_seconds = timed(lambda: DawidSkene(n_iter=100).fit_predict_proba(table))
+    theirs, their_seconds = timed(lambda: getattr(aggregation, method)(**options).fit_predict_proba(table))
     p_theirs = theirs.sort_index()[1].to_numpy()
     ours = cf.IBCC()
     _, our_seconds = timed(lambda: ours.fit(world.X, world.label, sources=world.source))
@@ -174,9 +221,15 @@ CASES: dict[str, Callable[[int], Result]] = {
     "growth": lambda size: heatmap(size, "vb"),
     "growth_collapsed": lambda size: heatmap(size, "collapsed"),
     "authors": authors,
+    "learned": lambda size: heatmap(size, "auto", "learn"),
+    "paper": paper,
     "grid": grid,
+    "draws": draws,
+    "tile": tile,
     "streaming": streaming,
     "sklearn_gpc": sklearn_gpc,
     "gpboost": gpboost,
-    "dawid_skene": dawid_skene,
+    "dawid_skene": lambda size: crowd_kit(size, "DawidSkene", n_iter=100),
+    "mace": lambda size: crowd_kit(size, "MACE", random_state=0),
+    "glad": lambda size: crowd_kit(size, "GLAD"),
 }

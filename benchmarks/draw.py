@@ -14,7 +14,11 @@ import matplotlib.pyplot as plt
 def draw(results: list[dict[str, Any]], path: Path) -> None:
     figure, (time, memory, ratio) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     done = [r for r in results if "seconds" in r]
-    for case, label in (("growth", "variational"), ("growth_collapsed", "collapsed")):
+    for case, label in (
+        ("growth", "variational"),
+        ("growth_collapsed", "collapsed"),
+        ("learned", "length-scale learned"),
+    ):
         rows = [r for r in done if r["case"] == case]
         sizes = [r["size"] for r in rows]
         time.loglog(sizes, [r["seconds"] for r in rows], "o-", label=label)

@@ -13,6 +13,7 @@ class World(NamedTuple):
     label: NDArray[np.int64]
     source: NDArray[np.int64]
     truth: NDArray[np.bool_]  # at every report
+    rate: NDArray[np.float64]  # that it was drawn with
 
 
 def field(reports: int, sources: int, extent: float = 10.0, seed: int = 0) -> World:
@@ -24,10 +25,11 @@ def field(reports: int, sources: int, extent: float = 10.0, seed: int = 0) -> Wo
     height = 1.2 * rng.standard_normal(400) * np.sqrt(2 / 400)
     parts = np.array_split(X, max(1, reports // 20_000))
     f = np.concatenate([np.cos(part @ waves.T + phase) @ height for part in parts])
-    truth = rng.random(reports) < 1 / (1 + np.exp(-f))
+    rate = 1 / (1 + np.exp(-f))
+    truth = rng.random(reports) < rate
     source = rng.integers(0, sources, reports)
     right = rng.random(reports) < np.where(source < (sources + 1) // 2, 0.9, 0.5)
-    return World(X, np.where(right, truth, ~truth).astype(np.int64), source, truth)
+    return World(X, np.where(right, truth, ~truth).astype(np.int64), source, truth, rate)
 
 
 def items(reports: int, sources: int, seed: int = 0) -> World:
@@ -39,4 +41,5 @@ def items(reports: int, sources: int, seed: int = 0) -> World:
     source = rng.integers(0, sources, 5 * n)
     right = rng.random(5 * n) < rng.uniform(0.5, 0.95, sources)[source]
     truth = state[item]
-    return World(item[:, None].astype(float), np.where(right, truth, ~truth).astype(np.int64), source, truth)
+    label = np.where(right, truth, ~truth).astype(np.int64)
+    return World(item[:, None].astype(float), label, source, truth, truth.astype(float))
