@@ -60,9 +60,12 @@ def tile_of(longitude, latitude, z):
 @pytest.mark.parametrize(
     ("media", "body"),
     [
-        ("application/json", json.dumps(near(0))),
-        ("application/json", json.dumps([near(0)])),
-        ("application/json", json.dumps({"lon": -72.3, "lat": 18.5, "label": "flooded", "source": "s0"})),
+        ("application/json", json.dumps(near(0, accuracy=40))),
+        ("application/json", json.dumps([near(0, accuracy=40)])),
+        (
+            "application/json",
+            json.dumps({"lon": -72.3, "lat": 18.5, "label": "flooded", "source": "s0", "accuracy": 40}),
+        ),
         (
             "application/geo+json",
             json.dumps(
@@ -72,13 +75,13 @@ def tile_of(longitude, latitude, z):
                         {
                             "type": "Feature",
                             "geometry": {"type": "Point", "coordinates": [-72.3, 18.5]},
-                            "properties": {"label": "flooded", "source": "s0"},
+                            "properties": {"label": "flooded", "source": "s0", "accuracy": 40},
                         }
                     ],
                 }
             ),
         ),
-        ("text/csv", "source,lat,lon,label\ns0,18.5,-72.3,flooded\n"),
+        ("text/csv", "source,lat,lon,label,gps_accuracy\ns0,18.5,-72.3,flooded,40\n"),
     ],
 )
 def test_the_same_report_in_every_form(workspace, media, body):
@@ -86,7 +89,7 @@ def test_the_same_report_in_every_form(workspace, media, body):
     reply = client.post("/situations/flood/reports", content=body, headers={"Content-Type": media})
     assert reply.status_code == 201, reply.text
     (row,) = workspace.service.store.standing("flood")
-    assert (row.longitude, row.latitude, row.label, row.source) == (-72.3, 18.5, "flooded", "s0")
+    assert (row.longitude, row.latitude, row.label, row.source, row.accuracy) == (-72.3, 18.5, "flooded", "s0", 40)
 
 
 @pytest.mark.parametrize("how", ["id", "key", "content", "file"])
@@ -115,6 +118,8 @@ def test_two_reports_without_id_and_time_are_two(workspace):
 def test_another_report_under_the_same_id_is_a_conflict(workspace):
     client = workspace.client("reporter")
     client.post("/situations/flood/reports", json=near(0, id="x"))
+    # How exactly its place is known does not make it another report.
+    assert client.post("/situations/flood/reports", json=near(0, id="x", accuracy=40)).json()["duplicate"] == 1
     assert client.post("/situations/flood/reports", json=near(1, id="x")).status_code == 409
 
 
@@ -126,10 +131,13 @@ def test_bad_rows_among_many_are_set_aside_with_their_reason(workspace):
         {"label": "dry"},
         near(3, longitude=18.5, latitude=-72.3),
         7,
+        near(4, accuracy=-1),
+        near(5, accuracy="far"),
     ]
     receipt = workspace.client("reporter").post("/situations/flood/reports", json=rows).json()
-    assert (receipt["stored"], receipt["rejected"]) == (1, 5)
+    assert (receipt["stored"], receipt["rejected"]) == (1, 7)
     reasons = {r["row"]: r["reason"] for r in receipt["rejects"]}
+    assert reasons[7].startswith("accuracy") and reasons[8].startswith("accuracy")
     assert "dry, flooded" in reasons[2] and "latitude" in reasons[3] and "swapped" in reasons[5]
 
 

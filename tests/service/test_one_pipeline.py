@@ -10,8 +10,8 @@ from crowdfield.service.fit import load_model
 from crowdfield.service.maps import unpack
 
 
-def crowd(path, n, habits):
-    """A file of reports; `habits` are how often each source is right."""
+def crowd(path, n, habits, accuracy=()):
+    """A file of reports; `habits` are how often each source is right; `accuracy` of the places, in turn."""
     rng = np.random.default_rng(n)
     east, north = rng.uniform(-72.6, -72.2, n), rng.uniform(18.3, 18.6, n)
     wet = np.sin(30 * east) + np.cos(40 * north) > 0.2
@@ -22,7 +22,10 @@ def crowd(path, n, habits):
         f"team{s},{y:.6f},{x:.6f},{('dry', 'flooded')[int(w)]}"
         for s, x, y, w in zip(source, east, north, said, strict=True)
     ]
-    path.write_text("\n".join(["source,lat,lon,label", *rows]))
+    header = "source,lat,lon,label"
+    if accuracy:
+        header, rows = f"{header},gps_accuracy", [f"{row},{accuracy[i % len(accuracy)]}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([header, *rows]))
     return path
 
 
@@ -34,9 +37,11 @@ def by_import(space, path, **form):
     return made.json()
 
 
-@pytest.mark.parametrize("n", [60, 150])
-def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_page(make_workspace, tmp_path, n):
-    path = crowd(tmp_path / "flood.csv", n, np.linspace(0.6, 0.95, 8))
+@pytest.mark.parametrize(("n", "accuracy"), [(60, ("", 2500, 4000)), (150, ())])
+def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_page(
+    make_workspace, tmp_path, n, accuracy
+):
+    path = crowd(tmp_path / "flood.csv", n, np.linspace(0.6, 0.95, 8), accuracy)
     space = make_workspace()
     made = by_import(space, path, plan='{"places": "exact"}')
     space.fit()
@@ -53,6 +58,11 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
     assert (arrays["reports"] == fused.heatmap.reports).all()
     ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
     assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
+    if accuracy:
+        used = load_model(store.model(made["id"])[2]).reports_.accuracy
+        assert used[:3].tolist() == fused.model.reports_.accuracy[:3].tolist() == [0, 2500, 4000]
+        kept = space.client("admin").get(f"/situations/{made['id']}/points").json()["features"]
+        assert [feature["properties"]["accuracy"] for feature in kept[:3]] == [None, 2500, 4000]
 
 
 def test_what_a_fit_may_see_of_places_moves_the_map_by_little(make_workspace, tmp_path):

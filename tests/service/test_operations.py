@@ -16,7 +16,7 @@ from crowdfield.service.database import connect, migrate, open_database, revisio
 
 def test_every_migration_leads_to_the_tables_that_the_code_uses(database):
     engine = connect(database)
-    for step in ("0001", "0002", "0003", "0004", "0005", "head"):
+    for step in ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "head"):
         migrate(engine, step)
         with engine.connect() as connection:  # a workspace of each version takes rows, and keeps them
             connection.execute(text("SELECT count(*) FROM situation"))
@@ -56,7 +56,7 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
     assert old.states == ("a", "b") and old.failure is None
     assert old.model["inference"] == "auto"  # a live map never could be fitted with gibbs
     assert old.region._asdict() == {"west": 2, "south": 50, "east": 3, "north": 51}  # it was west, east, south, north
-    assert [row.id for row in Store(engine).standing("old")] == ["r"]
+    assert [(row.id, row.accuracy) for row in Store(engine).standing("old")] == [("r", None)]
     engine.dispose()
 
 

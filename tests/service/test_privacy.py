@@ -31,8 +31,10 @@ MAP = {"title": "Flood", "states": ["dry", "flooded"], "region": REGION, "column
 
 def crowd(situation, rng):
     """Reports of six people on a square, of one person alone elsewhere, and of one who joins the crowd once. Where
-    within their cells and when within their days they were made is chance: another `rng`, another truth."""
+    within their cells and when within their days they were made, and how exact their places are to less than a cell, is
+    chance: another `rng`, another truth."""
     grid = situation.grid
+    side = max(grid.cell_width, grid.cell_height)
     square, alone = 16 * grid.columns + 16, 6 * grid.columns + 25
 
     def report(cell, name, day, label="flooded"):
@@ -42,6 +44,7 @@ def crowd(situation, rng):
         return {
             "longitude": longitude, "latitude": latitude, "label": label, "source": name, "time": moment,
             "id": f"{name}-{cell}-{day}-{label}",
+            "accuracy": side * (2 * (day == 1) + float(rng.uniform(0, 0.45))),
         }  # fmt: skip
 
     rows = [report(square, f"person {i}", day) for i in range(6) for day in (0, 1)]

@@ -65,12 +65,14 @@ def reports(
         "about": _about(result, path),
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:MOST_REJECTS]],
     }
-    time = np.full(len(table), np.nan) if table.time is None else table.time
+    unknown = np.full(len(table), np.nan)
+    time, accuracy = (unknown if column is None else column for column in (table.time, table.accuracy))
     arrays: dict[str, NDArray[Any]] = {
         "places": table.places[:, :2],
         "label": table.label.astype(np.int32),
         "source": table.source.astype(np.int32),
         "time": np.asarray(time, dtype=np.float64),
+        "accuracy": np.asarray(accuracy, dtype=np.float64),
         "id": codes,
         "line": result.lines().astype(np.int64),
     }

@@ -156,7 +156,8 @@ def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
             "id": row.id,
             "geometry": {"type": "Point", "coordinates": [row.longitude, row.latitude]},
             "properties": {
-                "label": row.label, "source": row.source, "time": row.time, "text": row.text, "received": row.received
+                "label": row.label, "source": row.source, "time": row.time, "text": row.text,
+                "received": row.received, "accuracy": row.accuracy,
             },
         }
         for row in rows

@@ -29,7 +29,7 @@ from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.publishing import NOTICEABLE
-from crowdfield.service.scatter import scattered
+from crowdfield.service.scatter import in_whole_cells, scattered
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import LAYOUT, Published, Situation
 from crowdfield.service.tiles import NO_IDEA
@@ -212,7 +212,12 @@ def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float6
     places = np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64)
     metres = geography.transform_visible(places, geography.WGS84, situation.crs)
     # Situations that were started before there was a choice see exact places, as they always did.
-    return scattered(situation.grid, metres) if situation.model.get("places") == "cell" else metres
+    return scattered(situation.grid, metres) if _cells_only(situation) else metres
+
+
+def _cells_only(situation: Situation) -> bool:
+    """Whether a fit sees of a report only its cell."""
+    return situation.model.get("places") == "cell"
 
 
 def _said(situation: Situation, reports: Sequence[Entry]) -> Reports:
@@ -222,7 +227,16 @@ def _said(situation: Situation, reports: Sequence[Entry]) -> Reports:
         np.array([r.source for r in reports], dtype=object),
         labels=list(situation.labels),
         crs=situation.crs,
+        accuracy=_accuracies(situation, reports),
     )
+
+
+def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
+    """How exactly the model takes each place to be known, in metres; NaN where that is not said.   [R]"""
+    metres = np.array([np.nan if r.accuracy is None else r.accuracy for r in reports], dtype=np.float64)
+    if np.isnan(metres).all():
+        return None
+    return in_whole_cells(situation.grid, metres) if _cells_only(situation) else metres
 
 
 def _fitted(

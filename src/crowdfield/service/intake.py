@@ -181,6 +181,7 @@ def admit(
                 report.text,
                 None,
                 principal.id,
+                report.accuracy,
             )
         )
     return intake

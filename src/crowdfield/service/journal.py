@@ -48,10 +48,12 @@ class Entry:
     text: str | None = None
     value: Any = None
     author: str | None = None
+    accuracy: float | None = None
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What must agree for two entries with one id to be the same statement."""
+        """What must agree for two entries with one id to be the same statement. How exactly its place is known does not
+        make another one: workspaces hold reports that were stored before there was a column for that."""
         return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value
 
 
@@ -213,7 +215,7 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
                 {
                     "situation": name, "kind": e.kind, "id": e.id, "longitude": e.longitude, "latitude": e.latitude,
                     "label": e.label, "source": e.source, "time": e.time, "text": e.text, "value": e.value,
-                    "author": e.author, "received": now,
+                    "author": e.author, "accuracy": e.accuracy, "received": now,
                 }
             )  # fmt: skip
             touched.add(name)
@@ -256,7 +258,8 @@ class Ledger:
         """Read what is new in the log (up to `upto`); the number of entries read."""
         c = entry.c
         columns = (
-            c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author
+            c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author,
+            c.accuracy,
         )  # fmt: skip
         query = select(*columns).where(c.situation == self.situation, c.seq > self.head).order_by(c.seq)
         if upto is not None:

@@ -3,7 +3,7 @@
 A map is smooth, and a report moves it most at its own place: from the exact numbers of two versions one could work out
 that place to metres. So a fit sees of each report only its cell. Within the cell the first place goes to the first
 point of a fixed sequence, the second to the second, and so on: reports of one place stay together, those of different
-places stay apart, and the map is a function of cells alone.
+places stay apart, and the map is a function of cells alone. How exactly a place is known is rounded to whole cells.
 """
 
 import numpy as np
@@ -35,3 +35,9 @@ def scattered(grid: Grid, metres: ArrayLike) -> NDArray[np.float64]:
     on = cell >= 0
     places[on] = grid.centres()[cell[on]] + offset[on]
     return places[which.ravel()]
+
+
+def in_whole_cells(grid: Grid, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Accuracies in metres, rounded to multiples of a cell's longer side; NaN where they are not known.   [R] -> [R]"""
+    side = max(grid.cell_width, grid.cell_height)
+    return np.asarray(side * np.round(accuracy / side))

@@ -100,6 +100,10 @@ RegionIn = Annotated[
 ]
 
 
+# Metres: no two places on Earth are farther apart.
+FARTHEST = 2.1e7
+
+
 class ReportIn(BaseModel):
     """One report. Fields that are not named here, contacts among them, are dropped and never stored."""
 
@@ -111,6 +115,11 @@ class ReportIn(BaseModel):
     time: Time | None = None
     text: Prose | None = None
     id: Name | None = None
+    accuracy: Annotated[float, Field(ge=0, le=FARTHEST, allow_inf_nan=False)] | None = Field(
+        None,
+        description="how exactly the place is known: the radius in metres that holds the true place with a probability "
+        "of 68 %, as phones report it",
+    )
     trusted: bool = False
     """Count it as the word of the trusted key that sends it."""
 
@@ -236,7 +245,7 @@ class ImportPlan(Strict):
     """How a file is to be read and what map is to be made of it; what is left out is recognised."""
 
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
-    columns: dict[Literal["lat", "lon", "label", "source", "time", "id"], Column] = Field(
+    columns: dict[Literal["lat", "lon", "label", "source", "time", "id", "accuracy"], Column] = Field(
         default_factory=dict, description="the column of the file that holds each of these"
     )
     labels: dict[Name, Name | None] = Field(

@@ -163,10 +163,11 @@ def _rows(answer: Answer) -> Read:
             # A file that does not say who reported is the word of whoever sends it.
             "source": sources[source][:200] if named else None,
             "time": moment if moment == moment else None,
+            "accuracy": metres if metres == metres else None,
             "id": name[:200] if name is not None else None,
         }
-        for (longitude, latitude), label, source, moment, name in zip(
-            *(arrays[part].tolist() for part in ("places", "label", "source", "time")), ids, strict=True
+        for (longitude, latitude), label, source, moment, metres, name in zip(
+            *(arrays[part].tolist() for part in ("places", "label", "source", "time", "accuracy")), ids, strict=True
         )
     ]
     rejects = [

@@ -65,7 +65,8 @@ def live(tmp_path_factory, browser):
             for part in (places[:40], places[40:]):
                 rows = [
                     {"longitude": x, "latitude": y, "label": FLOOD["states"][int(x > -72.3)],
-                     "source": f"<b>s{i % 3}</b>", "text": "<img src=x onerror=alert(1)>"}
+                     "source": f"<b>s{i % 3}</b>", "text": "<img src=x onerror=alert(1)>",
+                     "accuracy": 40}
                     for i, (x, y) in enumerate(part.tolist())
                 ]  # fmt: skip
                 assert api.post("/situations/flood/reports", json=rows).json()["stored"] == len(rows)

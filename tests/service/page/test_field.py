@@ -33,7 +33,8 @@ def stored(live):
     """The reports that the map has seen, each by its words and place."""
     with live.api() as api:
         points = api.get("/situations/fieldwork/points").json()["features"]
-    return sorted((f["properties"]["text"], f["properties"]["time"], *f["geometry"]["coordinates"]) for f in points)
+    told = ((f["properties"], f["geometry"]["coordinates"]) for f in points)
+    return sorted((about["text"], about["time"], about["accuracy"], *place) for about, place in told)
 
 
 def states(page):
@@ -100,8 +101,8 @@ def test_reports_from_the_field_wait_for_the_network_and_arrive_once(live, field
         page.context.unroute_all(behavior="ignoreErrors")
     wait(lambda: len(stored(live)) >= 2)
     bridge, knee = stored(live)
-    assert bridge[0] == "Bridge is free (GPS, give or take 8 m)" and knee[0] == "Knee deep (GPS, give or take 8 m)"
-    assert bridge[1:] == pytest.approx((sent[0]["time"], -72.31, 18.52))
+    assert bridge[0] == "Bridge is free" and knee[0] == "Knee deep"
+    assert bridge[1:] == pytest.approx((sent[0]["time"], 8, -72.31, 18.52))
 
 
 def test_without_a_key_reports_are_kept_and_a_bad_one_is_told(live, fieldwork):

@@ -213,6 +213,7 @@ def test_reports_can_be_read_filtered_and_judged(live):
         page.select_option("#filter-trust", "")
         page.click("#report-list button >> nth=3")
         assert "<img src=x" in page.inner_text("#report-chosen blockquote")  # words are text
+        assert "known to about 40 m" in page.inner_text("#report-chosen")
         page.click("#report-accept")
         page.wait_for_selector("#report-chosen:has-text('lets it stand')")
         page.check("input[name=list][value=accepted]")

@@ -4,7 +4,7 @@ import { get, keyFromAddress, keyName, newId, signedIn, useKey } from "./api.js"
 import { $, fill, make, options } from "./dom.js";
 import { keep, recall } from "./kept.js";
 import { keyDialog } from "./key-dialog.js";
-import { date, distance, place as named } from "./panels.js";
+import { date, exactDistance, place as named } from "./panels.js";
 import { inside, typedPlace } from "./places.js";
 import { Queue } from "./queue.js";
 import { Sender } from "./sending.js";
@@ -93,7 +93,7 @@ function locate() {
     if (position && accuracy >= position.accuracy) return;
     position = { longitude, latitude, accuracy };
     $("place").value = `${latitude.toFixed(5)}, ${longitude.toFixed(5)}`;
-    say("place-said", (accuracy > POOR ? T.fieldPoor : T.fieldLocated)({ distance: exactly(accuracy) }), accuracy > POOR);
+    say("place-said", (accuracy > POOR ? T.fieldPoor : T.fieldLocated)({ distance: exactDistance(accuracy) }), accuracy > POOR);
     if (accuracy <= GOOD) stopLooking();
   };
   const failed = (error) => {
@@ -112,9 +112,6 @@ function stopLooking() {
   clearTimeout(watching.end);
   watching = null;
 }
-
-// Distances under ten metres are told to the metre.
-const exactly = (metres) => (metres < 10 ? T.metres({ value: Math.max(1, Math.round(metres)) }) : distance(metres));
 
 // What keeps the form from being a report, said at its place; null if nothing does.
 function fault(map, place, label) {
@@ -139,14 +136,13 @@ async function submit() {
   const photo = $("photo").files[0] ?? null;
   const words = [
     $("words").value.trim(),
-    position ? T.fieldAccuracyWords({ distance: exactly(position.accuracy) }) : null,
     photo && $("photo-mention").checked ? T.fieldPhotoWords : null,
   ].filter(Boolean).join(" ");
   const id = `field-${newId()}`;
   const created = Date.now();
   await queue.put({
     id, created, photo, situation: map.id, title: map.title, state: "waiting", key: null, unsure: false, reason: null,
-    report: { ...place, label, id, text: words || null, time: created / 1000 },
+    report: { ...place, label, id, text: words || null, time: created / 1000, accuracy: position?.accuracy ?? null },
   });
   await navigator.storage?.persist?.();
   keep("field-map", map.id);
@@ -188,7 +184,8 @@ function row(entry) {
   const unsent = entry.state !== "sent";
   return make("li", { class: state },
     make("div", {}, make("b", { textContent: entry.report.label }), make("small", { textContent: joined(entry.title, date(entry.created / 1000)) }),
-      entry.report.text ? make("small", { textContent: entry.report.text, dir: "auto" }) : null),
+      entry.report.text ? make("small", { textContent: entry.report.text, dir: "auto" }) : null,
+      entry.report.accuracy != null ? make("small", { textContent: T.fieldAccuracy({ distance: exactDistance(entry.report.accuracy) }) }) : null),
     make("span", { textContent: entry.reason ? `${T.fieldStates[state]}: ${entry.reason}` : T.fieldStates[state] }),
     entry.photo ? make("img", { src: URL.createObjectURL(entry.photo), alt: T.fieldPhotoAlt }) : null,
     make("button", { type: "button", class: unsent ? "quiet danger" : "quiet", textContent: unsent ? T.fieldRemoveUnsent : T.fieldRemove, on: { click: async () => { await queue.remove(entry.id); await show(); } } }));

@@ -99,6 +99,8 @@ function force({ name, value, sum }, most) {
 }
 
 export const distance = (metres) => (metres < 950 ? T.metres({ value: Math.round(metres / 10) * 10 }) : T.kilometres({ value: tenth.format(metres / 1000) }));
+// How exactly a place is known: distances under ten metres are told to the metre.
+export const exactDistance = (metres) => (metres < 10 ? T.metres({ value: Math.max(1, Math.round(metres)) }) : distance(metres));
 
 // Sources
 

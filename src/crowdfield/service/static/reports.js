@@ -2,7 +2,7 @@
 
 import { call, get } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
-import { date, distance, percent, place } from "./panels.js";
+import { date, exactDistance, percent, place } from "./panels.js";
 import { joined, T } from "./text.js";
 
 const LISTED = 100; // reports in the list; filters find the others
@@ -92,7 +92,7 @@ export class ReportsPanel {
     const act = (rest, method) => this.guarded(async () => { await call(this.path(rest), { method }); await this.refresh(method === "DELETE" ? id : null); });
     const [longitude, latitude] = geometry.coordinates;
     const facts = [[T.reportSource, p.source], [T.reportWhen, p.time ? date(p.time) : T.reportNoTime], [T.reportReceived, date(p.received)], [T.reportPlace, place({ longitude, latitude })]];
-    if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, distance(p.accuracy)]);
+    if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, T.reportAccuracyAbout({ distance: exactDistance(p.accuracy) })]);
     const judged = gone ? T.reportRetracted : this.accepted?.has(id) ? T.reportAccepted : this.doubt?.has(id) ? T.reportSurprise({ probability: percent(this.doubt.get(id)) }) : T.reportFits;
     return make("article", { class: "offer" }, make("h3", { textContent: p.label }), p.text ? make("blockquote", { textContent: p.text }) : null,
       make("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })])),
