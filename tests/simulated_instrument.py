@@ -62,6 +62,8 @@ def checks_of(site, log_ratio):
 
 def problem(kernel, X, site, source, label, n_sources, labels, prior, checks=None, seed=0):
     none = checks_of(np.zeros(0, np.int64), np.zeros(0))
-    observed = fitting.Observed.of(site, source, label, len(X), n_sources, SCORES[:labels], checks or none)
-    rows = selection.Reported(site, source, label)
+    observed = fitting.Observed.of(
+        site, source, label, np.ones(len(site), dtype=np.int64), len(X), n_sources, SCORES[:labels], checks or none
+    )
+    rows = selection.Reported(site, source, label, np.ones(len(site), dtype=np.int64))
     return model.Problem(X, rows, observed, linear.Columns(), prior, kernel, "exact", seed)

@@ -176,7 +176,7 @@ READ: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "seen by several": (
         "lat,lon,label,seen_by\n18.5,-72.3,flooded,12\n18.6,-72.3,dry,1\n18.7,-72.3,dry,\n18.7,-72.3,dry,0\n",
-        {},
+        {"count": "seen_by"},
         {"labels": ("dry", "flooded"), "reports": 14},
     ),
     "cp1252": (
@@ -211,7 +211,7 @@ def test_an_export_is_read_rightly(tmp_path, case):
     found = {
         "labels": result.reports.labels,
         "sources": result.reports.sources,
-        "reports": len(result.reports),
+        "reports": result.reports.n_looks,
         "layout": result.layout,
         "first_time": None if result.reports.time is None else result.reports.time[0],
     }

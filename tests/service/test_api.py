@@ -120,6 +120,8 @@ def test_another_report_under_the_same_id_is_a_conflict(workspace):
     client.post("/situations/flood/reports", json=near(0, id="x"))
     # How exactly its place is known does not make it another report.
     assert client.post("/situations/flood/reports", json=near(0, id="x", accuracy=40)).json()["duplicate"] == 1
+    assert client.post("/situations/flood/reports", json=near(0, id="x", count=1)).json()["duplicate"] == 1
+    assert client.post("/situations/flood/reports", json=near(0, id="x", count=2)).status_code == 409
     assert client.post("/situations/flood/reports", json=near(1, id="x")).status_code == 409
 
 
@@ -133,11 +135,13 @@ def test_bad_rows_among_many_are_set_aside_with_their_reason(workspace):
         7,
         near(4, accuracy=-1),
         near(5, accuracy="far"),
+        near(6, count=0),
     ]
     receipt = workspace.client("reporter").post("/situations/flood/reports", json=rows).json()
-    assert (receipt["stored"], receipt["rejected"]) == (1, 7)
+    assert (receipt["stored"], receipt["rejected"]) == (1, 8)
     reasons = {r["row"]: r["reason"] for r in receipt["rejects"]}
     assert reasons[7].startswith("accuracy") and reasons[8].startswith("accuracy")
+    assert reasons[9].startswith("count")
     assert "dry, flooded" in reasons[2] and "latitude" in reasons[3] and "swapped" in reasons[5]
 
 

@@ -185,3 +185,14 @@ def test_a_live_map_is_told_to_the_pipeline_with_the_defaults_of_fuse(workspace)
     settings = settings_of(situation, ledger, ["trusted: a key", "somebody"])
     assert settings.changed().keys() <= {"states", "labels", "sources", "seed", "lengthscale"}
     assert settings.sources["fire brigade"] == "high"
+
+
+def test_a_column_of_counts_is_asked_about_and_counted_once_it_is_chosen(workspace):
+    client = workspace.client("admin")
+    table = "lat,lon,label,seen_by\n18.5,-72.3,flooded,12\n18.6,-72.3,dry,1\n"
+    address = "/situations/flood/import/preview"
+    found = previewed(client, table, address=address)
+    assert "'seen_by' may say for how many people" in found["notes"][0] and "count" not in found["columns"]
+    chosen = {"columns": {"count": "seen_by"}}
+    assert send(client, "/situations/flood/import", table, chosen).json()["stored"] == 2
+    assert [row.looks for row in workspace.service.store.standing("flood")] == [12, None]

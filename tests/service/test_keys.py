@@ -221,6 +221,8 @@ def test_a_key_reports_as_itself_unless_it_may_speak_for_others(closed):
         assert client.post("/situations/flood/reports", json=REPORT | {"source": "Field team 7"}).status_code == 201
         borrowed = client.post("/situations/flood/reports", json=REPORT | {"source": "fire brigade"})
         assert borrowed.status_code == 403 and "Field team 7" in borrowed.json()["detail"]
+        counted = client.post("/situations/flood/reports", json=REPORT | {"count": 12})
+        assert counted.status_code == 403 and "one look at a time" in counted.json()["detail"]
         body = b"lat,lon,label,source\n18.5,-72.3,dry,one\n18.5,-72.3,dry,two\n"
         headers = {"Content-Type": "text/csv"}
         assert client.post("/situations/flood/reports", content=body, headers=headers).status_code == 403

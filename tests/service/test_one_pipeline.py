@@ -1,5 +1,8 @@
 """The service and the command line are two doors to one pipeline: the same file gives the same map."""
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +14,7 @@ from crowdfield.service.maps import unpack
 
 
 def crowd(path, n, habits, accuracy=()):
-    """A file of reports; `habits` are how often each source is right; `accuracy` of the places, in turn."""
+    """A file of reports; `habits` are how often each source is right; `accuracy` is of places, in turn."""
     rng = np.random.default_rng(n)
     east, north = rng.uniform(-72.6, -72.2, n), rng.uniform(18.3, 18.6, n)
     wet = np.sin(30 * east) + np.cos(40 * north) > 0.2
@@ -24,7 +27,8 @@ def crowd(path, n, habits, accuracy=()):
     ]
     header = "source,lat,lon,label"
     if accuracy:
-        header, rows = f"{header},gps_accuracy", [f"{row},{accuracy[i % len(accuracy)]}" for i, row in enumerate(rows)]
+        header = f"{header},gps_accuracy,seen_by"
+        rows = [f"{row},{accuracy[i % len(accuracy)]},{1 + i % 4}" for i, row in enumerate(rows)]
     path.write_text("\n".join([header, *rows]))
     return path
 
@@ -43,14 +47,15 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
 ):
     path = crowd(tmp_path / "flood.csv", n, np.linspace(0.6, 0.95, 8), accuracy)
     space = make_workspace()
-    made = by_import(space, path, plan='{"places": "exact"}')
+    columns: dict[str, Any] = {"count": "seen_by"} if accuracy else {}
+    made = by_import(space, path, plan=json.dumps({"places": "exact", "columns": columns}))
     space.fit()
     store = space.service.store
     version = store.version(made["id"])
     assert version.info["rested"]
     arrays = unpack(store.blob(made["id"], version.number, "arrays"))
 
-    fused = pipeline.fuse(io.read(path).reports)
+    fused = pipeline.fuse(io.read(path, **columns).reports)
     grid = store.situation(made["id"]).grid
     assert grid == fused.heatmap.grid
     field = pipeline.make_map(fused.model, grid, fused.heatmap.reports, field_only=True)
@@ -59,10 +64,12 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
     ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
     assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
     if accuracy:
-        used = load_model(store.model(made["id"])[2]).reports_.accuracy
-        assert used[:3].tolist() == fused.model.reports_.accuracy[:3].tolist() == [0, 2500, 4000]
+        for model in (load_model(store.model(made["id"])[2]), fused.model):
+            assert model.reports_.accuracy[:3].tolist() == [0, 2500, 4000]
+            assert model.reports_.count.tolist() == [1 + i % 4 for i in range(n)]
         kept = space.client("admin").get(f"/situations/{made['id']}/points").json()["features"]
-        assert [feature["properties"]["accuracy"] for feature in kept[:3]] == [None, 2500, 4000]
+        told = [(feature["properties"]["accuracy"], feature["properties"]["count"]) for feature in kept[:3]]
+        assert told == [(None, 1), (2500, 2), (4000, 3)]
 
 
 def test_what_a_fit_may_see_of_places_moves_the_map_by_little(make_workspace, tmp_path):

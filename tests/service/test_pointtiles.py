@@ -17,6 +17,7 @@ class Row:
     def __init__(self, i, longitude, latitude, label="dry"):
         self.id, self.longitude, self.latitude, self.label = str(i), longitude, latitude, label
         self.source, self.time, self.received = f"s{i % 7}", None, 100.0 + i
+        self.looks = None
 
 
 SITUATION = build(NewSituation(**FLOOD))

@@ -168,10 +168,15 @@ class Grid:
         flat = np.minimum(row, self.rows - 1) * self.columns + np.minimum(column, self.columns - 1)
         return np.where(inside, flat, -1)
 
-    def counts(self, places: ArrayLike) -> NDArray[np.int64]:
-        """How many of the places lie in each cell; those outside count nowhere.   [R, 2] -> [rows, columns]"""
+    def counts(self, places: ArrayLike, count: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """How many of the places lie in each cell; those outside count nowhere.   [R, 2] -> [rows, columns]
+
+        count [R] says how often each place counts; once by default.
+        """
         cell = self.index(places)
-        return np.bincount(cell[cell >= 0], minlength=self.size).astype(np.int64).reshape(self.shape)
+        here = cell >= 0
+        found = np.bincount(cell[here], None if count is None else count[here], self.size)
+        return found.astype(np.int64).reshape(self.shape)
 
 
 def _number(value: object, name: str) -> float:

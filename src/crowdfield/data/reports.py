@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Names of the two coordinate columns of a table, in the order they are looked for.
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
+# That one row may stand for: more is a mistake, and sums of them must stay exact.
+MOST_LOOKS = 10_000_000
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 
 
@@ -55,6 +57,8 @@ class Reports:
         NaN where it is not known (docs/accuracy.md).
     score : array_like [R], optional
         How sure the report is of its label, a probability; NaN where it just says it (docs/scores.md).
+    count : array_like [R] of int, optional
+        How many looks each row stands for, "seen by 12": as many reports as that, all alike (docs/counts.md).
 
     Examples
     --------
@@ -77,6 +81,7 @@ class Reports:
     crs: str | None = None
     accuracy: NDArray[np.float64] | None = None  # [R], metres
     score: NDArray[np.float64] | None = None  # [R]
+    count: NDArray[np.int64] | None = None  # [R]
 
     def __post_init__(self) -> None:
         places = _places(self.places)
@@ -91,6 +96,8 @@ class Reports:
             object.__setattr__(self, "accuracy", _accuracies(self.accuracy, len(places)))
         if self.score is not None:
             object.__setattr__(self, "score", _scores(self.score, len(places)))
+        if self.count is not None:
+            object.__setattr__(self, "count", _looks(self.count, len(places)))
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
@@ -110,6 +117,7 @@ class Reports:
         crs: str | None = None,
         accuracy: ArrayLike | None = None,
         score: ArrayLike | None = None,
+        count: ArrayLike | None = None,
     ) -> Reports:
         """Build a table with one row per report.
 
@@ -138,6 +146,7 @@ class Reports:
             crs=crs,
             accuracy=None if accuracy is None else _accuracies(accuracy, len(where)),
             score=None if score is None else _scores(score, len(where)),
+            count=None if count is None else _looks(count, len(where)),
         )
 
     @classmethod
@@ -155,13 +164,14 @@ class Reports:
         crs: str | None = None,
         accuracy: str | None = "accuracy",
         score: str | None = "score",
+        count: str | None = None,
     ) -> Reports:
         """From a table with a column for each coordinate and for the label.
 
-        Source, time, id, accuracy and score are taken where there are any.
+        Source, time, id, accuracy and score are taken where there are any; counts only from a column that is named.
         """
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
-        missing = [name for name in [*columns, label] if name not in frame.columns]
+        missing = [name for name in [*columns, label, *([count] if count else [])] if name not in frame.columns]
         if missing:
             raise InputError(f"the table has no column {missing[0]!r}; it has {_some(list(frame.columns))}.")
 
@@ -180,10 +190,11 @@ class Reports:
             crs=crs,
             accuracy=optional(accuracy),
             score=optional(score),
+            count=optional(count),
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """A table that :meth:`from_frame` reads back."""
+        """A table that :meth:`from_frame` reads back (with ``count="count"`` where rows stand for several looks)."""
         import pandas as pd
 
         columns: dict[str, Any] = {name: self.places[:, d] for d, name in enumerate(self._coordinate_names())}
@@ -200,6 +211,8 @@ class Reports:
             columns["accuracy"] = self.accuracy
         if self.score is not None:
             columns["score"] = self.score
+        if self.count is not None:
+            columns["count"] = self.count
         return pd.DataFrame(columns)
 
     def __len__(self) -> int:
@@ -208,6 +221,21 @@ class Reports:
     def __repr__(self) -> str:
         where = f", crs={self.crs!r}" if self.crs else ""
         return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={_some(self.labels)}{where})"
+
+    @property
+    def n_looks(self) -> int:
+        """How many reports the rows stand for."""
+        return len(self) if self.count is None else int(self.count.sum())
+
+    def tally(self, codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+        """How many looks have which code: [R] of 0 … size − 1 -> [size]."""
+        return np.bincount(codes, self.count, size).astype(np.int64)
+
+    def one_row_per_look(self) -> Reports:
+        """The same reports with as many equal rows as each stands for."""
+        if self.count is None:
+            return self
+        return replace(self.take(np.repeat(np.arange(len(self)), self.count)), count=None)
 
     def sites(self) -> Sites:
         """The distinct places, sorted by their coordinates, and the site of each report."""
@@ -265,6 +293,7 @@ class Reports:
             crs=self.crs,
             accuracy=_joined(self.accuracy, other.accuracy, len(self), len(other)),
             score=_joined(self.score, other.score, len(self), len(other)),
+            count=_joined_looks(self, other),
         )
 
     def take(self, rows: ArrayLike) -> Reports:
@@ -279,6 +308,7 @@ class Reports:
             id=None if self.id is None else tuple(self.id[i] for i in chosen.tolist()),
             accuracy=None if self.accuracy is None else self.accuracy[chosen],
             score=None if self.score is None else self.score[chosen],
+            count=None if self.count is None else self.count[chosen],
         )
 
     def _coordinate_names(self) -> list[str]:
@@ -375,6 +405,28 @@ def _scores(score: ArrayLike, count: int) -> NDArray[np.float64]:
         row = int(np.argmax(bad))
         raise InputError(f"report {row} has a score of {sure[row]}. A score is a probability, between 0 and 1.")
     return _frozen(sure)
+
+
+def _looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
+    try:
+        stated = np.array(count, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("count must be whole numbers: how many looks each report stands for.") from None
+    if stated.shape != (rows,):
+        raise InputError(f"{rows} places but counts of shape {stated.shape}: give one per report.")
+    bad = ~((stated >= 1) & (stated <= MOST_LOOKS) & (stated == np.floor(stated)))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"report {row} has a count of {stated[row]:g}. A count is a whole number between 1 and {MOST_LOOKS:,}."
+        )
+    return _frozen(stated.astype(np.int64))
+
+
+def _joined_looks(first: Reports, then: Reports) -> NDArray[np.int64] | None:
+    if first.count is None and then.count is None:
+        return None
+    return np.concatenate([np.ones(len(r), np.int64) if r.count is None else r.count for r in (first, then)])
 
 
 def _joined(

@@ -119,6 +119,8 @@ def fit(
     problem.check_settings(settings)
     if settings.inference == "gibbs":
         raise InputError("Gibbs draws q(t) of all sites together; over Dask use inference='collapsed' or 'vb'.")
+    if isinstance(reports, Reports) and reports.count is not None:
+        raise InputError("fits over a cluster take every row for one look. Use reports.one_row_per_look().")
     if settings.engine == "exact":
         raise InputError("the exact engine needs all places in one process. Use engine='spectral' or 'inducing'.")
     kind = HeatmapBCC if isinstance(reports, Reports) else DistributedHeatmapBCC

@@ -117,7 +117,7 @@ def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -
         known=np.concatenate([p.known for p in parts]),
         repeats=None
         if all(r is None for r in repeats)
-        else np.concatenate([np.ones((len(p.site), 2), np.int32) if p.repeats is None else p.repeats for p in parts]),
+        else np.concatenate([np.ones(len(p.site), np.int32) if p.repeats is None else p.repeats for p in parts]),
     )
     return replace(posed, data=whole, prior=posed.prior._replace(mean=posed.mean_at(whole.X)))
 

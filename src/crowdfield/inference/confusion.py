@@ -32,7 +32,8 @@ def covariance_of_log_pi(alpha: Array) -> Array:
 def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     """Pseudo-counts N_jl of every source: Σ_i r_ij δ(l, c_i); additive over blocks.   r [n, J] -> [S, J, L]"""
     rows = n_sources * n_labels
-    columns = [np.bincount(block.key, weights=r[block.site, j], minlength=rows) for j in range(r.shape[1])]
+    each = block.times(r[block.site])
+    columns = [np.bincount(block.key, weights=each[:, j], minlength=rows) for j in range(r.shape[1])]
     table = np.stack(columns, axis=1).astype(np.float64, copy=False)
     return table.reshape(n_sources, n_labels, -1).transpose(0, 2, 1)
 
@@ -46,7 +47,7 @@ def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
     table = np.zeros((rows, states, states))
     for j in range(states):
         for k in range(j):
-            both = np.bincount(block.key, weights=(r[:, j] * r[:, k])[block.site], minlength=rows)
+            both = np.bincount(block.key, weights=block.times((r[:, j] * r[:, k])[block.site]), minlength=rows)
             table[:, j, k] = table[:, k, j] = -both
             table[:, j, j] += both
             table[:, k, k] += both
@@ -111,8 +112,9 @@ def likelihood_by_site(block: Block, table: Array) -> Array:
 
 
 def sum_by_site(block: Block, values: Array) -> Array:
-    """Σ over the reports of each site.   values [Rb, J] -> [n, J]"""
-    columns = [np.bincount(block.site, weights=values[:, j], minlength=block.n) for j in range(values.shape[1])]
+    """Σ over the reports of each site, as often as each counts.   values [Rb, J] -> [n, J]"""
+    each = block.times(values)
+    columns = [np.bincount(block.site, weights=each[:, j], minlength=block.n) for j in range(values.shape[1])]
     return np.stack(columns, axis=1)
 
 

@@ -26,9 +26,8 @@ class Data(NamedTuple):
     n_labels: int
     n_states: int
     known: Codes  # [N] the state where it is known (gold), else −1
-    repeats: (
-        Codes | None
-    )  # [R, 2] reports of this source at this site: with this label, and in all; None where all are 1
+    repeats: Codes | None  # [R] looks of this source at this site with this label; None where all are 1
+    looks: Array | None = None  # [R] that a report stands for; None where all are 1
 
     @property
     def n_sites(self) -> int:
@@ -53,6 +52,11 @@ class Block(NamedTuple):
     known: Codes  # [n]
     mean: Array  # [n, F] μ
     repeats: Codes | None
+    looks: Array | None = None
+
+    def times(self, values: Array) -> Array:
+        """Values of reports, as often as each report counts.   [Rb, …] -> [Rb, …]"""
+        return values if self.looks is None else (values.T * self.looks).T
 
     @property
     def n(self) -> int:
@@ -74,11 +78,13 @@ def arrange(
     n_labels: int,
     n_states: int,
     known: NDArray[np.int64] | None = None,
+    count: NDArray[np.int64] | None = None,
 ) -> Data:
     """Sort reports by site (stable, so that equal inputs give equal sums) and count repeats."""
     order = np.argsort(site, kind="stable")
     site32 = site[order].astype(np.int32)
     source32, label32 = source[order].astype(np.int32), label[order].astype(np.int32)
+    looks = None if count is None else count[order].astype(np.float64)
     return Data(
         X=X,
         site=site32,
@@ -88,22 +94,21 @@ def arrange(
         n_labels=n_labels,
         n_states=n_states,
         known=np.full(len(X), -1, np.int32) if known is None else known.astype(np.int32),
-        repeats=_repeats(site32, source32, label32),
+        repeats=_repeats(site32, source32, label32, looks),
+        looks=looks,
     )
 
 
-def _repeats(site: Codes, source: Codes, label: Codes) -> Codes | None:
+def _repeats(site: Codes, source: Codes, label: Codes, count: Array | None) -> Codes | None:
     if len(site) == 0:
         return None
     order = np.lexsort((label, source, site))
-    same_site_source = (np.diff(site[order]) == 0) & (np.diff(source[order]) == 0)
-    if not same_site_source.any():
+    same = (np.diff(site[order]) == 0) & (np.diff(source[order]) == 0) & (np.diff(label[order]) == 0)
+    if not same.any() and count is None:
         return None
-    same_all = same_site_source & (np.diff(label[order]) == 0)
-    out = np.empty((len(site), 2), np.int32)
-    for column, same in enumerate((same_all, same_site_source)):
-        group = np.concatenate([[0], np.cumsum(~same)])
-        out[order, column] = np.bincount(group)[group]
+    group = np.concatenate([[0], np.cumsum(~same)])
+    out = np.empty(len(site), np.int32)
+    out[order] = np.bincount(group, None if count is None else count[order])[group]
     return out
 
 
@@ -121,6 +126,7 @@ def blocks(data: Data, prior_mean: Array, slices: list[slice]) -> list[Block]:
                 known=data.known[s],
                 mean=prior_mean[s],
                 repeats=None if data.repeats is None else data.repeats[rows],
+                looks=None if data.looks is None else data.looks[rows],
             )
         )
     return out

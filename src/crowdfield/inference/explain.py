@@ -38,15 +38,16 @@ def of_state(solver: Solver, q: Any, x: Array, site: int, state: int, probabilit
         start = rows.stop
         said = _log_odds(weights[block.key], state)
         if block.sites.start <= site < block.sites.stop:
-            own[rows] = np.where(block.site == site - block.sites.start, said, 0.0)
+            own[rows] = np.where(block.site == site - block.sites.start, block.times(said), 0.0)
         local = solver.local(q, b)
         eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
         reach = sites.engine.influence(q.fields[j], x, block.sites)
-        count = np.maximum(np.bincount(block.site, minlength=block.n), 1)
-        average = np.bincount(block.site, weights=said, minlength=block.n) / count
+        count = np.maximum(np.bincount(block.site, block.looks, block.n), 1)
+        average = np.bincount(block.site, weights=block.times(said), minlength=block.n) / count
         sensitivity = local.r[:, state] * (1.0 - local.r[:, state])
-        field[rows] = (sign * reach * eta / count)[block.site]
-        field[rows] += (reach * sensitivity)[block.site] * (said - average[block.site])
+        share = (sign * reach * eta / count)[block.site]
+        share += (reach * sensitivity)[block.site] * (said - average[block.site])
+        field[rows] = block.times(share)
     prior = sign * float(mu[j])
     total = float(np.log(probability) - np.log1p(-probability))
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from crowdfield.inference.data import contrast
+from crowdfield.inference.data import Data, contrast
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
@@ -28,29 +28,21 @@ class Said(NamedTuple):
     site: NDArray[Any]  # [R] in ascending order
     source: NDArray[Any]  # [R]
     label: NDArray[Any]  # [R]
+    looks: Array  # [R] that each stands for
     log_pi: Array  # [S, J, L] of the expected confusion matrices
     drawn: NDArray[np.int64]  # [S] the row of every source in `draws`, or −1
     draws: NDArray[np.float32]  # log π [n, S', J, L]
 
     @classmethod
-    def of(
-        cls,
-        site: NDArray[Any],
-        source: NDArray[Any],
-        label: NDArray[Any],
-        alpha: Array,
-        pi: Array,
-        size: int,
-        rng: np.random.Generator,
-    ) -> Said:
+    def of(cls, data: Data, alpha: Array, pi: Array, size: int, rng: np.random.Generator) -> Said:
         """π ~ Dirichlet(α) of the sources with the most reports, as many as memory allows; the rest are held."""
-        order = np.argsort(site, kind="stable")
         most = MOST_CONFUSIONS // (size * alpha.shape[1] * alpha.shape[2])
-        busiest = np.argsort(-np.bincount(source, minlength=len(alpha)), kind="stable")[:most]
+        busiest = np.argsort(-np.bincount(data.source, data.looks, len(alpha)), kind="stable")[:most]
         drawn = np.full(len(alpha), -1)
         drawn[busiest] = np.arange(len(busiest))
         log_draws = np.log(np.maximum(confusion_draws(alpha[busiest], size, rng), 1e-300)).astype(np.float32)
-        return cls(site[order], source[order], label[order], np.log(pi), drawn, log_draws)
+        looks = np.ones(len(data.site)) if data.looks is None else data.looks
+        return cls(data.site, data.source, data.label, looks, np.log(pi), drawn, log_draws)
 
     def log_likelihood(self, rows: slice) -> Array:
         """log P(reports | state) of a run of places under every draw: [J, m, n]."""
@@ -59,7 +51,8 @@ class Said(NamedTuple):
         J, n = self.log_pi.shape[1], len(self.draws)
         out = np.zeros((J, rows.stop - rows.start, n))
         at = self.drawn[source]
-        by_site = sp.csr_matrix((np.ones(len(site)), (site, np.arange(len(site)))), shape=(out.shape[1], len(site)))
+        looks = self.looks[reports]
+        by_site = sp.csr_matrix((looks, (site, np.arange(len(site)))), shape=(out.shape[1], len(site)))
         for j in range(J):
             each = np.where(at >= 0, self.draws[:, at, j, label], self.log_pi[source, j, label])  # [n, r]
             out[j] = by_site @ each.T

@@ -49,9 +49,17 @@ def reports(
     """Run in a box: the reports of a file in any known layout, without its free text and contact details."""
     limits.tighten(largest)
     kinds.look(path)  # refuses unsuitable files before anything is imported that takes long to load
+    from crowdfield.io.columns import NONE, CountInDoubtError
     from crowdfield.io.reading import read
 
-    result = read(path, positive=positive, most=most, **(columns or {}))  # type: ignore[arg-type]
+    given: dict[str, Any] = {"positive": positive, "most": most, **(columns or {})}
+    question = []
+    try:
+        result = read(path, **given)
+    except CountInDoubtError as error:
+        # The service has a preview in which the column can be chosen.
+        question = [f"the column '{error.column}' {error.message} Every row counts once unless that column is chosen"]
+        result = read(path, count=NONE, **given)
     table = result.reports
     ids = [None] * len(table) if table.id is None else _unique_ids(table.id)
     codes, names = as_codes(ids)
@@ -62,7 +70,7 @@ def reports(
         "on_earth": table.crs is not None,
         "statement": result.statement.replace(f"{path.name}: ", "", 1),
         "rejected": result.rejected,
-        "about": _about(result, path),
+        "about": _about(result, path, question),
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:MOST_REJECTS]],
     }
     unknown = np.full(len(table), np.nan)
@@ -73,6 +81,7 @@ def reports(
         "source": table.source.astype(np.int32),
         "time": np.asarray(time, dtype=np.float64),
         "accuracy": np.asarray(accuracy, dtype=np.float64),
+        "count": np.ones(len(table), dtype=np.int64) if table.count is None else table.count,
         "id": codes,
         "line": result.lines().astype(np.int64),
     }
@@ -92,7 +101,7 @@ def _unique_ids(ids: Sequence[Any]) -> list[str | None]:
     return out
 
 
-def _about(result: ReadResult, path: Path) -> dict[str, Any]:
+def _about(result: ReadResult, path: Path, question: Sequence[str] = ()) -> dict[str, Any]:
     """How the file was understood, for somebody who decides whether that is right."""
     found = result.summary()
     kept = ("layout", "columns", "read", "used", "duplicate", "labels", "time", "copied", "sources")
@@ -104,7 +113,7 @@ def _about(result: ReadResult, path: Path) -> dict[str, Any]:
     return {
         **{name: found[name] for name in kept},
         # Without advice about options of the command line, which does not help on a page.
-        "notes": [note.partition("; --")[0] for note in found["notes"]],
+        "notes": [*question, *(note.partition("; --")[0] for note in found["notes"])],
         "header": header,
     }
 

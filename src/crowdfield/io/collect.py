@@ -33,6 +33,7 @@ class Batch:
     text: Any | None = None
     accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
     score: NDArray[np.float64] | None = None  # how sure of the label; NaN where it is just said
+    looks: NDArray[np.float64] | None = None  # that each stands for; NaN where that is not said
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -77,6 +78,7 @@ class Collected(NamedTuple):
     duplicate_rows: int
     accuracy: NDArray[np.float64] | None = None
     score: NDArray[np.float64] | None = None
+    looks: NDArray[np.float64] | None = None
 
 
 class Collector:
@@ -116,7 +118,7 @@ class Collector:
                 setattr(batch, name, None)  # free the pieces at once: a table may fill half of the memory
             return whole
 
-        accuracy, score = self._numbers("accuracy"), self._numbers("score")
+        accuracy, score, looks = (self._numbers(name) for name in ("accuracy", "score", "looks"))
         row = joined("row", np.int64)
         if row is None:
             row = np.empty(0, dtype=np.int64)
@@ -154,11 +156,12 @@ class Collector:
             ids = None if ids is None else ids[keep]
             accuracy = None if accuracy is None else accuracy[keep]
             score = None if score is None else score[keep]
+            looks = None if looks is None else looks[keep]
         names = None if ids is None else ids.astype(object).where(ids.notna(), None).tolist()
-        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score)
+        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score, looks)
 
     def _numbers(self, name: str) -> NDArray[np.float64] | None:
-        """How exact the places are, or how sure the reports; NaN in chunks that do not say."""
+        """How exact the places are, how sure the reports, or how many looks they are; NaN in chunks that do not say."""
         stated = [getattr(batch, name) for batch in self._batches]
         if all(values is None for values in stated):
             return None

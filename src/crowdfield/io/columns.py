@@ -133,7 +133,7 @@ def choose(
         if name is not None and not (name == NONE and role in _OPTIONAL and NONE not in header)
     }
     for role in SYNONYMS:
-        if role not in columns and given.get(role) is None and role != "label":
+        if role not in columns and given.get(role) is None and role not in ("label", "count"):
             taken = tuple(columns.values())
             found = find(role, header, taken) or tagged(role, tags or {}, taken)
             if found is not None and _plausible(role, found, samples.get(found, ())):
@@ -155,7 +155,28 @@ def choose(
     missing = [role for role in needed if role not in columns]
     if missing:
         raise missing_error(missing, header, file, line=1)
+    if "count" in given and given["count"] is None:
+        _ask_about_counts(header, file, samples, tuple(columns.values()))
     return columns
+
+
+class CountInDoubtError(ReportFormatError):
+    """A column is called like a count, and nobody has said that it is one."""
+
+
+def _ask_about_counts(
+    header: Sequence[str], file: str, samples: Mapping[str, Sequence[str]], taken: Sequence[str]
+) -> None:
+    found = find("count", header, taken)
+    if found is None or not _plausible("count", found, samples.get(found, ())):
+        return
+    raise CountInDoubtError(
+        "may say for how many people each row stands.",
+        advice=f"--count {found} counts each row as often as it says, --count none counts every row once.",
+        file=file,
+        line=1,
+        column=found,
+    )
 
 
 _OPTIONAL = ("source", "time", "id", "text", "accuracy", "count", "score")

@@ -29,6 +29,7 @@ def from_frame(
     source: str | None = None,
     time: str | None = None,
     id: str | None = None,
+    count: str | None = None,
     crs: str | None = None,
     positive: str | Sequence[str] | None = None,
     label_map: Mapping[str, Any] | None = None,
@@ -45,6 +46,8 @@ def from_frame(
         Narwhals knows, for example of polars or Arrow.
     lat, lon, label, source, time, id : str, optional
         Names of columns.
+    count : str, optional
+        A column that says how many looks each row stands for; none by default, whatever columns are called.
     crs : str, optional
         The reference system of the coordinate columns; degrees by default. GeoPandas frames have their own.
     positive : str or sequence of str, optional
@@ -68,6 +71,7 @@ def from_frame(
     """
     table, places, system = _opened(frame)
     given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}
+    given |= {} if count is None else {"count": count}
     needed = ("label",) if places is not None else ("lat", "lon", "label")
     try:
         chosen = columns.choose(list(table), _NAME, given, _samples(table), needed=needed)
@@ -99,6 +103,7 @@ def from_frame(
         id=_optional(table, chosen, "id", rows[used]),
         labels=names if positive is not None else None,
         crs=system,
+        count=None if count is None else [table[chosen["count"]][row] for row in rows[used]],
     )
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import geography
-from crowdfield.errors import TooLargeError
 from crowdfield.io import places
 from crowdfield.io.collect import Batch, clean
 from crowdfield.io.columns import MISSING
@@ -22,7 +21,6 @@ from crowdfield.io.times import Times
 # A report seen by more people than this in one row is a mistake; so are counts that add up to more than a chunk may
 # hold. Both also bound the memory that a small file can ask for.
 MOST_COUNTED = 100_000
-MOST_IN_CHUNK = 20_000_000
 
 
 @dataclass
@@ -80,9 +78,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     score = _scores(frame, plan, why)
 
     ok = why.ok
-    every = bool(ok.all()) and counts is None
-    # A row that stands for several people gives as many reports.
-    chosen = np.flatnonzero(ok) if counts is None else np.repeat(np.flatnonzero(ok), counts[ok])
+    every, chosen = bool(ok.all()), np.flatnonzero(ok)
 
     def kept(values: Any) -> Any:
         if every:
@@ -112,6 +108,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         text=None if "text" not in optional else kept(optional["text"]),
         accuracy=None if accuracy is None else kept(accuracy),
         score=None if score is None else kept(score),
+        looks=None if counts is None else kept(counts),
         refused=why.refusals(chunk.first),
     )
 
@@ -227,8 +224,8 @@ def refused_shape(reason: str, is_area: bool) -> str:
     return Advised(reason, advice) if is_area else reason
 
 
-def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64] | None:
-    """How many reports each row stands for; None where all are one. An empty cell is one report."""
+def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:
+    """How many looks each row stands for; None where no column says so. An empty cell is one look."""
     name = plan.column("count")
     if name is None or name not in frame:
         return None
@@ -243,14 +240,7 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.int64
             "--count none reads every row as one report.",
         ),
     )
-    counts = np.where(why.ok, np.nan_to_num(stated), 0).astype(np.int64)
-    if counts.sum() > MOST_IN_CHUNK:
-        raise TooLargeError(
-            f"its counts add up to more than {MOST_IN_CHUNK:,} reports.",
-            advice="--count none reads every row as one report.",
-            column=name,
-        )
-    return counts
+    return stated
 
 
 def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:

@@ -297,6 +297,7 @@ def _result(
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
         score=None if collected.score is None else kept(collected.score),
+        count=None if collected.looks is None else _looks(kept(collected.looks)),
     )
     events = None if collected.event is None else kept(collected.event)
     region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
@@ -337,6 +338,12 @@ def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np
         return stated if stated is not None and np.isfinite(stated).any() else None
     count = len(kept(collected.row))
     return np.full(count, options.all_accuracy)
+
+
+def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """How many looks each report stands for; None where all are one."""
+    count = np.where(np.isnan(stated), 1.0, stated).astype(np.int64)
+    return count if (count > 1).any() else None
 
 
 def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found) -> list[str]:

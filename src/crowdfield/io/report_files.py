@@ -119,6 +119,8 @@ def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
         columns["id"] = ["" if name is None else plain(name) for name in reports.id]
     if reports.score is not None:
         columns["score"] = ["" if np.isnan(sure) else round(sure, 6) for sure in reports.score.tolist()]
+    if reports.count is not None:
+        columns["count"] = reports.count.tolist()
     if reports.accuracy is not None:
         columns["accuracy_m"] = ["" if np.isnan(metres) else round(metres, 3) for metres in reports.accuracy.tolist()]
     return list(columns), list(zip(*columns.values(), strict=True))

@@ -80,17 +80,22 @@ def compare(model: HeatmapBCC, asked: Asked, reports: Reports, states: tuple[Any
     part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
     rows = np.flatnonzero(asked.crowd & np.isin(asked.thing, kept))  # the reports of `part`, in its order
     trusted = np.flatnonzero(~asked.crowd & np.isin(asked.thing, kept))
-    read, one_state, habits = [], [], []
+    read, one_state, habits, looks = [], [], [], []
     for hidden in _parts(len(rows), asked.problem.rng()):
+        looks.append(part.reported.looks[hidden])
         read.append(_by_instruments(part, hidden))
         one_state.append(
             _by_one_state(model, asked, reports, states, gold, np.r_[rows[~hidden], trusted], rows[hidden])
         )
         habits.append(_by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores)))
+    count = np.concatenate(looks)
+    means = [float(np.average(np.concatenate(each), weights=count)) for each in (read, one_state, habits)]
     difference = np.concatenate(read) - np.concatenate(one_state)
     finite = bool(np.isfinite(difference).all())
-    error = float(difference.std() / np.sqrt(max(len(difference), 1))) if finite else 0.0
-    bits = [float(np.concatenate(each).mean() / np.log(2.0)) for each in (read, one_state, habits)]
+    # The looks that a report stands for are predicted together.
+    spread = count * (difference - (means[0] - means[1])) if finite else np.zeros(1)
+    error = float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
+    bits = [mean / np.log(2.0) for mean in means]
     return Comparison(bits[0], bits[1], bits[2], error / np.log(2.0))
 
 
@@ -102,10 +107,10 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
 
 
 def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
-    seen = Reported(*(column[~hidden] for column in part.reported))
+    seen = part.reported.take(~hidden)
     problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
     fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
-    return fitted.log_probabilities(Reported(*(column[hidden] for column in part.reported)))
+    return fitted.log_probabilities(part.reported.take(hidden))
 
 
 def _by_one_state(
@@ -157,5 +162,6 @@ def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
 
 
 def _by_habits(reported: Reported, hidden: NDArray[np.bool_], n_sources: int, n_labels: int) -> Array:
-    seen, asked = ([column[mask] for column in reported] for mask in (~hidden, hidden))
-    return left_out.habits_of(seen[1], seen[2], n_sources, n_labels)[asked[1], asked[2]]
+    seen, asked = reported.take(~hidden), reported.take(hidden)
+    said = left_out.habits_of(seen.source, seen.label, n_sources, n_labels, seen.looks)
+    return np.asarray(said[asked.source, asked.label])

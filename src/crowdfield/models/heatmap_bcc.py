@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference.kernels import Kernel
-from crowdfield.models import comparison, forgetting, grades, inexact, learning, problem, scored, storage
+from crowdfield.models import comparison, counted, forgetting, grades, inexact, learning, problem, scored, storage
 from crowdfield.models.base import Array, validated_reports
 from crowdfield.models.covariates import Given
 from crowdfield.models.queries import MapQueries
@@ -218,6 +219,7 @@ class HeatmapBCC(MapQueries):
         tasks: ArrayLike | None = None,
         accuracy: ArrayLike | None = None,
         scores: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
     ) -> Self:
         """Learn from reports, one row per report.
 
@@ -239,6 +241,9 @@ class HeatmapBCC(MapQueries):
         scores : array_like [R], optional
             How sure each report is of its own label: a classifier's probability, a volunteer's confidence. NaN where it
             just says the label. Two states only, read by the instrument model (docs/scores.md).
+        counts : int or array_like [R] of int, optional
+            How many looks each row stands for, "seen by 12": it counts as much as so many equal rows, and costs no more
+            than one (docs/counts.md).
 
         Returns
         -------
@@ -248,7 +253,7 @@ class HeatmapBCC(MapQueries):
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
         grades.check_order(self.ordered, self.states, states)
-        reports = scored.with_scores(inexact.with_accuracy(reports, accuracy), scores)
+        reports = _with_columns(reports, accuracy, scores, counts)
         about = _task_codes(tasks, len(reports))
         learning.learn(self, reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
         return self
@@ -262,12 +267,13 @@ class HeatmapBCC(MapQueries):
         classes: Sequence[Hashable] | None = None,
         accuracy: ArrayLike | None = None,
         scores: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
     ) -> Self:
         """Add reports: starts from what is known, and ends where a fit to all reports would.
 
         Parameters
         ----------
-        X, y, sources, accuracy, scores
+        X, y, sources, accuracy, scores, counts
             As for `fit`: the new reports only.
         classes : sequence, optional
             The states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
@@ -277,12 +283,12 @@ class HeatmapBCC(MapQueries):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
             grades.check_order(self.ordered, named, states)
-            reports = scored.with_scores(inexact.with_accuracy(reports, accuracy), scores)
+            reports = _with_columns(reports, accuracy, scores, counts)
             learning.learn(self, reports, states, problem.gold(None, states, self.n_features_in_))
             return self
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
-        new = scored.with_scores(inexact.with_accuracy(new, accuracy), scores)
+        new = _with_columns(new, accuracy, scores, counts)
         learning.learn(self, self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
         return self
 
@@ -319,6 +325,13 @@ class HeatmapBCC(MapQueries):
         covariates: those that it was fitted with, for places at which the file does not hold them.
         """
         return storage.load(cls, path, covariates)
+
+
+def _with_columns(
+    reports: Reports, accuracy: ArrayLike | None, scores: ArrayLike | None, counts: ArrayLike | None
+) -> Reports:
+    """The reports with what else may be said of each."""
+    return counted.with_counts(scored.with_scores(inexact.with_accuracy(reports, accuracy), scores), counts)
 
 
 def _task_codes(tasks: ArrayLike | None, count: int) -> NDArray[np.int64] | None:

@@ -101,7 +101,8 @@ def ask(
     trusted, checks = _checks(model, reports, states, site, thing, at[R:], gold.state)
     scores = scored.given(reports, states) & ~trusted[reports.source]
     crowd = ~trusted[reports.source] & ~scores
-    rows = Reported(site[crowd], reports.source[crowd], label[crowd])
+    count = np.ones(R, dtype=np.int64) if reports.count is None else reports.count
+    rows = Reported(site, reports.source, label, count).take(crowd)
     labels = tuple(reports.labels[code] for code in order)
     observed = _observed(model, rows, len(thing), len(reports.sources), states, labels, checks)
     if isinstance(observed, Observed):
@@ -186,7 +187,8 @@ def _checks(
         trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
         pi = alpha / alpha.sum(-1, keepdims=True)
         rows = np.flatnonzero(trusted[reports.source])
-        np.add.at(said, site[rows], np.log(pi[reports.source[rows], :, reports.label[rows]]))
+        told = np.log(pi[reports.source[rows], :, reports.label[rows]])
+        np.add.at(said, site[rows], told if reports.count is None else told * reports.count[rows, None])
     known = np.zeros(len(thing), dtype=bool)
     known[site[trusted[reports.source]]] = True
     if len(gold):
@@ -301,8 +303,17 @@ def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, A
     return np.minimum(*ends), np.maximum(*ends)
 
 
-def shares(asked: Asked, fitted: AnyFitted, x: Array, site: int, state: int, probability: float) -> Shares:
-    """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1.
+def shares(
+    asked: Asked,
+    fitted: AnyFitted,
+    x: Array,
+    site: int,
+    state: int,
+    probability: float,
+    count: NDArray[np.int64] | None,
+) -> Shares:
+    """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1. Shares
+    of reports that stand for several looks (count [R]) are of all of them.
 
     E[f(x)] is a sum over places: each report has its own term of what its place adds, and an even part of the rest. The
     log odds are linear in the field with two states; with more it is their tangent at x that is shared out.
@@ -310,11 +321,12 @@ def shares(asked: Asked, fitted: AnyFitted, x: Array, site: int, state: int, pro
     things = asked.problem.reported.site
     found = influence(fitted, x, state)
     N = len(found.by_place)
-    count = np.maximum(np.bincount(asked.thing, minlength=N), 1)
+    looks = np.ones(len(asked.thing)) if count is None else count.astype(np.float64)
+    each = np.maximum(np.bincount(asked.thing, looks, N), 1.0)
     rest = found.by_place - np.bincount(things, found.by_report, minlength=N)
     field = np.zeros(len(asked.thing))
     field[asked.crowd] = found.by_report
-    field += (rest / count)[asked.thing]
+    field += looks * (rest / each)[asked.thing]
     own = np.zeros(len(asked.thing))
     prior = found.prior
     total = float(np.log(probability) - np.log1p(-probability))

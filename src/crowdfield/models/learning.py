@@ -21,7 +21,16 @@ from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned
 from crowdfield.inference.posed import Posed
-from crowdfield.models import comparison, inexact, instrument, learned, problem, reports_model, sampled_instrument
+from crowdfield.models import (
+    comparison,
+    counted,
+    inexact,
+    instrument,
+    learned,
+    problem,
+    reports_model,
+    sampled_instrument,
+)
 from crowdfield.models.learned import FitInput
 from crowdfield.models.reports_model import says_one_thing
 
@@ -46,6 +55,7 @@ def learn(
     reports = inexact.rounded(reports)
     if model.inference in ("vb", "gibbs"):
         inexact.refuse(f"inference={model.inference!r}", reports)
+    counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
     choice = reports_model.choose(model, given, warm)
     prepared = None if choice == "one_state" else _prepare_instrument(model, given, warm)

@@ -33,27 +33,32 @@ def of_model(model: MapQueries) -> Array:
         return draws.left_out(model)
     mean, variance = inexact.latent(model)
     site = inexact.report_sites(model)
-    return log_probabilities(mean, variance, model.alpha_, model.posterior_, site, reports.source, reports.label)
+    return log_probabilities(
+        mean, variance, model.alpha_, model.posterior_, site, reports.source, reports.label, reports.count
+    )
 
 
 def table(model: MapQueries) -> pd.DataFrame:
     """One row per report; see `HeatmapBCC.score_reports`."""
     values = model.left_out() / np.log(2.0)
     reports = model.reports_
-    habit = habits(reports.source, reports.label, len(reports.sources), len(reports.labels)) / np.log(2.0)
+    of = len(reports.sources), len(reports.labels)
+    habit = habits(reports.source, reports.label, *of, reports.count) / np.log(2.0)
     site = inexact.report_sites(model)
     frame = pd.DataFrame(
         {
             "source": pd.Series([reports.sources[s] for s in reports.source], dtype=object),
             "label": pd.Series([reports.labels[code] for code in reports.label], dtype=object),
             "place": site,
-            "votes": np.bincount(site, minlength=len(model.places_))[site],
+            "votes": reports.tally(site, len(model.places_))[site],
             "bits": values,
             "habit_bits": habit,
         }
     )
-    scored = np.isfinite(values)
-    frame.attrs["bits"], frame.attrs["habit_bits"] = float(values[scored].mean()), float(habit[scored].mean())
+    known = np.isfinite(values)
+    looks = None if reports.count is None else reports.count[known]
+    for name, each in (("bits", values), ("habit_bits", habit)):
+        frame.attrs[name] = float(np.average(each[known], weights=looks))
     return frame
 
 
@@ -65,15 +70,18 @@ def log_probabilities(
     site: NDArray[np.int64],
     source: NDArray[np.int64],
     label: NDArray[np.int64],
+    count: NDArray[np.int64] | None = None,
 ) -> Array:
-    """log P(label | all other reports) under the one-state model: [R].
+    """log P(label | all other reports) under the one-state model: [R]. Of a report that counts
+    several times, of one of its looks.
 
     mean, variance [N, F] of q(f) at the sites; alpha [S, J, L] of q(π); r [N, J] q(t). The report is taken out of its
     source's counts, of its place's state, and its place's message out of the field (the cavity).
     """
     C = contrast(alpha.shape[1])
     said = _log_ratio(alpha, source, label)  # [R, J] log E[π_jc]
-    sums = [np.bincount(site, said[:, j], len(mean)) for j in range(said.shape[1])]
+    each = said if count is None else said * count[:, None]
+    sums = [np.bincount(site, each[:, j], len(mean)) for j in range(said.shape[1])]
     at_site = np.stack(sums, axis=1).astype(np.float64, copy=False)
     cavity_mean, cavity_variance = _cavity(mean, variance, at_site, C)
     log_rate = np.log(_rates(cavity_mean, cavity_variance, C))

@@ -43,6 +43,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         n_labels=len(reports.labels),
         n_states=len(states),
         known=state,
+        count=reports.count,
     )
     mean_at = LatentMean(model.prior_mean, len(states))
     prior = Prior(

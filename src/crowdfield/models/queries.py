@@ -191,7 +191,7 @@ class MapQueries(ReportClassifier):
         return covariates_.table(self._asked.covariates, weights, self.classes_.tolist())
 
     def _reports_by_source(self) -> NDArray[np.int64]:
-        return np.bincount(self.reports_.source, minlength=len(self.reports_.sources))
+        return self.reports_.tally(self.reports_.source, len(self.reports_.sources))
 
     # --- the reports --------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def from_confusion(reports: Reports, pi: Array, accuracy: Array, low: Array, hig
     return pd.DataFrame(
         {
             "source": pd.Series(list(reports.sources), dtype=object),
-            "reports": np.bincount(reports.source, minlength=len(reports.sources)),
+            "reports": reports.tally(reports.source, len(reports.sources)),
             "accuracy": accuracy,
             "accuracy_low": low,
             "accuracy_high": high,

@@ -86,6 +86,8 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         arrays["accuracy"] = reports.accuracy
     if reports.score is not None:
         arrays["score"] = reports.score
+    if reports.count is not None:
+        arrays["count"] = reports.count
     if model.covariates is not None and model._asked.covariates is not None:
         places = asked_places(inexact.sites(model), model.places_.shape[1])
         kept = KnownCovariates.at(places, model.covariates, list(model._asked.covariates.names))
@@ -156,6 +158,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
         time=arrays.get("time"),
         accuracy=arrays.get("accuracy"),
         score=arrays.get("score"),
+        count=arrays.get("count"),
         crs=header["crs"],
     )
     learned = {

@@ -204,7 +204,7 @@ def _reported(
         weights = sp.csr_matrix(at_sites[:, thing_at] @ sp.diags(1.0 / shared[thing_at]))
         return area_totals.Reported(ThingsHere(rates, fitted), fitted.site_states, weights)
     data = model._posed.data
-    said = Said.of(data.site, data.source, data.label, model.alpha_, model.confusion_, size, rng)
+    said = Said.of(data, model.alpha_, model.confusion_, size, rng)
     return area_totals.Reported(StatesHere(rates, said, model.places_), model.posterior_, at_sites)
 
 

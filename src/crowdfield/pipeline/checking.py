@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
 from crowdfield.data.positive import decide
-from crowdfield.errors import MissingDependencyError
+from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import agreement
 from crowdfield.inference.agreement import Agreement
 from crowdfield.io.layers import plain
 from crowdfield.metrics import Reliability, reliability
 from crowdfield.models import draws as draws_
+from crowdfield.models.counted import one_row_per_look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +44,7 @@ CHANCES = 100  # made-up outcomes that say how large that distance is by chance
 DRAWS = 100  # for the check of agreement
 QUICK_DRAWS = 30  # when a map is made
 QUICK_REPORTS = 50_000  # beyond, a map is made without being checked: `crowdfield check-model` does it
+MOST_LOOKS = 10_000_000  # that rows may stand for: agreement is about pairs of looks, which are taken one by one
 OFTEN = 20  # reports of a source about which something can be said
 POOR_K = 0.7  # of PSIS: importance weights with a larger tail index cannot be relied on (Vehtari and others)
 VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
@@ -236,6 +238,11 @@ def check_model(
     True
     """
     rng = np.random.default_rng(random_state)
+    if model.reports_.n_looks > MOST_LOOKS:
+        raise InputError(
+            f"the reports stand for {model.reports_.n_looks:,} looks; at most {MOST_LOOKS:,} are compared one by one."
+        )
+    model = one_row_per_look(model)
     scores = model.score_reports()
     kept = scores[scores["bits"].notna()].assign(gain=lambda table: table["bits"] - table["habit_bits"])
     gain, error = _mean_and_error(kept["gain"].to_numpy(), kept["place"].to_numpy())
@@ -264,7 +271,7 @@ def check_model(
 
 def quick_warnings(model: Any) -> list[str]:
     """What a reader of the map must be told: whatever fails of a small check. Nothing for very many reports."""
-    if not hasattr(model, "score_reports") or len(model.reports_) > QUICK_REPORTS:
+    if not hasattr(model, "score_reports") or model.reports_.n_looks > QUICK_REPORTS:
         return []
     if len(np.unique(model.reports_.label)) < 2:
         return []  # all reports say the same: there is nothing to predict, and another sentence says so

@@ -149,7 +149,7 @@ def fuse(
 def _from_frame(frame: Any, settings: Settings) -> Reports:
     from crowdfield.io import from_frame
 
-    known = ("lat", "lon", "label", "source", "time", "id", "crs", "positive")
+    known = ("lat", "lon", "label", "source", "time", "id", "count", "crs", "positive")
     options = {name: settings.read[name] for name in known if name in settings.read}
     return from_frame(frame, label_map=settings.read.get("map_labels"), **options)
 
@@ -200,7 +200,7 @@ def fuse_on(
     # Before the fit: a misspelt state must not cost the minutes before it is noticed.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
-    progress(f"{work} {len(inside):,} reports by {len(np.unique(inside.source)):,} sources")
+    progress(f"{work} {inside.n_looks:,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
     model = fit(model, told) if fit is not None else _fit(model, told)
@@ -210,7 +210,8 @@ def fuse_on(
     if fit is None:
         progress("Checking the model")
         said["warnings"] += [*offer(told, settings), *quick_warnings(model)]
-    return _finish(model, inside, grid, mask, inside.places, settings, keys(inside), said, progress)
+    counts = grid.counts(inside.places, inside.count)
+    return _finish(model, inside, grid, mask, counts, settings, keys(inside), said, progress)
 
 
 def extend(
@@ -273,7 +274,7 @@ def extend(
     model.partial_fit(**as_arguments(model, fresh))
     said["warnings"] = [*offer(model.reports_, fused.settings), *quick_warnings(model)]
     seen = np.concatenate([fused.seen, keys(fresh)])
-    counts = fused.heatmap.reports + grid.counts(fresh.places)
+    counts = fused.heatmap.reports + grid.counts(fresh.places, fresh.count)
     everything = joined([fused.reports, fresh])
     return _finish(model, everything, grid, mask, counts, fused.settings, seen, said, progress)
 
@@ -337,7 +338,7 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     from crowdfield import distributed
 
     def fit(model: Any, reports: Reports) -> Any:
-        return distributed.fit_model(model, reports, None if address == "local" else address)
+        return distributed.fit_model(model, reports.one_row_per_look(), None if address == "local" else address)
 
     return fit
 
@@ -358,14 +359,13 @@ def _finish(
     reports: Reports,
     grid: Grid,
     mask: NDArray[np.bool_] | None,
-    counted: NDArray[Any],
+    counts: NDArray[np.int64],
     settings: Settings,
     seen: NDArray[np.uint64],
     about: Mapping[str, Any],
     progress: Progress,
 ) -> Fused:
     progress(f"Drawing {grid.columns:,} × {grid.rows:,} cells")
-    counts = counted if counted.shape == grid.shape else grid.counts(counted)
     metadata = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "reports": len(seen),

@@ -157,7 +157,7 @@ def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
             "geometry": {"type": "Point", "coordinates": [row.longitude, row.latitude]},
             "properties": {
                 "label": row.label, "source": row.source, "time": row.time, "text": row.text,
-                "received": row.received, "accuracy": row.accuracy,
+                "received": row.received, "accuracy": row.accuracy, "count": row.looks or 1,
             },
         }
         for row in rows

@@ -145,8 +145,11 @@ def _published(
     effort: Effort,
 ) -> Published:
     grid, model = situation.grid, fit.model
-    metres = _metres(situation, _mapped(situation, ledger))
-    cells = grid.counts(metres).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
+    mapped = _mapped(situation, ledger)
+    metres = _metres(situation, mapped)
+    cells = (
+        grid.counts(metres, _looks(mapped)).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
+    )
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
@@ -228,7 +231,14 @@ def _said(situation: Situation, reports: Sequence[Entry]) -> Reports:
         labels=list(situation.labels),
         crs=situation.crs,
         accuracy=_accuracies(situation, reports),
+        count=_looks(reports),
     )
+
+
+def _looks(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
+    """How many looks each report stands for; None where all are one."""
+    count = np.array([r.looks or 1 for r in reports], dtype=np.int64)
+    return count if (count > 1).any() else None
 
 
 def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:

@@ -182,6 +182,7 @@ def admit(
                 None,
                 principal.id,
                 report.accuracy,
+                looks_of(report, principal),
             )
         )
     return intake
@@ -227,6 +228,18 @@ def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -
     if principal.role < Role.trusted and (source.startswith(TRUSTED.strip()) or carries_trust(trust.get(source))):
         raise Forbidden("this source is trusted; a key of the role reporter may not speak in its name")
     return source
+
+
+def looks_of(report: ReportIn, principal: Principal) -> int | None:
+    """How many looks a report stands for; None is one. Whoever counts others speaks for them."""
+    if report.count is None or report.count == 1:
+        return None
+    if not principal.any_source:
+        raise Forbidden(
+            f"this key reports as '{principal.name}' only, one look at a time; leave the count out, or ask an admin "
+            "for a key that may report as others"
+        )
+    return report.count
 
 
 def carries_trust(value: Any) -> bool:

@@ -49,12 +49,13 @@ class Entry:
     value: Any = None
     author: str | None = None
     accuracy: float | None = None
+    looks: int | None = None
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What must agree for two entries with one id to be the same statement. How exactly its place is known does not
         make another one: workspaces hold reports that were stored before there was a column for that."""
-        return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value
+        return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value, self.looks
 
 
 @dataclass
@@ -215,7 +216,8 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
                 {
                     "situation": name, "kind": e.kind, "id": e.id, "longitude": e.longitude, "latitude": e.latitude,
                     "label": e.label, "source": e.source, "time": e.time, "text": e.text, "value": e.value,
-                    "author": e.author, "accuracy": e.accuracy, "received": now,
+                    "author": e.author, "accuracy": e.accuracy, "looks": e.looks,
+                    "received": now,
                 }
             )  # fmt: skip
             touched.add(name)
@@ -232,7 +234,7 @@ def _existing(
     connection: Connection, name: str, kind: str, ids: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str, str], tuple[Any, ...]]]:
     c = entry.c
-    columns = (c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value)
+    columns = (c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.looks)
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         query = select(*columns).where(c.situation == name, c.kind == kind, c.id.in_(chunk))
@@ -259,7 +261,7 @@ class Ledger:
         c = entry.c
         columns = (
             c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author,
-            c.accuracy,
+            c.accuracy, c.looks,
         )  # fmt: skip
         query = select(*columns).where(c.situation == self.situation, c.seq > self.head).order_by(c.seq)
         if upto is not None:

@@ -82,7 +82,8 @@ def of_reports(situation: Situation, rows: Sequence[Any]) -> PointTable:
         {"id": str(row.id), "source": str(row.source), "time": _seconds(row)} for row in rows
     )
     places = np.array([(row.longitude, row.latitude) for row in rows], dtype=np.float64).reshape(-1, 2)
-    return _table(places, np.ones(len(rows), dtype=np.int64), label, situation, about)
+    looks = np.array([row.looks or 1 for row in rows], dtype=np.int64)
+    return _table(places, looks, label, situation, about)
 
 
 def of_cells(situation: Situation, rows: Sequence[CellRow]) -> PointTable:

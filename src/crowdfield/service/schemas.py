@@ -100,6 +100,8 @@ RegionIn = Annotated[
 ]
 
 
+# That one report may stand for.
+MOST_LOOKS = 100_000
 # Metres: no two places on Earth are farther apart.
 FARTHEST = 2.1e7
 
@@ -119,6 +121,11 @@ class ReportIn(BaseModel):
         None,
         description="how exactly the place is known: the radius in metres that holds the true place with a probability "
         "of 68 %, as phones report it",
+    )
+    count: Annotated[int, Field(ge=1, le=MOST_LOOKS)] | None = Field(
+        None,
+        description="how many looks the report stands for, as in 'seen by 12'; only keys that may report as others may "
+        "send more than one",
     )
     trusted: bool = False
     """Count it as the word of the trusted key that sends it."""
@@ -245,7 +252,7 @@ class ImportPlan(Strict):
     """How a file is to be read and what map is to be made of it; what is left out is recognised."""
 
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)] | None = None
-    columns: dict[Literal["lat", "lon", "label", "source", "time", "id", "accuracy"], Column] = Field(
+    columns: dict[Literal["lat", "lon", "label", "source", "time", "id", "accuracy", "count"], Column] = Field(
         default_factory=dict, description="the column of the file that holds each of these"
     )
     labels: dict[Name, Name | None] = Field(

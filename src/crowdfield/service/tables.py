@@ -61,6 +61,7 @@ entry = Table(
     Column("value", JSON),  # of a trust entry: the level or the matrix
     Column("received", Float(53), nullable=False),
     Column("author", String(32)),  # the id of the key that sent it
+    Column("looks", Integer),  # that a report stands for; nothing means one
     Column("accuracy", Float(53)),  # metres: the radius that holds the true place with a probability of 68 %
     UniqueConstraint("situation", "kind", "id", name="entry_once"),
     Index("entry_by_situation", "situation", "seq"),

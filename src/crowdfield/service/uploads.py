@@ -164,10 +164,13 @@ def _rows(answer: Answer) -> Read:
             "source": sources[source][:200] if named else None,
             "time": moment if moment == moment else None,
             "accuracy": metres if metres == metres else None,
+            "count": looks,
             "id": name[:200] if name is not None else None,
         }
-        for (longitude, latitude), label, source, moment, metres, name in zip(
-            *(arrays[part].tolist() for part in ("places", "label", "source", "time", "accuracy")), ids, strict=True
+        for (longitude, latitude), label, source, moment, metres, looks, name in zip(
+            *(arrays[part].tolist() for part in ("places", "label", "source", "time", "accuracy", "count")),
+            ids,
+            strict=True,
         )
     ]
     rejects = [

@@ -39,8 +39,10 @@ def crowd(seed=0, n_places=60, n_sources=8, reports=400, nugget=0.8, lengthscale
 
 
 def problem(X, site, source, label, n_sources, checks=NO_CHECKS, lengthscale=3.0):
-    observed = fitting.Observed.of(site, source, label, len(X), n_sources, TWO, checks)
-    rows = selection.Reported(site, source, label)
+    observed = fitting.Observed.of(
+        site, source, label, np.ones(len(site), dtype=np.int64), len(X), n_sources, TWO, checks
+    )
+    rows = selection.Reported(site, source, label, np.ones(len(site), dtype=np.int64))
     return model.Problem(
         X, rows, observed, linear.Columns(), fitting.Prior(1.0, 1.0), kernel("matern32", lengthscale), "exact", 0
     )

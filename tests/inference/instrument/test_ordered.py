@@ -31,8 +31,10 @@ def estimator(**settings):
 
 def posed(X, site, source, label, n_sources, checks, J=4):
     scores = responses.state_scores(J)
-    observed = fitting.Observed.of(site, source, label, len(X), n_sources, scores, checks, scores)
-    rows = selection.Reported(site, source, label)
+    observed = fitting.Observed.of(
+        site, source, label, np.ones(len(site), dtype=np.int64), len(X), n_sources, scores, checks, scores
+    )
+    rows = selection.Reported(site, source, label, np.ones(len(site), dtype=np.int64))
     prior = fitting.Prior(1.0, 1.0)
     return model.Problem(X, rows, observed, linear.Columns(), prior, kernel("matern32", 4.0), "exact", 0)
 

@@ -30,8 +30,8 @@ def kinds(seed=0, n_places=60, n_sources=6, reports=300, J=3, nugget=0.5):
 def posed(X, site, source, label, n_sources, J=3, checks=None):
     h = scores.state_scores(J)
     checks = link.Checks(np.zeros(0, np.int64), np.zeros((0, J))) if checks is None else checks
-    observed = Observed(site, source, label, len(X), n_sources, h, checks, h)
-    rows = selection.Reported(site, source, label)
+    observed = Observed(site, source, label, np.ones(len(site), dtype=np.int64), len(X), n_sources, h, checks, h)
+    rows = selection.Reported(site, source, label, np.ones(len(site), dtype=np.int64))
     prior = fitting.Prior(1.0, 1.0)
     return model.Problem(X, rows, observed, linear.Columns(), prior, kernel("matern32", 4.0), "exact", 0)
 
@@ -124,7 +124,9 @@ def test_two_states_come_out_as_on_the_grid():
     X, site, source, label, *_ = crowd(3)
     one = problem(X, site, source, label, 8)
     h = scores.state_scores(2)
-    other = one._replace(observed=Observed(site, source, label, len(X), 8, h, NO_CHECKS, h))
+    other = one._replace(
+        observed=Observed(site, source, label, np.ones(len(site), dtype=np.int64), len(X), 8, h, NO_CHECKS, h)
+    )
     on_grid, by_bound = (model.fit(each, None, iterate.Policy(unsure_variances=False)) for each in (one, other))
     np.testing.assert_allclose(on_grid.site_states, by_bound.site_states, atol=0.02)
     np.testing.assert_allclose(on_grid.rate(X)[0], by_bound.rate(X)[0], atol=0.02)
@@ -205,7 +207,9 @@ def test_a_left_out_report_is_about_as_probable_as_in_a_fit_without_it():
         kept = np.arange(200) != r
         without = posed(X, site[kept], source[kept], label[kept], 4)
         refit = model.fit(without, fitted.state, iterate.Policy(tol=1e-6), learn_variances=False)
-        exact = refit.log_probabilities(selection.Reported(*(column[[r]] for column in (site, source, label))))
+        exact = refit.log_probabilities(
+            selection.Reported(*(column[[r]] for column in (site, source, label, np.ones_like(site))))
+        )
         assert quick[r] == pytest.approx(exact[0], abs=0.3)
 
 

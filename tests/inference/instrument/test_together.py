@@ -43,7 +43,10 @@ def test_what_a_source_would_say_sums_to_one():
     X, site, source, label, *_ = crowd(33)
     fitted = model.fit(problem(X, site, source, label, 8), None, iterate.Policy())
     places, sources = np.repeat(np.arange(60), 8), np.tile(np.arange(8), 60)
-    no, yes = (fitted.log_probabilities(Reported(places, sources, np.full(480, said))) for said in (0, 1))
+    no, yes = (
+        fitted.log_probabilities(Reported(places, sources, np.full(480, said), np.ones(480, dtype=np.int64)))
+        for said in (0, 1)
+    )
     np.testing.assert_allclose(np.exp(no) + np.exp(yes), 1.0, atol=1e-9)
 
 

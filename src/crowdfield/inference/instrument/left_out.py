@@ -67,19 +67,37 @@ def _predicted(
     return np.asarray(np.log((others * said).sum(1)))
 
 
-def habits(source: NDArray[np.int64], label: NDArray[np.int64], n_sources: int, n_labels: int) -> Array:
+def habits(
+    source: NDArray[np.int64],
+    label: NDArray[np.int64],
+    n_sources: int,
+    n_labels: int,
+    count: NDArray[np.int64] | None = None,
+) -> Array:
     """log P(label) of every report by its source's other reports alone, with one report's worth of the crowd's: [R]."""
-    counts, crowd = _counts(source, label, n_sources, n_labels)
+    counts, crowd = _counts(source, label, n_sources, n_labels, count)
     return np.asarray(np.log((counts[source, label] - 1.0 + crowd[label]) / counts[source].sum(1)))
 
 
-def habits_of(source: NDArray[np.int64], label: NDArray[np.int64], n_sources: int, n_labels: int) -> Array:
+def habits_of(
+    source: NDArray[np.int64],
+    label: NDArray[np.int64],
+    n_sources: int,
+    n_labels: int,
+    count: NDArray[np.int64] | None = None,
+) -> Array:
     """log P(label) of a further report of every source by its reports so far: [S, L]."""
-    counts, crowd = _counts(source, label, n_sources, n_labels)
+    counts, crowd = _counts(source, label, n_sources, n_labels, count)
     return np.asarray(np.log((counts + crowd) / (counts.sum(1, keepdims=True) + 1.0)))
 
 
-def _counts(source: NDArray[np.int64], label: NDArray[np.int64], n_sources: int, n_labels: int) -> tuple[Array, Array]:
+def _counts(
+    source: NDArray[np.int64],
+    label: NDArray[np.int64],
+    n_sources: int,
+    n_labels: int,
+    count: NDArray[np.int64] | None,
+) -> tuple[Array, Array]:
     """How often every source said what [S, L], and the crowd's shares [L]."""
-    counts = np.bincount(source * n_labels + label, minlength=n_sources * n_labels).reshape(n_sources, n_labels)
+    counts = np.bincount(source * n_labels + label, count, n_sources * n_labels).reshape(n_sources, n_labels)
     return counts.astype(np.float64), (counts.sum(0) + 1.0) / (counts.sum() + n_labels)

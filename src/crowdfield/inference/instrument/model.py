@@ -221,7 +221,7 @@ class Fitted:
         """
         mean, variance = self.design.moments(self.held.q)
         at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.held.sources)
-        return left_out.log_probabilities(self.problem.one_appearance, at, *self.problem.reported)
+        return left_out.log_probabilities(self.problem.one_appearance, at, *self.problem.reported[:3])
 
     def log_probabilities(self, new: Reported) -> Array:
         """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""

@@ -32,6 +32,7 @@ class Observed(NamedTuple):
         site: NDArray[np.int64],
         source: NDArray[np.int64],
         label: NDArray[np.int64],
+        looks: NDArray[np.int64],
         n_sites: int,
         n_sources: int,
         scores: Array,
@@ -40,19 +41,27 @@ class Observed(NamedTuple):
         readings: Readings | None = None,
     ) -> Observed:
         columns = source * len(scores) + label
-        votes = sp.csr_matrix((np.ones(len(site)), (site, columns)), shape=(n_sites, n_sources * len(scores)))
+        shape = (n_sites, n_sources * len(scores))
+        votes = sp.csr_matrix((looks.astype(np.float64), (site, columns)), shape=shape)
         return cls(votes, scores, n_sources, checks, state_scores, readings)
 
     @property
     def n_sites(self) -> int:
         return int(self.votes.shape[0])
 
-    def with_reports(self, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Observed:
+    def with_reports(
+        self,
+        site: NDArray[np.int64],
+        source: NDArray[np.int64],
+        label: NDArray[np.int64],
+        looks: NDArray[np.int64],
+    ) -> Observed:
         """Other reports about the same places by the same sources."""
         return Observed.of(
             site,
             source,
             label,
+            looks,
             self.n_sites,
             self.n_sources,
             self.scores,

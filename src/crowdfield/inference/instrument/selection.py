@@ -7,7 +7,7 @@ length-scale inherits the variances of another, and large maps are searched on a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,10 @@ class Reported(NamedTuple):
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
     label: NDArray[np.int64]
+    looks: NDArray[np.int64]  # that each stands for
+
+    def take(self, rows: NDArray[Any]) -> Reported:
+        return Reported(*(column[rows] for column in self))
 
 
 class Learned(NamedTuple):
@@ -75,7 +79,8 @@ def at_places(observed: AnyObserved, reported: Reported, kept: NDArray[np.int64]
     rows = position[reported.site] >= 0
     inside = position[observed.checks.site] >= 0
     checks = Checks(position[observed.checks.site[inside]], observed.checks.said[inside])
-    fewer = Reported(position[reported.site[rows]], reported.source[rows], reported.label[rows])
+    fewer = reported.take(rows)
+    fewer = fewer._replace(site=position[fewer.site])
     return fewer, observed.at_places(kept, fewer, checks)
 
 
@@ -124,7 +129,7 @@ def _search(
         method = method_for(observed, Design(basis, columns, X), prior)
         current, _ = iterate.learn_variances(method, method.evaluate(start), iterate.Policy(variance_sweeps=SWEEPS))
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
-        tried[log_l] = float(method.left_out(current, *reported).sum()) + weight
+        tried[log_l] = float(method.left_out(current, *reported[:3]) @ reported.looks) + weight
 
     if not high > low:
         value(float(np.log(low)))

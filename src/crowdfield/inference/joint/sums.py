@@ -76,7 +76,7 @@ class Said(NamedTuple):
     site: NDArray[np.int64]  # [Rc]
     key: NDArray[np.int64]  # [Rc] a row of the coupling's tables
     by_key: csr_array  # [n, Sc · L]
-    several: NDArray[np.int64]  # sites with more than one such report
+    several: NDArray[np.int64]  # sites with more than one such report, or one that counts several times
 
 
 def sweep(sites: Sites, table: Table) -> Sums:
@@ -96,7 +96,7 @@ def local(sites: Sites, table: Table, b: int) -> Local:
     # The same said n times by one source moves x n times as far, and adds n² times the variance.
     each = table.variance[block.key]
     if block.repeats is not None:
-        each = each * block.repeats[:, :1]
+        each = each * block.repeats[:, None]
     added, said = confusion.sum_by_site(block, each), None
     flat = None if sites.flat is None else sites.flat[block.sites]
     if table.coupling is not None:
@@ -120,10 +120,11 @@ def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
     position = coupling.position[block.key // labels]
     kept = position >= 0
     site, key = block.site[kept].astype(np.int64), position[kept] * labels + block.key[kept] % labels
-    count = np.bincount(site, minlength=block.n)
-    start = np.concatenate([[0], np.cumsum(count)])
-    by_key = csr_array((np.ones(len(site)), key, start), shape=(block.n, len(coupling.slope)))
-    return Said(site, key, by_key, np.flatnonzero(count > 1))
+    rows = np.bincount(site, minlength=block.n)
+    start = np.concatenate([[0], np.cumsum(rows)])
+    looks = np.ones(len(site)) if block.looks is None else block.looks[kept]
+    by_key = csr_array((looks, key, start), shape=(block.n, len(coupling.slope)))
+    return Said(site, key, by_key, np.flatnonzero(np.bincount(site, looks, block.n) > 1))
 
 
 def _covariance_with_field(
@@ -136,7 +137,7 @@ def _covariance_with_field(
         slope, shared = coupling.slope[:, f], coupling.shared[:, f]
         alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
         each = twice * engine.evaluate_groups(block.sites, said.site, said.key, shared) + alone[said.key]
-        added[:, f] = np.bincount(said.site, each, block.n)
+        added[:, f] = np.bincount(said.site, each * said.by_key.data, block.n)
         for start in range(0, len(said.several), SITES_AT_A_TIME):
             chosen = said.several[start : start + SITES_AT_A_TIME]
             by_key = said.by_key[chosen]
@@ -166,8 +167,8 @@ def _missing(block: Block, kappa: Array, sources: int, labels: int) -> Array:
     """K [S, L, F]"""
     each = kappa[block.site]
     if block.repeats is not None:
-        each = each * block.repeats[:, :1]
-    columns = [np.bincount(block.key, weights=e, minlength=sources * labels) for e in each.T]
+        each = each * block.repeats[:, None]
+    columns = [np.bincount(block.key, weights=e, minlength=sources * labels) for e in block.times(each).T]
     return np.stack(columns, axis=1).astype(np.float64, copy=False).reshape(sources, labels, -1)
 
 
@@ -179,10 +180,10 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     engine, labels = _engine(sites), sites.data.n_labels
     keys, F, m = coupling.slope.shape
     projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
-    ones, start = said.by_key.data, said.by_key.indptr
-    by_source = _counted(ones, said.key // labels, start, (block.n, keys // labels))
+    looks, start = said.by_key.data, said.by_key.indptr
+    by_source = _counted(looks, said.key // labels, start, (block.n, keys // labels))
     for f in range(F):
-        weight = missing[said.site, f]
+        weight = missing[said.site, f] * looks
         of_field = weight if at.flat is None else weight * at.flat[said.site, 0]
         projected[:, f] = engine.project_groups(block.sites, said.site, said.key, of_field, keys)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.

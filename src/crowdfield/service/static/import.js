@@ -5,7 +5,7 @@ import { $, fill, make, options } from "./dom.js";
 import { count, distance } from "./panels.js";
 import { joined, T } from "./text.js";
 
-const ROLES = ["lat", "lon", "label", "source", "time", "accuracy"];
+const ROLES = ["lat", "lon", "label", "source", "time", "accuracy", "count"];
 const PAUSE = 350; // milliseconds without a change before the file is looked at again
 
 export class ImportPreview {

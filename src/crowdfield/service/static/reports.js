@@ -93,6 +93,7 @@ export class ReportsPanel {
     const [longitude, latitude] = geometry.coordinates;
     const facts = [[T.reportSource, p.source], [T.reportWhen, p.time ? date(p.time) : T.reportNoTime], [T.reportReceived, date(p.received)], [T.reportPlace, place({ longitude, latitude })]];
     if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, T.reportAccuracyAbout({ distance: exactDistance(p.accuracy) })]);
+    if (p.count > 1) facts.push([T.reportCount, T.reportCountOf({ n: p.count })]);
     const judged = gone ? T.reportRetracted : this.accepted?.has(id) ? T.reportAccepted : this.doubt?.has(id) ? T.reportSurprise({ probability: percent(this.doubt.get(id)) }) : T.reportFits;
     return make("article", { class: "offer" }, make("h3", { textContent: p.label }), p.text ? make("blockquote", { textContent: p.text }) : null,
       make("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })])),

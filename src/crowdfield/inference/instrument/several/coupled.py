@@ -29,6 +29,7 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     crowd = at.state.variances.population
     nugget = design.nuggets(at.state.variances.smooth, at.state.variances.nugget)
     said = _information(at.state.theta[observed.source], observed.scores, at.places.mean[observed.site])
+    said *= observed.looks[:, None, None]
     checked = _check_information(observed, at)
     lam = np.zeros((observed.n_sites, F, F))
     np.add.at(lam, observed.site, said[:, :F, :F])

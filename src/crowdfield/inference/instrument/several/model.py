@@ -157,11 +157,11 @@ class FittedStates:
         A report's message is taken out of the q that it is a part of; in the joint covariance, which is wider, it would
         be more than all.
         """
-        return left_out.log_probabilities(self.observed, self.settled.at, *self.problem.reported)
+        return left_out.log_probabilities(self.observed, self.settled.at, *self.problem.reported[:3])
 
     def log_probabilities(self, new: Reported) -> Array:
         """log P of labels that some sources would give at the places of the problem, in further reports: [R]."""
-        return left_out.further(self.observed, self.state, self.places, tuple(new))
+        return left_out.further(self.observed, self.state, self.places, new[:3])
 
 
 def state_logits(link: Link, mean: Array, covariance: Array) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ class Observed:
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
     label: NDArray[np.int64]
+    looks: NDArray[np.int64]  # that each stands for
     n_sites: int
     n_sources: int
     scores: Array  # [L, F]
@@ -36,21 +37,22 @@ class Observed:
 
     @cached_property
     def by_site(self) -> Any:
-        """[N, R]: sums over the reports of every place."""
-        return _sums(self.site, self.n_sites)
+        """[N, R]: sums over the reports of every place, as often as each counts."""
+        return _sums(self.site, self.looks, self.n_sites)
 
     @cached_property
     def by_source(self) -> Any:
-        return _sums(self.source, self.n_sources)
+        return _sums(self.source, self.looks, self.n_sources)
 
-    def with_reports(self, site: Any, source: Any, label: Any) -> Observed:
+    def with_reports(self, site: Any, source: Any, label: Any, looks: Any) -> Observed:
         """Other reports about the same places by the same sources."""
-        return replace(self, site=site, source=source, label=label)
+        return replace(self, site=site, source=source, label=label, looks=looks)
 
     def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
         """The reports about some places, which are numbered anew."""
         return replace(self.with_reports(*reported), n_sites=len(kept), checks=checks)
 
 
-def _sums(index: NDArray[np.int64], count: int) -> Any:
-    return sp.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), shape=(count, len(index)))
+def _sums(index: NDArray[np.int64], looks: NDArray[np.int64], size: int) -> Any:
+    rows = np.arange(len(index))
+    return sp.csr_matrix((looks.astype(np.float64), (index, rows)), shape=(size, len(index)))

@@ -1,0 +1,67 @@
+"""Rows that stand for several looks, "seen by 12": from what a user gives to what inference takes (docs/counts.md)."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.data import Reports
+from crowdfield.errors import InputError
+from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.instrument.several.model import FittedStates
+
+if TYPE_CHECKING:
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+
+def with_counts(reports: Reports, counts: ArrayLike | None) -> Reports:
+    """The reports with how many looks each stands for: one number for all, or one per report."""
+    if counts is None:
+        return reports
+    given: Any = np.asarray(counts)
+    told = replace(reports, count=np.full(len(reports), given) if given.ndim == 0 else given)
+    return told if told.n_looks > len(told) else reports
+
+
+def refuse(model: HeatmapBCC, reports: Reports) -> None:
+    """An error where this inference cannot count a row several times."""
+    if reports.count is None:
+        return
+    if reason := why_not(model, reports):
+        raise InputError(f"counts cannot be used here: {reason}. Give one row per look, or leave the counts out.")
+
+
+def why_not(model: HeatmapBCC, reports: Reports) -> str | None:
+    """Why a model takes every row for one look; None where it counts them."""
+    if model.inference == "gibbs":
+        return "inference='gibbs' samples every row once"
+    return "a score is one look" if reports.score is not None else None
+
+
+def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:
+    """The same fitted model with as many equal reports as each row stands for. Fits do not need it; checks that compare
+    looks with each other do."""
+    count = model.reports_.count
+    if count is None:
+        return model
+    out = copy.copy(model)
+    out.reports_ = model.reports_.one_row_per_look()
+    if model.reports_model_ == "instrument":
+        asked, fitted = model._asked, model._instrument
+        assert isinstance(fitted, Fitted | FittedStates), "gibbs takes no counts"
+        looks = fitted.problem.reported.take(np.repeat(np.arange(int(asked.crowd.sum())), count[asked.crowd]))
+        looks = looks._replace(looks=np.ones(len(looks.site), dtype=np.int64))
+        problem = fitted.problem._replace(reported=looks, observed=fitted.problem.observed.with_reports(*looks))
+        out._instrument = out._predictor = replace(fitted, problem=problem)
+        out._asked = asked._replace(
+            problem=problem, thing=_repeated(asked.thing, count), crowd=_repeated(asked.crowd, count)
+        )
+    return out
+
+
+def _repeated(values: NDArray[Any], count: NDArray[np.int64]) -> NDArray[Any]:
+    return np.repeat(values, count)
