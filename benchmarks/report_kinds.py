@@ -3,6 +3,7 @@
     python -m benchmarks.report_kinds accuracy [--sets 25] [--crowd one-state | instrument] [--reports-model auto]
     python -m benchmarks.report_kinds scores [--sets 25] [--machine calibrated | overconfident | useless]
     python -m benchmarks.report_kinds areas [--sets 25] [--side 2.5]
+    python -m benchmarks.report_kinds readings [--sets 25] [--side 1.5] [--reading some | all]
 
 Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
 entropy is of the true state probability on a grid of places, in bits; lower is better. Times are processor seconds of
@@ -63,9 +64,13 @@ class Result(NamedTuple):
     untold_seconds: float
 
 
-def fitted(made: World, X: Any, label: Any, source: Any, given: argparse.Namespace, **more: Any) -> tuple[float, float]:
+def fitted(
+    made: World, X: Any, label: Any, source: Any, given: argparse.Namespace, prior: Any = None, **more: Any
+) -> tuple[float, float]:
     begin = time.process_time()
-    model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, states=[0, 1], reports_model=given.reports_model)
+    model = cf.HeatmapBCC(
+        lengthscale=LENGTHSCALE, states=[0, 1], reports_model=given.reports_model, confusion_prior=prior
+    )
     model.fit(X, label, source, **more)
     return cross_entropy(model, made), time.process_time() - begin
 
@@ -130,8 +135,8 @@ def scores(seed: int, given: argparse.Namespace) -> Result:
 POINTS = 5  # along each side, at which the field is averaged
 
 
-def areas(seed: int, given: argparse.Namespace) -> Result:
-    """Tiles, of which a source says what is true of their average appearance. Not told: the tile's centroid."""
+def tiles(seed: int, given: argparse.Namespace) -> tuple[World, Any, float, Callable[[Any], Any], Any]:
+    """A world, the centres of tiles [n, 2], their side, the field, and the field at points of every tile [P, n]."""
     n, side = given.places, given.side * LENGTHSCALE
     made = world(seed, 4)  # its places are drawn anew, with all that tiles cover
     rng = made.rng
@@ -144,7 +149,14 @@ def areas(seed: int, given: argparse.Namespace) -> Result:
     def field(X: Any) -> Any:
         return FIELD_SD * np.sqrt(2.0 / 4_000) * np.cos(X @ frequency.T + phase).sum(1)
 
-    average = np.mean([field(centre + offset) for offset in offsets], axis=0)
+    return made, centre, side, field, np.stack([field(centre + offset) for offset in offsets])
+
+
+def areas(seed: int, given: argparse.Namespace) -> Result:
+    """Tiles, of which a source says what is true of their average appearance. Not told: the tile's centroid."""
+    made, centre, side, field, parts = tiles(seed, given)
+    rng, n = made.rng, len(centre)
+    average = parts.mean(0)
     source = rng.integers(0, 10, n)
     state = rng.random(n) < sigmoid(average)
     right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
@@ -155,7 +167,33 @@ def areas(seed: int, given: argparse.Namespace) -> Result:
     return Result(told[0], untold[0], told[1], untold[1])
 
 
-KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {"accuracy": accuracy, "scores": scores, "areas": areas}
+def readings(seed: int, given: argparse.Namespace) -> Result:
+    """Half of the tiles are read as "most of it", half as "some of it" (or "all of it"), by ten sources each. Told: how
+    each report reads its tile; not told: all are taken for "most of it"."""
+    made, centre, side, field, parts = tiles(seed, given)
+    rng, n = made.rng, len(centre)
+    share = (rng.random(parts.shape) < sigmoid(parts)).mean(0)  # of the tile that is in the second state
+    other = rng.random(n) < 0.5
+    state = share > np.where(other, {"some": 0.1, "all": 0.9}[given.reading], 0.5)
+    source = rng.integers(0, 10, n)
+    label = np.where(rng.random(n) < rng.uniform(0.75, 0.98, 10)[source], state, ~state).astype(int)
+    made = made._replace(rate=sigmoid(field(made.grid)))
+    looks = cf.Reports.from_arrays(centre, label, source, accuracy=np.full(n, RADIUS * side / np.sqrt(12.0)))
+    by_reading = cf.readings.with_readings(looks, np.where(other, given.reading, "most"))
+    prior = cf.readings.priors(by_reading.sources, [0, 1], [0, 1], 1)
+    told, untold = (
+        fitted(made, centre, label, np.array(r.sources)[r.source], given, prior=p, accuracy=r.accuracy)
+        for r, p in ((by_reading, prior), (looks, None))
+    )
+    return Result(told[0], untold[0], told[1], untold[1])
+
+
+KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {
+    "accuracy": accuracy,
+    "scores": scores,
+    "areas": areas,
+    "readings": readings,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -164,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sets", type=int, default=25)
     parser.add_argument("--crowd", choices=CROWDS, default="one-state")
     parser.add_argument("--machine", choices=MACHINES, default="calibrated")
+    parser.add_argument("--reading", choices=["some", "all"], default="some")
     parser.add_argument("--side", type=float, default=2.5, help="of a tile, in length-scales")
     parser.add_argument("--places", type=int, default=1200)
     parser.add_argument("--reports-model", choices=["auto", "one_state", "instrument"], default="auto")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crowdfield import metrics as metrics
     from crowdfield import pipeline as pipeline
     from crowdfield import plot as plot
+    from crowdfield import readings as readings
     from crowdfield import silence as silence
     from crowdfield import simulate as simulate
     from crowdfield import testing as testing
@@ -64,6 +65,7 @@ _MODULES = (
     "metrics",
     "pipeline",
     "plot",
+    "readings",
     "silence",
     "simulate",
     "testing",

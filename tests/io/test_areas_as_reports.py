@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 import crowdfield as cf
-from crowdfield.errors import InputError
+from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import area_places
 
 KILOMETRE = 1 / 111.195  # degrees of latitude
@@ -60,6 +60,61 @@ def test_polygons_in_cells_are_areas_too(tmp_path):
     path.write_text("\n".join(["geom,label", *rows]))
     read = cf.io.read(path, polygons="area")
     assert read.reports.accuracy == pytest.approx(np.full(3, 1.51 * 2000 / np.sqrt(12)), rel=0.01)
+
+
+def test_sources_that_read_some_or_all_of_an_area_are_told_apart(tmp_path):
+    path = tmp_path / "tiles.csv"
+    words = ["wet,ann,some", "dry,ann,Some of it", "wet,bob,", "wet,ann,ALL", "dry,bob,a little"]
+    rows = [f'"{square(20.0 + i / 10, 10.0, 2.0).wkt}",{word}' for i, word in enumerate(words)]
+    path.write_text("\n".join(["geom,label,source,extent", *rows]))
+    read = cf.io.read(path, polygons="area", reading="extent")
+    assert [read.reports.sources[s] for s in read.reports.source] == [
+        "ann (some of it)", "ann (some of it)", "bob", "ann (all of it)",
+    ]  # fmt: skip
+    assert read.rejected == 1 and "some or most or all" in str(read.rejects[0])
+    assert read.reports.accuracy is not None and np.isfinite(read.reports.accuracy).all()
+    one = cf.io.read(path, polygons="area", reading="all").reports
+    assert one.sources == ("ann (all of it)", "bob (all of it)")
+    assert cf.io.read(path, polygons="area", reading="most").reports.sources == ("ann", "bob")
+    for options, message in (({}, "--polygons area"), ({"polygons": "area", "reading": "some of"}, "some of")):
+        with pytest.raises((InputError, ReportFormatError), match=message):
+            cf.io.read(path, **{"reading": "some"} | options)  # type: ignore[arg-type]
+
+
+def test_nothing_seen_in_an_image_says_more_than_something_seen():
+    """Of two tiles far apart, one answered yes and one no: what that says of most of each depends on the question."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform([500_000, 0], [520_000, 20_000], (40, 2))
+    shown = {}
+    for reading in ("some", "most", "all"):
+        tiles = np.array([[600_000.0, 0.0], [700_000.0, 0.0]])
+        reports = cf.Reports.from_arrays(
+            np.vstack([points, tiles]), ["dry", "wet"] * 20 + ["wet", "dry"], ["ann"] * 40 + ["image"] * 2,
+            crs="EPSG:32618", accuracy=[np.nan] * 40 + [1500.0] * 2,
+        )  # fmt: skip
+        told = cf.readings.with_readings(reports, ["most"] * 40 + [reading] * 2)
+        fused = cf.pipeline.fuse(told, cell=5000, lengthscale=4000)
+        assert fused.model.reports_model_ == "one_state"
+        yes, no = fused.model.predict_rate(tiles)[0][:, 1]
+        middle = fused.model.predict_rate([[650_000.0, 0.0]])[0][0, 1]
+        shown[reading] = (yes - middle, middle - no)
+        assert not fused.table()["trusted"].any()
+    assert shown["some"][1] > 1.5 * shown["some"][0] > 0 and shown["all"][0] > 1.5 * shown["all"][1] > 0
+    assert shown["most"][0] == pytest.approx(shown["most"][1], rel=0.3)
+
+
+def test_more_reports_with_a_new_reading_start_from_its_prior():
+    rng = np.random.default_rng(1)
+    places = rng.uniform([500_000, 0], [520_000, 20_000], (30, 2))
+    reports = cf.Reports.from_arrays(places, ["dry", "wet"] * 15, ["ann"] * 30, crs="EPSG:32618")
+    fused = cf.pipeline.fuse(reports, cell=2000, lengthscale=4000)
+    look = cf.Reports.from_arrays(places[:1] + 100.0, ["wet"], ["ann"], labels=["dry", "wet"], crs="EPSG:32618")
+    more = cf.readings.with_readings(look, "some")
+    later = cf.pipeline.extend(fused, more)
+    assert later.model.get_params()["confusion_prior"]["ann (some of it)"] == [[5.0, 5.0], [1.0, 9.0]]
+    three = cf.Reports.from_arrays(places[:3], ["a", "b", "c"], ["ann (all of it)"] * 3, crs="EPSG:32618")
+    with pytest.raises(InputError, match="one of two states"):
+        cf.pipeline.fuse(three, cell=2000, lengthscale=4000)
 
 
 def test_another_word_for_polygons_is_refused(tmp_path):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "standard input"
 READ = (
     "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "score", "crs", "positive",
-    "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "missing",
+    "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "missing",
 )  # fmt: skip
 
 

@@ -105,6 +105,13 @@ Polygons = Annotated[
         metavar="area|inner-point", help="Read each polygon as one report about all of it, or as a point inside it."
     ),
 ]
+Reading = Annotated[
+    str | None,
+    _reading(
+        metavar="some|most|all|COLUMN",
+        help="With --polygons area: what reports say of their areas, or the column that says it; most if not given.",
+    ),
+]
 Missing = Annotated[
     str | None,
     _reading(
@@ -179,6 +186,7 @@ class Columns(Said):
     layer: Layer = None
     encoding: Encoding = None
     polygons: Polygons = None
+    reading: Reading = None
     missing: Missing = None
 
 

@@ -54,6 +54,7 @@ OPTION = {
     "accuracy": "--accuracy",
     "count": "--count",
     "score": "--score",
+    "reading": "--reading",
 }
 NONE = "none"  # given for a column that could be missed, it says that no column is to be taken
 # Cells that say that nothing is known, in any letter case. "None" is not among them: it may be what a source saw.

@@ -28,6 +28,7 @@ class Options:
     missing: frozenset[str] = MISSING  # words that stand for an empty cell
     polygons: str | None = None  # what a polygon stands for: "inner-point", or "area"; None: refused
     all_accuracy: float | None = None  # metres, where one number holds for all reports
+    all_reading: str | None = None  # of areas, where all reports say the same of them
 
     def given(self, role: str) -> str | None:
         return self.columns.get(role)
@@ -39,7 +40,9 @@ class Options:
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
-        kept |= {"polygons": self.polygons} | more
+        kept |= {"polygons": self.polygons, "all_reading": self.all_reading} | more
+        if (reading := self.given("reading")) is not None and "reading" not in columns:
+            raise InputError(f"--reading {reading}: this layout has no such column.")
         return Plan(columns, **kept)  # type: ignore[arg-type]
 
 

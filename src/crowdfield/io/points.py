@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crowdfield import geography
+from crowdfield import geography, readings
 from crowdfield.io import places
 from crowdfield.io.collect import Batch, clean
 from crowdfield.io.columns import MISSING
@@ -18,8 +18,7 @@ from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
 
-# A report seen by more people than this in one row is a mistake; so are counts that add up to more than a chunk may
-# hold. Both also bound the memory that a small file can ask for.
+# A report seen by more people than this in one row is a mistake.
 MOST_COUNTED = 100_000
 
 
@@ -38,6 +37,7 @@ class Plan:
     missing: frozenset[str] = MISSING  # words that stand for an empty cell, in lower case
     lon_first: bool = False  # of pairs of numbers in one cell
     polygons: str | None = None  # what a polygon stands for
+    all_reading: str | None = None  # what every report says of its area: "some", "most" or "all" of it
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
@@ -76,6 +76,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         why.add(usable, "", "lies outside the region.")
     counts = _counts(frame, plan, why)
     score = _scores(frame, plan, why)
+    reading = _readings(frame, plan, why)
 
     ok = why.ok
     every, chosen = bool(ok.all()), np.flatnonzero(ok)
@@ -96,6 +97,8 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
             # Rows that name nobody are kept: they share one source.
             source = source.add_categories(["unknown"]) if "unknown" not in source.categories else source
             source[nobody] = "unknown"
+    if reading is not None:
+        source = _by_reading(source, reading)
     ids = None if "id" not in optional else _without(optional["id"], plan.missing)
     return Batch(
         rows=size,
@@ -241,6 +244,24 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
         ),
     )
     return stated
+
+
+def _readings(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[Any] | None:
+    """What every row says of its area; an empty cell is "most". None where nothing says so."""
+    name = plan.column("reading")
+    if name is None or name not in frame:
+        return None if plan.all_reading is None else np.full(len(frame), plan.all_reading, dtype=object)
+    words = frame[name].where(~_empty(frame[name], plan.missing), readings.MOST)
+    words = words.astype(str).str.strip().str.casefold().str.removesuffix(" of it")
+    known = " or ".join(readings.READINGS)
+    why.add(~words.isin(readings.READINGS).to_numpy(dtype=bool), name, f"does not say {known} (of it).")
+    return words.to_numpy(dtype=object)
+
+
+def _by_reading(source: pd.Categorical | None, reading: NDArray[Any]) -> pd.Categorical:
+    """Sources told apart by what their reports say of areas."""
+    who = np.full(len(reading), "all", dtype=object) if source is None else np.asarray(source, dtype=object)
+    return pd.Categorical([readings.named(name, word) for name, word in zip(who, reading, strict=True)])
 
 
 def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:

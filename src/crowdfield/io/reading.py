@@ -26,6 +26,7 @@ from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
 from crowdfield.io.times import Times
+from crowdfield.readings import READINGS
 
 _DUPLICATES = 4  # with a limit on reports, so many times the limit may be read before duplicates are removed
 Duplicates = Literal["once", "keep", "events"]
@@ -56,6 +57,7 @@ def read(
     count: str | None = None,
     layer: str | None = None,
     polygons: Literal["inner-point", "area"] | None = None,
+    reading: str | None = None,
     missing: str | Sequence[str] | None = None,
     most: int | None = None,
     progress: Progress | None = None,
@@ -96,6 +98,9 @@ def read(
     polygons : {"inner-point", "area"}, optional
         Read each polygon as a report at a point inside it, or as one report about the whole of it; by default a file of
         polygons is refused.
+    reading : str, optional
+        With ``polygons="area"``: what reports say of their areas, "some", "most" or "all" of it, or a column that says
+        so; "most" by default (docs/accuracy.md).
     missing : str or sequence of str, optional
         The words that mean that a cell of the table is empty; by default "NA", "n/a" and the like.
     most : int, optional
@@ -127,10 +132,15 @@ def read(
         raise InputError(f"duplicates must be 'once', 'keep' or 'events', got {duplicates!r}.")
     if polygons not in (None, "inner-point", "area"):
         raise InputError(f"polygons can be read as 'area' or 'inner-point', not {polygons!r}.")
+    if reading is not None and polygons != "area":
+        raise InputError("a reading is what a report says of a whole area: use it with --polygons area.")
+    of_all = reading if reading in READINGS else None
     named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
     length, column = _length_or_column(accuracy)
     options = Options(
-        columns=named | {"place": place, "accuracy": column, "count": count, "score": score},
+        columns=named
+        | {"place": place, "accuracy": column, "count": count, "score": score}
+        | ({} if reading is None or of_all else {"reading": reading}),
         crs=None if crs is None else "local" if crs == "local" else geography.check_crs(crs),
         region=None if region is None else geography.parse_region(region),
         cell=None if cell is None else geography.parse_length(cell),
@@ -139,6 +149,7 @@ def read(
         missing=_missing(missing),
         polygons=polygons,
         all_accuracy=length,
+        all_reading=of_all,
     )
     wanted = positive if positive is None or isinstance(positive, str) else list(positive)
     job = _Job(file, format, layer, options, duplicates, most, wanted, _label_map(label_map), progress)
@@ -412,6 +423,7 @@ _ROLE = {
     "accuracy": "accuracy",
     "count": "count",
     "score": "score",
+    "reading": "reading",
 }
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
+from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
 from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
@@ -196,6 +197,7 @@ def fuse_on(
     if settings.snap:
         inside = inside.snap(grid)
     told, believed = with_silence(inside, grid, mask, settings)
+    believed = with_area_readings(told, believed)
     model = build_model(believed, told, grid)
     # Before the fit: a misspelt state must not cost the minutes before it is noticed.
     chosen = in_question(model.states or (), inside, settings)
@@ -271,6 +273,7 @@ def extend(
         return replace(new_run, about={**new_run.about, **said})
     progress(f"Folding in {len(fresh):,} new reports")
     model = fused.model
+    learn_area_readings(model, fresh, fused.heatmap.positive)
     model.partial_fit(**as_arguments(model, fresh))
     said["warnings"] = [*offer(model.reports_, fused.settings), *quick_warnings(model)]
     seen = np.concatenate([fused.seen, keys(fresh)])
