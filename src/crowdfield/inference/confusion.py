@@ -104,10 +104,10 @@ def by_report(table: Array) -> Array:
 
 
 def likelihood_by_site(block: Block, table: Array) -> Array:
-    """Σ over the reports of each site of the row that its key selects.   table [S·L, J] -> [n, J]"""
+    """Σ over the reports of each site of the row that its key selects, as often as each counts.   [S·L, J] -> [n, J]"""
     out = np.empty((block.n, table.shape[1]))
     for j, column in enumerate(np.ascontiguousarray(table.T)):
-        out[:, j] = np.bincount(block.site, weights=column[block.key], minlength=block.n)
+        out[:, j] = np.bincount(block.site, weights=block.times(column[block.key]), minlength=block.n)
     return out
 
 

@@ -48,18 +48,21 @@ class Meetings:
     site: Codes  # [Rb] sites in order of their reports' keys
     column: Codes  # [Rb] their cells
     start: Codes  # [S · L + 1]
+    looks: Array | None  # [Rb] that each report stands for; None where all are 1
 
     @classmethod
     def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> Meetings:
         cell, order = cells.of(points), np.argsort(block.key, kind="stable")
         site = block.site[order]
         start = np.concatenate([[0], np.cumsum(np.bincount(block.key, minlength=keys))])
-        return cls(cells, cell, site, cell[site], start.astype(np.int32))
+        looks = None if block.looks is None else block.looks[order]
+        return cls(cells, cell, site, cell[site], start.astype(np.int32), looks)
 
     def answers(self, mean: Array, variance: Array, lam: Array, missing: Array) -> Answers:
         """From what a pass over the sites found at each: [n] each."""
         curvature = linearise.own_curvature(mean, variance, lam) - missing
-        K = csr_array((missing[self.site], self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
+        each = missing[self.site] if self.looks is None else missing[self.site] * self.looks
+        K = csr_array((each, self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
         by_cell = np.bincount(self.cell, curvature, self.cells.count).astype(np.float64, copy=False)
         return Answers(self.cells, by_cell, K)
 

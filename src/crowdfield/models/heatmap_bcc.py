@@ -43,11 +43,12 @@ class HeatmapBCC(MapQueries):
         where label and state agree, 1 elsewhere). Give ``{source: [J, L], ...}`` for sources you know something
         about beforehand; the key None stands for all others. 20 or more pseudo-counts in every row mark a source as
         trusted.
-    scale_shape, scale_rate : float, default=1.0 and 4.0
-        Shape and rate of the gamma prior on the inverse scale ς of the latent functions. Hardly ever worth a change;
-        a larger rate allows more extreme probabilities before any report. With the default the log odds of a state
-        vary by about 2 either way, so that a place where the state is all but certain is no surprise. The paper has
-        a rate of 1.
+    scale_shape : float, default=1.0
+        Shape of the gamma prior on the inverse scale ς of the latent functions. Hardly ever worth a change.
+    scale_rate : float or None, default=None
+        Rate of that prior: a larger rate allows more extreme probabilities before any report. None is 4, with which
+        the log odds of a state vary by about 2 either way, so that a place where the state is all but certain is no
+        surprise; with ``inference="vb"`` it is 1, as in the paper.
     prior_mean : float, sequence of float, or callable, default=0.0
         Prior mean of the latent functions: a number, one per state, or a function of places [M, D] that returns [M]
         (two states) or [M, J]. With two states the latent function is the log odds of the second state. With the
@@ -170,7 +171,7 @@ class HeatmapBCC(MapQueries):
         lengthscale: LengthScale = 20.0,
         confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         scale_shape: float = 1.0,
-        scale_rate: float = 4.0,
+        scale_rate: float | None = None,
         prior_mean: PriorMean = 0.0,
         states: Sequence[Hashable] | None = None,
         labels: Sequence[Hashable] | None = None,

@@ -34,6 +34,7 @@ from crowdfield.models import inexact, scored
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
 from crowdfield.models.covariates import Covariates
+from crowdfield.models.problem import scale_rate
 
 if TYPE_CHECKING:
     from crowdfield.inference.posed import LatentMean
@@ -114,7 +115,7 @@ def ask(
     if callable(model.prior_mean) or np.any(model.prior_mean):
         offset = _Offset(mean_at) if observed.functions == 1 else _Offsets(mean_at, observed.state_scores)
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
-    prior = Prior(float(model.scale_shape), float(model.scale_rate))
+    prior = Prior(float(model.scale_shape), scale_rate(model))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
     return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 
+# Log odds that vary by about 2 before any report: at many places the state is all but certain. Of 1, 4 and 10 on worlds
+# of checks with states that cover 3 to 50 % of the map, 4 has the least cross entropy (docs/benchmarks/inference.md).
+SCALE_RATE = 4.0
+PAPERS_SCALE_RATE = 1.0
+
+
 class Gold(NamedTuple):
     """Places whose state is known."""
 
@@ -49,7 +55,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
     prior = Prior(
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
         shape=float(model.scale_shape),
-        rate=float(model.scale_rate),
+        rate=scale_rate(model),
         mean=blur.averaged(mean_at, places, dimension),
     )
     given = model.confusion_prior
@@ -74,6 +80,13 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         seed=model.random_state,
         level=LEVEL_VARIANCE if model.inference != "vb" and _level_is_open(model.prior_mean) else 0.0,
     )
+
+
+def scale_rate(model: HeatmapBCC) -> float:
+    """Rate of the prior on the inverse scale: as given, or what suits the inference."""
+    if model.scale_rate is not None:
+        return float(model.scale_rate)
+    return PAPERS_SCALE_RATE if model.inference == "vb" else SCALE_RATE
 
 
 def _level_is_open(prior_mean: Any) -> bool:
@@ -124,7 +137,8 @@ def check_settings(model: HeatmapBCC) -> None:
         if getattr(model, name) not in choices:
             raise InputError(f"{name} must be one of {', '.join(choices)}, not {getattr(model, name)!r}.")
     positive("scale_shape", model.scale_shape)
-    positive("scale_rate", model.scale_rate)
+    if model.scale_rate is not None:
+        positive("scale_rate", model.scale_rate)
     positive("tol", model.tol)
     whole("max_iter", model.max_iter)
     for value in np.atleast_1d(np.asarray(model.lengthscale, dtype=object)):

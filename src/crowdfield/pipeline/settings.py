@@ -123,7 +123,7 @@ class Settings:
     communities: int | str | None = None
     prior_mean: float | Sequence[float] = 0.0
     scale_shape: float = 1.0
-    scale_rate: float = 4.0
+    scale_rate: float | None = None
     max_iter: int = 200
     tol: float = 1e-4
     seed: int | None = None

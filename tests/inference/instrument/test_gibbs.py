@@ -218,7 +218,11 @@ def test_what_a_sampled_instrument_model_offers(monkeypatch):
     X, site, source, label, truth = small_crowd(labels=3)
     names = np.array(["no", "yes", "maybe"])
     settings: dict[str, Any] = dict(
-        lengthscale=3.0, reports_model="instrument", states=["no", "yes"], labels=["no", "maybe", "yes"]
+        lengthscale=3.0,
+        reports_model="instrument",
+        states=["no", "yes"],
+        labels=["no", "maybe", "yes"],
+        scale_rate=1.0,  # a firm prior: so few sweeps would not mix under a wide one
     )
     gold = (X[:4], names[simulated.be(np.random.default_rng(1), truth.link, truth.g[:4]).astype(int)])
     covariates = {"east": lambda places: places[:, 0]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.sites import over_rows
@@ -52,7 +53,12 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -
     top = likelihood.max(1)
     joint = prior * np.exp(likelihood - top[:, None])[:, None, :]
     total = joint.sum(2)
+    lost = np.flatnonzero((total == 0.0).any(1))
+    total[lost] = 1.0
     joint /= total[:, :, None]
+    log_total = np.log(total) + top[:, None]
+    if len(lost):
+        joint[lost], log_total[lost] = _in_logarithms(likelihood[lost], f[lost], nugget[lost])
     g_mean, g_variance = _moments(joint)
     own = nugget[:, None]
     gradient = (g_mean - prior_mean) / own
@@ -60,13 +66,23 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -
     lam = np.maximum(curvature @ F_WEIGHTS, LEAST_PRECISION)
     moved = (g_mean - f) ** 2 - (prior_mean - f) ** 2
     return Local(
-        expected=float(((np.log(total) + top[:, None]) @ F_WEIGHTS).sum()),
+        expected=float((log_total @ F_WEIGHTS).sum()),
         eta=gradient @ F_WEIGHTS + lam * mean,
         lam=lam,
         posterior=np.einsum("nqk,q->nk", joint, F_WEIGHTS),
         energy=moved @ F_WEIGHTS,
         informed=((prior_variance - g_variance) / own) @ F_WEIGHTS,
     )
+
+
+def _in_logarithms(likelihood: Array, f: Array, nugget: Array) -> tuple[Array, Array]:
+    """The posterior of g and the log of its total, for places whose very many reports speak for appearances so far from
+    f that their density underflows.   likelihood [n, K], f [n, Q] -> [n, Q, K], [n, Q]
+    """
+    log_prior = -0.5 * (APPEARANCES - f[..., None]) ** 2 / nugget[:, None, None]
+    joint = log_prior - logsumexp(log_prior, axis=2, keepdims=True) + likelihood[:, None, :]
+    log_total = logsumexp(joint, axis=2)
+    return np.exp(joint - log_total[:, :, None]), np.asarray(log_total)
 
 
 def _nugget_density(f: Array, nugget: Array) -> Array:
