@@ -58,10 +58,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One thread per process: two test processes with two threads each fight over two cores. Each process takes one half of the
-# tests in their order, and the one that ends first steals from the other: tests of one file share a server or a browser,
-# which both processes would start if they took turns.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+# One thread per process: two test processes with two threads each fight over two cores. Each process takes its share of the
+# tests in their order, and the one that ends first steals from the others: tests of one file share a server or a browser,
+# which all processes would start if they took turns.
+# Three processes on two cores: a quarter of the time a test waits for a server, a browser or a clock.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: setup system lint
