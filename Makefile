@@ -25,12 +25,13 @@ help:
 
 setup: $(READY)
 
-# Nothing is installed whose bytes are not those that were locked.
+# Nothing is installed whose bytes are not those that were locked. The lock is complete, so that pip looks for no
+# dependencies (--no-deps): some versions of it take "coverage[toml]" for a package that nobody has locked.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "crowdfield needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	$(PIP) install --quiet --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m crowdfield.service.basemap
 	@touch $(READY)
@@ -99,7 +100,7 @@ reproduce: setup
 # What looks after the packages has an environment of its own: none of it is needed to run or to test.
 $(TOOLS_READY): tools.lock
 	$(PYTHON) -m venv .tools
-	$(TOOLS)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement tools.lock
+	$(TOOLS)/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --requirement tools.lock
 	@touch $(TOOLS_READY)
 
 # For every platform and Python that we support, with the hashes of all files, and without the address of any package index.

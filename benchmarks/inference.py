@@ -44,7 +44,9 @@ def main(datasets: int, sizes: list[int], setting: str, ways: list[str], median:
             way, rows = WAYS[name], []
             for seed, simulation in enumerate(simulations):
                 reports, truth = simulation.reports, simulation.truth
-                model = cf.HeatmapBCC(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], random_state=seed, **way)
+                model = cf.HeatmapBCC(
+                    lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], scale_rate=1.0, random_state=seed, **way
+                )
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
