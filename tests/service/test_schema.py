@@ -34,7 +34,7 @@ def test_no_request_breaks_the_service(schema):
         operation = result.ok()
 
         # Files are read in a process of their own each, which takes a second to start.
-        examples = 5 if operation.path.endswith("/import") else 12
+        examples = 4 if operation.path.endswith("/import") else 8
 
         @settings(
             max_examples=examples,
