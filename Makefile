@@ -53,11 +53,12 @@ system:
 demo: setup
 	$(BIN)/crowdfield demo
 
+# They run beside the tests, which must not wait for them: some have deadlines.
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	nice $(BIN)/ruff check .
+	nice $(BIN)/ruff format --check .
+	nice $(BIN)/mypy
+	nice $(BIN)/lint-imports
 
 # One thread per process: two test processes with two threads each fight over two cores. Each process takes its share of the
 # tests in their order, and the one that ends first steals from the others: tests of one file share a server or a browser,

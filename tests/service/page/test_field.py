@@ -76,6 +76,7 @@ def test_reports_from_the_field_wait_for_the_network_and_arrive_once(live, field
         write(page, "dry", "Bridge is free")
         page.click("#send")
         page.wait_for_selector("#outcome:has-text('Kept on this phone')")
+        page.wait_for_selector("#queue li.waiting")
         assert states(page) == ["waiting", "sent"] and "1 report waits" in page.inner_text("#queue-said")
         page.reload()
         page.wait_for_selector("#queue li.waiting")
