@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
 TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
+SCALE_RATE = 1.0  # of the prior on the smooth part's precision; the nugget and the intercept vary beside it
 
 
 class Asked(NamedTuple):
@@ -115,7 +116,7 @@ def ask(
     if callable(model.prior_mean) or np.any(model.prior_mean):
         offset = _Offset(mean_at) if observed.functions == 1 else _Offsets(mean_at, observed.state_scores)
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
-    prior = Prior(float(model.scale_shape), scale_rate(model))
+    prior = Prior(float(model.scale_shape), scale_rate(model, SCALE_RATE))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
     return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
 

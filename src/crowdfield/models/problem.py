@@ -56,7 +56,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
     prior = Prior(
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
         shape=float(model.scale_shape),
-        rate=scale_rate(model),
+        rate=scale_rate(model, PAPERS_SCALE_RATE if model.inference == "vb" else SCALE_RATE),
         mean=blur.averaged(mean_at, places, dimension),
     )
     given = model.confusion_prior
@@ -83,11 +83,9 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
     )
 
 
-def scale_rate(model: HeatmapBCC) -> float:
-    """Rate of the prior on the inverse scale: as given, or what suits the inference."""
-    if model.scale_rate is not None:
-        return float(model.scale_rate)
-    return PAPERS_SCALE_RATE if model.inference == "vb" else SCALE_RATE
+def scale_rate(model: HeatmapBCC, default: float) -> float:
+    """Rate of the prior on the inverse scale: as given, or what suits the model."""
+    return default if model.scale_rate is None else float(model.scale_rate)
 
 
 def _level_is_open(prior_mean: Any) -> bool:
