@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfield.data.columns import accuracies, frozen, looks, places_of, scores, times
 from crowdfield.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 # Names of the two coordinate columns of a table, in the order they are looked for.
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
-# That one row may stand for: more is a mistake, and sums of them must stay exact.
-MOST_LOOKS = 10_000_000
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 
 
@@ -84,20 +83,20 @@ class Reports:
     count: NDArray[np.int64] | None = None  # [R]
 
     def __post_init__(self) -> None:
-        places = _places(self.places)
+        places = places_of(self.places)
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "labels", _names(self.labels, "labels"))
         object.__setattr__(self, "sources", _names(self.sources, "sources"))
         for name, names in (("label", self.labels), ("source", self.sources)):
             object.__setattr__(self, name, _codes(getattr(self, name), name, names, len(places)))
         if self.time is not None:
-            object.__setattr__(self, "time", _times(self.time, len(places)))
+            object.__setattr__(self, "time", times(self.time, len(places)))
         if self.accuracy is not None:
-            object.__setattr__(self, "accuracy", _accuracies(self.accuracy, len(places)))
+            object.__setattr__(self, "accuracy", accuracies(self.accuracy, len(places)))
         if self.score is not None:
-            object.__setattr__(self, "score", _scores(self.score, len(places)))
+            object.__setattr__(self, "score", scores(self.score, len(places)))
         if self.count is not None:
-            object.__setattr__(self, "count", _looks(self.count, len(places)))
+            object.__setattr__(self, "count", looks(self.count, len(places)))
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
@@ -126,7 +125,7 @@ class Reports:
         By default the order is sorted, or that of first appearance where the values cannot be sorted. Without a
         ``source`` all reports are taken to come from one, called ``"all"``.
         """
-        where = _places(places)
+        where = places_of(places)
         label_codes, label_names = _encode(label, labels, "label", len(where))
         if source is None:
             source_names = ("all",) if sources is None else _names(sources, "sources")
@@ -141,12 +140,12 @@ class Reports:
             source=source_codes,
             labels=label_names,
             sources=source_names,
-            time=None if time is None else _times(time, len(where)),
+            time=None if time is None else times(time, len(where)),
             id=None if id is None else tuple(id),
             crs=crs,
-            accuracy=None if accuracy is None else _accuracies(accuracy, len(where)),
-            score=None if score is None else _scores(score, len(where)),
-            count=None if count is None else _looks(count, len(where)),
+            accuracy=None if accuracy is None else accuracies(accuracy, len(where)),
+            score=None if score is None else scores(score, len(where)),
+            count=None if count is None else looks(count, len(where)),
         )
 
     @classmethod
@@ -335,92 +334,7 @@ def distinct_places(places: NDArray[np.float64]) -> Sites:
         new[1:] |= ordered[1:] != ordered[:-1]
     site = np.empty(len(order), dtype=np.int64)
     site[order] = np.cumsum(new) - 1
-    return Sites(_frozen(places[order[new]]), _frozen(site))
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.setflags(write=False)
-    return array
-
-
-def _places(places: ArrayLike) -> NDArray[np.float64]:
-    try:
-        # Adding zero copies, and makes −0.0 and 0.0, which are one place, the same bits.
-        checked = np.asarray(places, dtype=np.float64) + 0.0
-    except (TypeError, ValueError):
-        raise InputError("places must be numbers, one row per report and one column per coordinate.") from None
-    if checked.ndim != 2 or checked.shape[1] < 1:
-        raise InputError(f"places must be [R, D]: one row per report, one column per coordinate; got {checked.shape}.")
-    finite = np.isfinite(checked)
-    if not finite.all():
-        row, column = (int(i) for i in np.argwhere(~finite)[0])
-        raise InputError(
-            f"report {row} has coordinate {checked[row, column]} in column {column}. Leave out reports without a place."
-        )
-    return _frozen(checked)
-
-
-def _times(time: ArrayLike, count: int) -> NDArray[np.float64]:
-    given = np.asarray(time)
-    if np.issubdtype(given.dtype, np.datetime64):
-        seconds = given.astype("datetime64[us]").astype(np.int64) / 1e6
-        seconds = np.where(np.isnat(given), np.nan, seconds)
-    else:
-        try:
-            seconds = np.array(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("time must be seconds since 1970 (UTC) or datetime64 values.") from None
-    if seconds.shape != (count,):
-        raise InputError(f"{count} places but times of shape {seconds.shape}: give one per report.")
-    if np.isinf(seconds).any():
-        raise InputError(
-            f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
-        )
-    return _frozen(seconds)
-
-
-def _accuracies(accuracy: ArrayLike, count: int) -> NDArray[np.float64]:
-    try:
-        metres = np.array(accuracy, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("accuracy must be numbers of metres, NaN where it is unknown.") from None
-    if metres.shape != (count,):
-        raise InputError(f"{count} places but accuracies of shape {metres.shape}: give one per report.")
-    bad = np.isinf(metres) | (metres < 0)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"report {row} has an accuracy of {metres[row]} metres. Use NaN where it is unknown.")
-    return _frozen(metres)
-
-
-def _scores(score: ArrayLike, count: int) -> NDArray[np.float64]:
-    try:
-        sure = np.array(score, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("score must be probabilities, NaN for reports that just say their label.") from None
-    if sure.shape != (count,):
-        raise InputError(f"{count} places but scores of shape {sure.shape}: give one per report.")
-    bad = (sure < 0) | (sure > 1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"report {row} has a score of {sure[row]}. A score is a probability, between 0 and 1.")
-    return _frozen(sure)
-
-
-def _looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
-    try:
-        stated = np.array(count, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("count must be whole numbers: how many looks each report stands for.") from None
-    if stated.shape != (rows,):
-        raise InputError(f"{rows} places but counts of shape {stated.shape}: give one per report.")
-    bad = ~((stated >= 1) & (stated <= MOST_LOOKS) & (stated == np.floor(stated)))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"report {row} has a count of {stated[row]:g}. A count is a whole number between 1 and {MOST_LOOKS:,}."
-        )
-    return _frozen(stated.astype(np.int64))
+    return Sites(frozen(places[order[new]]), frozen(site))
 
 
 def _joined_looks(first: Reports, then: Reports) -> NDArray[np.int64] | None:
@@ -459,7 +373,7 @@ def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> N
         raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
     if count and not (given.min() >= 0 and given.max() < len(names)):
         raise InputError(f"{what} codes must lie in 0..{len(names) - 1}, got {int(given.min())}..{int(given.max())}.")
-    return _frozen(given.astype(np.int64))
+    return frozen(given.astype(np.int64))
 
 
 def _encode(
@@ -494,7 +408,7 @@ def _encode(
         row = int(np.argmax(codes == seen.index(unknown[0])))
         raise InputError(f"report {row} has {what} {unknown[0]!r}, which is not among the {what}s {_some(order)}.")
     recode = np.array([position[name] for name in seen], dtype=np.int64)
-    return _frozen(recode[codes] if count else np.empty(0, dtype=np.int64)), order
+    return frozen(recode[codes] if count else np.empty(0, dtype=np.int64)), order
 
 
 def _in_order(names: tuple[Any, ...]) -> tuple[Any, ...]:

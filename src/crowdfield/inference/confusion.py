@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +93,6 @@ def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Resp
     return Response(counts, image.sum(axis=1, keepdims=True), inverse, slope, step)
 
 
-def newton(counts: Array, image: Array, alpha0: Array, missing: Array) -> Array:
-    """Where repeated updates of the counts would lead, source by source, with all else as it is: [S, J, L]."""
-    answer = response(counts, image, alpha0, missing)
-    return answer.sane(counts + answer.step, image)
-
-
 def by_report(table: Array) -> Array:
     """[S, J, L] as rows that a report's key selects: [S·L, J]."""
     return np.ascontiguousarray(table.transpose(0, 2, 1).reshape(-1, table.shape[1]))
@@ -105,17 +100,16 @@ def by_report(table: Array) -> Array:
 
 def likelihood_by_site(block: Block, table: Array) -> Array:
     """Σ over the reports of each site of the row that its key selects, as often as each counts.   [S·L, J] -> [n, J]"""
-    out = np.empty((block.n, table.shape[1]))
-    for j, column in enumerate(np.ascontiguousarray(table.T)):
-        out[:, j] = np.bincount(block.site, weights=block.times(column[block.key]), minlength=block.n)
-    return out
+    return _sums(block, (column[block.key] for column in np.ascontiguousarray(table.T)))
 
 
 def sum_by_site(block: Block, values: Array) -> Array:
     """Σ over the reports of each site, as often as each counts.   values [Rb, J] -> [n, J]"""
-    each = block.times(values)
-    columns = [np.bincount(block.site, weights=each[:, j], minlength=block.n) for j in range(values.shape[1])]
-    return np.stack(columns, axis=1)
+    return _sums(block, values.T)
+
+
+def _sums(block: Block, columns: Iterable[Array]) -> Array:
+    return np.stack([np.bincount(block.site, block.times(column), block.n) for column in columns], axis=1)
 
 
 def kl(alpha: Array, alpha0: Array) -> float:

@@ -105,7 +105,6 @@ class Scheme(NamedTuple):
     mixing: float  # length of a plain step
     slack: float  # relative fall of the objective that a jump may cost: infinite where the objective need not rise
     look_ahead: Callable[[Iteration, State, Posterior, Summary, State], Ahead]
-    coupled: bool  # whether that step asks how sources and field answer each other
 
     def sweep(self, sites: Sites, q: Posterior) -> Summary:
         return sweep(sites, self, q)
@@ -153,7 +152,7 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
     watched = sites.watched(block)
-    met = sites.meetings if scheme.coupled else None
+    met = None if np.isinf(scheme.slack) else sites.meetings  # nothing but a bound can judge a step of both
     at_sites = (mean[:, 0], variance[:, 0], local.lam[:, 0], local.missing[:, 0])
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
@@ -303,6 +302,6 @@ def _look_no_further(iteration: Iteration, state: State, q: Posterior, summary: 
 
 
 SCHEMES = {
-    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, look_ahead=_look_ahead, coupled=True),
-    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, look_ahead=_look_no_further, coupled=False),
+    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, look_ahead=_look_ahead),
+    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, look_ahead=_look_no_further),
 }

@@ -1,0 +1,93 @@
+"""The columns of reports, checked: each becomes an array of its own that cannot be written to, or an error in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdfield.errors import InputError
+
+MOST_LOOKS = 10_000_000  # that one report may stand for: more is a mistake, and sums of them must stay exact
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Make an array read-only."""
+    array.setflags(write=False)
+    return array
+
+
+def places_of(places: ArrayLike) -> NDArray[np.float64]:
+    """Give coordinates [R, D]."""
+    try:
+        # Adding zero copies, and makes −0.0 and 0.0, which are one place, the same bits.
+        checked = np.asarray(places, dtype=np.float64) + 0.0
+    except (TypeError, ValueError):
+        raise InputError("places must be numbers, one row per report and one column per coordinate.") from None
+    if checked.ndim != 2 or checked.shape[1] < 1:
+        raise InputError(f"places must be [R, D]: one row per report, one column per coordinate; got {checked.shape}.")
+    finite = np.isfinite(checked)
+    if not finite.all():
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
+        raise InputError(
+            f"report {row} has coordinate {checked[row, column]} in column {column}. Leave out reports without a place."
+        )
+    return frozen(checked)
+
+
+def times(time: ArrayLike, rows: int) -> NDArray[np.float64]:
+    """Give seconds since 1970 (UTC), NaN where unknown: [R]."""
+    given = np.asarray(time)
+    if np.issubdtype(given.dtype, np.datetime64):
+        given = np.where(np.isnat(given), np.nan, given.astype("datetime64[us]").astype(np.int64) / 1e6)
+    seconds = _numbers(given, rows, "times", "time must be seconds since 1970 (UTC) or datetime64 values.")
+    if np.isinf(seconds).any():
+        raise InputError(
+            f"report {int(np.argmax(np.isinf(seconds)))} has an infinite time. Use NaN where it is unknown."
+        )
+    return frozen(seconds)
+
+
+def accuracies(accuracy: ArrayLike, rows: int) -> NDArray[np.float64]:
+    """Give metres, NaN where unknown: [R]."""
+    must_be = "accuracy must be numbers of metres, NaN where it is unknown."
+    metres = _numbers(accuracy, rows, "accuracies", must_be)
+    bad = np.isinf(metres) | (metres < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"report {row} has an accuracy of {metres[row]} metres. Use NaN where it is unknown.")
+    return frozen(metres)
+
+
+def scores(score: ArrayLike, rows: int) -> NDArray[np.float64]:
+    """Give probabilities, NaN for reports that just say their label: [R]."""
+    sure = _numbers(score, rows, "scores", "score must be probabilities, NaN for reports that just say their label.")
+    bad = (sure < 0) | (sure > 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"report {row} has a score of {sure[row]}. A score is a probability, between 0 and 1.")
+    return frozen(sure)
+
+
+def looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """Give how many looks each report stands for: [R]."""
+    stated = _numbers(count, rows, "counts", "count must be whole numbers: how many looks each report stands for.")
+    bad = ~((stated >= 1) & (stated <= MOST_LOOKS) & (stated == np.floor(stated)))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"report {row} has a count of {stated[row]:g}. A count is a whole number between 1 and {MOST_LOOKS:,}."
+        )
+    return frozen(stated.astype(np.int64))
+
+
+def _numbers(values: ArrayLike, rows: int, what: str, must_be: str) -> NDArray[np.float64]:
+    """A copy of a column as numbers, one per report."""
+    try:
+        out = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(must_be) from None
+    if out.shape != (rows,):
+        raise InputError(f"{rows} places but {what} of shape {out.shape}: give one per report.")
+    return out
