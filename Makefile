@@ -7,7 +7,7 @@ TOOLS := .tools/bin
 TOOLS_READY := .tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test run-tests lint docs coverage wheels-check fuzz bench reproduce lock audit sbom clean
+.PHONY: help setup system demo test lint docs coverage wheels-check fuzz bench reproduce lock audit sbom clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
@@ -53,24 +53,20 @@ system:
 demo: setup
 	$(BIN)/crowdfield demo
 
-# They run beside the tests, which must not wait for them: some have deadlines.
 lint: setup
-	nice $(BIN)/ruff check .
-	nice $(BIN)/ruff format --check .
-	nice $(BIN)/mypy
-	nice $(BIN)/lint-imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # One thread per process: two test processes with two threads each fight over two cores. Each process takes its share of the
 # tests in their order, and the one that ends first steals from the others: tests of one file share a server or a browser,
 # which all processes would start if they took turns.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
-# Tests wait a quarter of their time, for a server, a browser or a clock: the linters run meanwhile.
-test: setup system
-	@$(MAKE) --no-print-directory --jobs=2 lint run-tests
-
-run-tests: export OMP_NUM_THREADS = 1
-run-tests: export OPENBLAS_NUM_THREADS = 1
-run-tests: setup
+# The linters come first and not beside the tests: readers of files have deadlines, which they miss on busy cores.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
+test: setup system lint
 	$(PYTEST)
 
 # Warnings are errors: a link that leads nowhere, a name that does not exist. Search works without a network.
