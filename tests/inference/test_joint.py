@@ -127,7 +127,7 @@ def test_no_source_is_less_sure_than_its_prior_by_more_than_the_field_may_add():
     q = settled(made).q
     prior = rows.of_dirichlet(made.alpha0)[1]
     through = q.covariance - made.layout.unblock(q.left)
-    assert (through[..., 0, 0] <= method.MOST_ADDED * prior[..., 0, 0] + 1e-9).all()
+    assert (through[..., 0, 0] <= rows.MOST_ADDED * prior[..., 0, 0] + 1e-9).all()
 
 
 SETTINGS: dict[str, Any] = dict(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], scale_rate=1.0)

@@ -24,7 +24,7 @@ from crowdfield.distributed import partitions as partitions_
 from crowdfield.distributed import reading
 from crowdfield.distributed.partitions import Partitions
 from crowdfield.errors import InputError, MissingDependencyError
-from crowdfield.inference import selection, solvers
+from crowdfield.inference import lengthscale_selection, selection, solvers
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
@@ -203,7 +203,7 @@ def _fit_into(
     sample = partitions_.sample(client, problem.pose(model, names, states, known), data, sizes)
     start = None
     if problem.learns_lengthscale(model.lengthscale):
-        found = selection.lengthscale(sample, None)
+        found = lengthscale_selection.learn(sample, None)
         sample, start = found.posed, found.start
         model.lengthscale_log_sd_, model.lengthscale_tried_ = found.log_sd, found.tried
     engine = partitions_.region_engine(sample, corners)

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.distributed.reading import hold
-from crowdfield.inference import selection
+from crowdfield.inference import lengthscale_selection
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.features import Basis, FeatureEngine, FeatureField
@@ -99,7 +99,7 @@ def _engine_of(kind: type, basis: Basis, X: Array) -> Engine:
 def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -> Posed:
     """The problem on the very sites on which one process would search for the length-scale."""
     total = sum(sizes)
-    most = selection.SEARCH_SITES
+    most = lengthscale_selection.SEARCH_SITES
     kept = np.arange(total)
     if total > most:
         kept = np.sort(posed.rng().choice(total, most, replace=False))

@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 from crowdfield.inference import confusion, iterate, linearise, settle, vb
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.iterate import Fit, Progress
 from crowdfield.inference.joint import state as joint
 from crowdfield.inference.joint import sums
@@ -69,6 +70,10 @@ class Solver(Protocol):
         """E[log π] [S, J, L]: how far every report is believed."""
         ...
 
+    def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
+        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
+        ...
+
     def with_new_sources(self, q: Any, alpha0: Array) -> Any:
         """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
         ...
@@ -82,7 +87,7 @@ class JointSolver:
     method: JointMethod
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
-        with _quiet_blas(self.method.engine):
+        with quiet_blas(self.method.engine):
             return iterate.run(self.method, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> JointSolver:
@@ -109,6 +114,9 @@ class JointSolver:
     def log_pi(self, q: joint.Posterior) -> Array:
         return q.moments.log_pi
 
+    def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
+        return self.method.likelihood(fit.state)
+
     def with_new_sources(self, q: joint.Posterior, alpha0: Array) -> joint.Posterior:
         return joint.with_new_sources(q, alpha0)
 
@@ -121,7 +129,7 @@ class MeanFieldSolver:
     iteration: vb.Iteration
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
-        with _quiet_blas(self.iteration.engine):
+        with quiet_blas(self.iteration.engine):
             return settle.run(self.iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> MeanFieldSolver:
@@ -147,6 +155,9 @@ class MeanFieldSolver:
 
     def log_pi(self, q: vb.Posterior) -> Array:
         return confusion.expected_log_pi(q.alpha)
+
+    def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
+        return None  # the paper compares the bounds of fits
 
     def with_new_sources(self, q: vb.Posterior, alpha0: Array) -> vb.Posterior:
         return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
@@ -182,7 +193,7 @@ def here(posed: Posed) -> Solver:
     return over(posed, Sites(posed.data, posed.prior, posed.engine()))
 
 
-def _quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
+def quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
     """One BLAS thread for small matrices: waiting threads take the cores from the sweeps (half the time at 10⁶)."""
     limits: AbstractContextManager[Any] = _libraries().limit(
         limits=1 if engine.size <= SMALL else None, user_api="blas"

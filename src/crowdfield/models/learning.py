@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError
-from crowdfield.inference import sampling, selection
+from crowdfield.inference import lengthscale_selection, sampling, selection
 from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
@@ -82,7 +82,7 @@ def learn(
 def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     posed = given.posed
     start = _earlier(model, posed) if warm else None
-    found = selection.lengthscale(posed, start) if problem.learns_lengthscale(model.lengthscale) else None
+    found = lengthscale_selection.learn(posed, start) if problem.learns_lengthscale(model.lengthscale) else None
     if found is not None:
         posed, start = found.posed, found.start
     solved = selection.solve(posed, start, max_iter=model.max_iter, tol=model.tol)

@@ -44,6 +44,7 @@ class ScaleNodes(NamedTuple):
     nodes: Array
     weights: Array
     kl: float = 0.0  # KL(q(ς) ‖ p(ς)), where it is integrated
+    log_evidence: float = 0.0  # log p(sites) with ς integrated, up to what does not depend on the prior of the field
 
     @property
     def mean(self) -> float:
@@ -225,7 +226,9 @@ def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) 
     total = mass.sum() * (grid[1] - grid[0])
     log_evidence = top + np.log(total) + shape * np.log(rate) - gammaln(shape)
     weights = mass / mass.sum()
-    return ScaleNodes(np.exp(grid), weights, kl=float(weights @ log_sites(grid) - log_evidence))
+    return ScaleNodes(
+        np.exp(grid), weights, kl=float(weights @ log_sites(grid) - log_evidence), log_evidence=float(log_evidence)
+    )
 
 
 def expected_kl(shrink: Array, means: Array, scale: ScaleNodes) -> float:

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
 from crowdfield.inference.blur import coordinates
-from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.base import Array, cholesky
 from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.kernels import Kernel
 
 SIZE = 512
 TOLERANCE = 1e-4  # a place whose conditional variance is below this adds nothing to the inducing points
 CANDIDATES = 10_000  # among which inducing points are sought
+JITTER = 1e-9  # of the prior variance: under a longer length-scale neighbouring points are all but the same
 ENTRIES = 1 << 21  # of the features in hand at a time: 16 MB
 
 
@@ -88,6 +89,13 @@ class InducingBasis(Basis):
     def features(self, X: Array) -> Array:
         cross = self.kernel.covariance(self.Z, X)
         return np.asarray(sla.solve_triangular(self.root, cross, lower=True, overwrite_b=True, check_finite=False)).T
+
+    def prior_root(self, kernel: Kernel) -> Array:
+        """L⁻¹ times the Cholesky factor of the other kernel's covariance of the inducing points: [m, m]."""
+        covariance = kernel.covariance(self.Z, self.Z)
+        covariance[np.diag_indices_from(covariance)] += JITTER * float(np.diag(covariance).max(initial=0.0))
+        root = cholesky(covariance, "the covariance of the inducing points under another length-scale")
+        return np.asarray(sla.solve_triangular(self.root, root, lower=True, check_finite=False))
 
     def locate(self, X: Array) -> Points:
         X = np.asarray(X, float)

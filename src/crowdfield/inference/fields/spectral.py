@@ -123,6 +123,14 @@ class SpectralBasis(Basis):
         self.entries = (int(np.prod(self.modes)) + 1) // 2  # frequencies q ≥ 0 of the wide lattice
         self.captured = float(weight.sum()) + self.kernel.level
 
+    def prior_root(self, kernel: Kernel) -> Array:
+        """The amplitudes of the same frequencies under another kernel, beside the own ones: [m]."""
+        spacing = 1.0 / self.period
+        weight = kernel.spectral_density(self.lattice * spacing) * spacing.prod()
+        amplitude = np.sqrt(2.0 * weight[1:])
+        constant = np.sqrt([weight[0] + kernel.level])
+        return np.asarray(np.concatenate([constant, amplitude, amplitude]) / self.amplitude)
+
     # -- places ---------------------------------------------------------------------------------------------------
 
     def covers(self, X: Array) -> NDArray[np.bool_]:

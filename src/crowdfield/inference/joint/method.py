@@ -22,6 +22,7 @@ from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
+from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.joint import rows
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
@@ -41,7 +42,6 @@ from crowdfield.inference.scale import Gamma
 
 FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
 FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
-MOST_ADDED = 1.0  # times a source's prior variance, that not knowing the field may add to it
 WARM_SWEEPS = 3  # plain ones after a warm start: what was learned elsewhere says nothing of the curvature here
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
 
@@ -152,16 +152,29 @@ class Method:
         return Evaluated(state, q, sums, self.objective(state, q, sums))
 
     def assemble(self, state: State) -> Posterior:
-        left = rows.covariance_of(state.rows.prior, state.rows.reports)
-        coupled = left[state.rows.position >= 0]
-        slope = coupled @ state.rows.projected  # G = Q Bᵀ
-        near = state.precision
-        if not len(slope) or not isinstance(self.engine, FeatureEngine):
-            fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=near)
+        if not isinstance(self.engine, FeatureEngine):
+            fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
             return self._posterior(state, fields, [s.linear for s in state.statistics], None)
-        parts = [self._released(state, coupled[:, f], slope, f) for f in range(slope.shape[1])]
-        fields = self.engine.posterior_of(parts, *self.scale_prior, near=near)
+        parts, slope = self._weights_likelihood(state)
+        fields = self.engine.posterior_of(parts, *self.scale_prior, near=state.precision)
         return self._posterior(state, fields, [part.V @ part.p for part in parts], slope)
+
+    def likelihood(self, state: State) -> WeightsLikelihood | None:
+        """What a state says about the weights; None for an engine that has none."""
+        if not isinstance(self.engine, FeatureEngine):
+            return None
+        parts, _ = self._weights_likelihood(state)
+        A, b = [(part.V * part.d) @ part.V.T for part in parts], [part.V @ part.p for part in parts]
+        return WeightsLikelihood(self.engine.basis, A, b, self.scale_prior, state.precision)
+
+    def _weights_likelihood(self, state: State) -> tuple[list[Diagonal], Array | None]:
+        """Of every function, and the slopes G = Q Bᵀ of the coupled sources."""
+        assert isinstance(self.engine, FeatureEngine)
+        if not len(state.rows.projected):
+            return [self.engine.diagonal(s) for s in state.statistics], None
+        coupled = rows.covariance_of(state.rows.prior, state.rows.reports)[state.rows.position >= 0]
+        slope = coupled @ state.rows.projected
+        return [self._released(state, coupled[:, f], slope, f) for f in range(slope.shape[1])], slope
 
     def _released(self, state: State, left: Array, slope: Array, f: int) -> Diagonal:
         """The likelihood of function f's weights once the coupled sources have answered: B Q Bᵀ of it is taken away."""
@@ -193,7 +206,8 @@ class Method:
             for f, field in enumerate(fields):
                 assert isinstance(field, FeatureField)
                 shared[:, f] = slope[:, f] @ field.covariance
-                kept = self._bounded(state.alpha0[coupled], slope[:, f], shared[:, f], f)
+                prior = layout.block(rows.of_dirichlet(state.alpha0[coupled])[1])[:, f]
+                kept = rows.share_that_may_be_added(prior, shared[:, f] @ slope[:, f].swapaxes(-1, -2))
                 slope[:, f], shared[:, f] = kept * slope[:, f], kept * shared[:, f]
                 move[coupled, f] += slope[:, f] @ (field.mean - state.centre[f])
         position = r.position if len(slope) else np.full(len(left), -1, dtype=np.int64)
@@ -214,18 +228,6 @@ class Method:
             Gamma(1.0, 1.0 / fields[0].scale.geometric_mean),
             tuple(linear),
         )
-
-    def _bounded(self, alpha0: Array, slope: Array, shared: Array, f: int) -> Array:
-        """The part of the slopes that adds no more variance to a source than its prior has: [Sc, 1, 1].
-
-        x is taken for Gaussian, which log π is not: where its variance is large the objective would promise gain
-        without end, and sources and field would run away together.
-        """
-        prior = self.layout.block(rows.of_dirichlet(alpha0)[1])[:, f]
-        root = np.linalg.inv(np.linalg.cholesky(prior))
-        through = root @ (shared @ slope.swapaxes(-1, -2)) @ root.swapaxes(-1, -2)
-        widest = np.linalg.eigvalsh(0.5 * (through + through.swapaxes(-1, -2)))[:, -1]
-        return np.asarray(np.minimum(1.0, np.sqrt(MOST_ADDED / np.maximum(widest, 1e-300))))[:, None, None]
 
     # --- the objective ---------------------------------------------------------------------------------------------
 

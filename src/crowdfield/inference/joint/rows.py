@@ -17,6 +17,7 @@ from crowdfield.inference.fields.base import Array
 SOURCES_AT_A_TIME = 1 << 13
 NODES = {0: 1, 1: 16, 2: 7}  # Gauss–Hermite nodes along each logit of a row; more logits take quasi-random nodes
 QUASI_RANDOM = 6  # log2 of half their number
+MOST_ADDED = 1.0  # times a source's prior variance, that not knowing the field may add to it
 
 
 class RowMoments(NamedTuple):
@@ -169,3 +170,15 @@ class Layout(NamedTuple):
         """
         said = np.concatenate([np.zeros((1, self.logits)), np.eye(self.logits)])
         return self.stack(said - pi[:, :, None, 1:], signed=True)
+
+
+def share_that_may_be_added(prior: Array, through_field: Array) -> Array:
+    """The part of the slopes that adds no more variance to a source than its prior has: [S, 1, 1].
+
+    x is taken for Gaussian, which log π is not: where its variance is large the objective would promise gain without
+    end, and sources and field would run away together.   prior, through_field [S, d, d]
+    """
+    root = np.linalg.inv(np.linalg.cholesky(prior))
+    relative = root @ through_field @ root.swapaxes(-1, -2)
+    widest = np.linalg.eigvalsh(0.5 * (relative + relative.swapaxes(-1, -2)))[:, -1]
+    return np.asarray(np.minimum(1.0, np.sqrt(MOST_ADDED / np.maximum(widest, 1e-300))))[:, None, None]

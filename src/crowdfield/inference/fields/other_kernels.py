@@ -1,0 +1,48 @@
+"""The evidence of the sites of a fit under other kernels, without fitting each.
+
+A fit leaves a Gaussian likelihood of its weights, exp(bᵀw − ½ wᵀAw). Another kernel changes the prior of the weights,
+N(0, RRᵀ/ς) in place of N(0, I/ς), and nothing else, so that its evidence is that of Rᵀ A R and Rᵀ b. The sites stand
+for the real likelihood only around the q they were made at. But q is at the top of the objective, where only the prior
+depends on the kernel: at the fit's own kernel this evidence and the objective have the same derivative, but for sites
+whose precision would be negative and is raised to zero. So fits and evidences in turn lead to the length-scale at the
+top of the objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg as sla
+
+from crowdfield.inference.fields.base import Array, integrate_scale
+from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.kernels import Kernel
+from crowdfield.inference.scale import Gamma
+
+
+class WeightsLikelihood(NamedTuple):
+    """exp(bᵀw − ½ wᵀAw) for the weights of every function, and the prior of their inverse scale ς."""
+
+    basis: Basis
+    A: Sequence[Array]  # F times [m, m]
+    b: Sequence[Array]  # F times [m]
+    scale_prior: Gamma
+    near: float  # ς of the fit
+
+    def log_evidence(self, kernel: Kernel) -> float:
+        """log p(sites) under a kernel, with ς integrated; up to a constant that no kernel changes."""
+        root = self.basis.prior_root(kernel)
+        d, p = zip(*(_eigen(A, b, root) for A, b in zip(self.A, self.b, strict=True)), strict=True)
+        return integrate_scale(np.concatenate(d), np.concatenate(p), *self.scale_prior, near=self.near).log_evidence
+
+
+def _eigen(A: Array, b: Array, root: Array) -> tuple[Array, Array]:
+    """Eigenvalues of Rᵀ A R, and Rᵀ b in the basis of its eigenvectors."""
+    if root.ndim == 1:
+        A, b = root[:, None] * A * root, root * b
+    else:
+        A, b = root.T @ A @ root, root.T @ b
+    d, V = sla.eigh(A, driver="evd", check_finite=False)
+    return np.maximum(d, 0.0), V.T @ b  # rounding of zero eigenvalues
