@@ -6,6 +6,7 @@ __all__ = [
     "CrowdfieldWarning",
     "DataUnavailableError",
     "DataWarning",
+    "FallbackWarning",
     "InputError",
     "MissingDependencyError",
     "NumericalError",
@@ -88,3 +89,7 @@ class ConvergenceWarning(CrowdfieldWarning):
 
 class DataWarning(CrowdfieldWarning):
     """The data cannot tell what was asked of them (for example, only one label)."""
+
+
+class FallbackWarning(CrowdfieldWarning):
+    """The model that suits the reports could not be fitted, and another one was used; says which, and why."""

@@ -64,6 +64,8 @@ class Comparison(NamedTuple):
     @property
     def better(self) -> str:
         """The one that predicts left-out reports clearly better; else the one that is preferred."""
+        if not np.isfinite(self.instrument):
+            return "one_state"
         gain, clear = self.instrument - self.one_state, max(CLEARLY * self.standard_error, NOTICEABLY)
         return "instrument" if gain > (clear if self.prefers_one_state else -clear) else "one_state"
 
@@ -90,11 +92,12 @@ def compare(model: HeatmapBCC, asked: Asked, reports: Reports, states: tuple[Any
         habits.append(_by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores)))
     count = np.concatenate(looks)
     means = [float(np.average(np.concatenate(each), weights=count)) for each in (read, one_state, habits)]
-    difference = np.concatenate(read) - np.concatenate(one_state)
-    finite = bool(np.isfinite(difference).all())
-    # The looks that a report stands for are predicted together.
-    spread = count * (difference - (means[0] - means[1])) if finite else np.zeros(1)
-    error = float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
+    error = 0.0
+    if np.isfinite(means[:2]).all():
+        difference = np.concatenate(read) - np.concatenate(one_state)
+        # The looks that a report stands for are predicted together.
+        spread = count * (difference - (means[0] - means[1]))
+        error = float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
     bits = [mean / np.log(2.0) for mean in means]
     return Comparison(bits[0], bits[1], bits[2], error / np.log(2.0))
 
@@ -109,7 +112,10 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
 def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
     seen = part.reported.take(~hidden)
     problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
-    fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
+    try:
+        fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
+    except (NumericalError, np.linalg.LinAlgError):
+        return np.full(int(hidden.sum()), -np.inf)  # a model that cannot be fitted predicts nothing
     return fitted.log_probabilities(part.reported.take(hidden))
 
 
@@ -130,7 +136,7 @@ def _by_one_state(
             own = selection.solve(
                 posed.with_kernel(kernel), None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=few
             )
-        except NumericalError:
+        except (NumericalError, np.linalg.LinAlgError):
             continue  # a model that cannot be fitted predicts nothing
         fits.append(own)
     if not fits:

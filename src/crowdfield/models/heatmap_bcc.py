@@ -109,6 +109,9 @@ class HeatmapBCC(MapQueries):
         State probabilities of these places.
     reports_model_, inference_, engine_ : str
         What was used, where the parameters left it open.
+    reports_model_reason_ : str
+        Why `reports_model_` was used: what goes on after "because". Where the model that was chosen could not be fitted
+        and the other one was used instead, it says so, and a `FallbackWarning` does, too.
     model_comparison_ : Comparison or None
         What ``reports_model="auto"`` compared, where it did.
     lengthscale_ : ndarray [D]
@@ -152,6 +155,7 @@ class HeatmapBCC(MapQueries):
     # Beside what MapQueries declares:
     labels_seen_: NDArray[Any]
     sources_seen_: NDArray[Any]
+    reports_model_reason_: str
     model_comparison_: comparison.Comparison | None
     engine_: str
     bound_: float

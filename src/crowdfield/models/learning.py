@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Reports
-from crowdfield.errors import DataWarning, InputError
+from crowdfield.errors import DataWarning, FallbackWarning, InputError, NumericalError
 from crowdfield.inference import lengthscale_selection, sampling, selection
 from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import State as InstrumentState
@@ -32,10 +32,12 @@ from crowdfield.models import (
     sampled_instrument,
 )
 from crowdfield.models.learned import FitInput
-from crowdfield.models.reports_model import says_one_thing
+from crowdfield.models.reports_model import ReportsModel, says_one_thing
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
+
+FAILURES = (NumericalError, np.linalg.LinAlgError)  # of a fit, for which another model may be the remedy
 
 
 def learn(
@@ -58,22 +60,68 @@ def learn(
     counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
     choice = reports_model.choose(model, given, warm)
-    prepared = None if choice == "one_state" else _prepare_instrument(model, given, warm)
-    compared = None
-    if prepared is not None and choice == "compare":
-        with instrument.quiet_blas():
-            compared = comparison.compare(model, prepared.asked, reports, states, gold)
-        if compared.better == "one_state":
-            prepared = None
+    attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
+    try:
+        attempt = _prepared(model, given, choice, warm)
+        _fit(model, given, attempt.prepared, warm)
+    except FAILURES as failure:
+        if not choice.is_open:
+            raise
+        attempt = _fall_back(model, given, attempt, failure, warm)
+    model.reports_model_reason_ = attempt.why
+    model.model_comparison_ = attempt.compared
+    if attempt.compared is not None:
+        model._compared_reports = len(reports)
+
+
+class _Attempt(NamedTuple):
+    """A model that is to be fitted."""
+
+    model: ReportsModel
+    why: str
+    prepared: _Prepared | None = None  # the instrument model's problem, where that is the one
+    compared: comparison.Comparison | None = None
+
+
+def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, warm: bool) -> _Attempt:
+    """The model that was chosen, by a comparison where the choice leaves it to one."""
+    if choice.model == "one_state":
+        return _Attempt("one_state", choice.why)
+    prepared = _prepare_instrument(model, given, warm)
+    if choice.model == "instrument":
+        return _Attempt("instrument", choice.why, prepared)
+    with instrument.quiet_blas():
+        compared = comparison.compare(model, prepared.asked, given.reports, given.states, given.gold)
+    why = reports_model.why_compared(compared)
+    if compared.better == "one_state":
+        return _Attempt("one_state", why, None, compared)
+    return _Attempt("instrument", why, prepared, compared)
+
+
+def _fit(model: HeatmapBCC, given: FitInput, prepared: _Prepared | None, warm: bool) -> None:
     if prepared is not None:
         _learn_instrument(model, given, prepared)
     elif model.inference == "gibbs":
         _sample_one_state(model, given)
     else:
         _learn_one_state(model, given, warm)
-    model.model_comparison_ = compared
-    if compared is not None:
-        model._compared_reports = len(reports)
+
+
+def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Exception, warm: bool) -> _Attempt:
+    """Fit the other model of reports, and say so."""
+    other: ReportsModel = "one_state" if failed.model == "instrument" else "instrument"
+    name, failed_name = reports_model.IN_WORDS[other], reports_model.IN_WORDS[failed.model]
+    try:
+        prepared = None if other == "one_state" else _prepare_instrument(model, given, warm)
+        _fit(model, given, prepared, warm)
+    except FAILURES as again:
+        raise NumericalError(
+            f"neither model of reports could be fitted. The {failed_name}: {failure}. The {name}: {again}."
+        ) from again
+    chosen = f", which was chosen because {failed.why}," if failed.why else ""
+    why = f"the {failed_name}{chosen} could not be fitted: {str(failure).rstrip('.')}."
+    warnings.warn(f"The {name} was used because {why}", FallbackWarning, stacklevel=4)
+    return _Attempt(other, why, prepared, failed.compared)
 
 
 # --- the one-state model --------------------------------------------------------------------------------------------

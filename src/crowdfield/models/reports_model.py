@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
 
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
@@ -12,11 +14,20 @@ from crowdfield.models.learned import FitInput
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
-Choice = Literal["one_state", "instrument", "compare"]
+ReportsModel = Literal["one_state", "instrument"]
+IN_WORDS = {"one_state": "one-state model", "instrument": "instrument model"}
+
+
+class Choice(NamedTuple):
+    """The model to fit, and why."""
+
+    model: Literal["one_state", "instrument", "compare"]  # "compare": left-out reports are to decide
+    why: str
+    is_open: bool = False  # whether the other model may be used where this one cannot be fitted
 
 
 def choose(model: HeatmapBCC, given: FitInput, warm: bool) -> Choice:
-    """The model to fit, or "compare" where left-out reports are to decide. warm: the model has been fitted before."""
+    """What the settings and the reports ask for. warm: the model has been fitted before."""
     needs, reason = _needs_instrument(model, given), _why_no_instrument(model, given)
     if needs is not None and model.reports_model == "one_state":
         raise InputError(
@@ -27,10 +38,12 @@ def choose(model: HeatmapBCC, given: FitInput, warm: bool) -> Choice:
         if reason is not None:
             asked_by = "reports_model='instrument'" if needs is None else f"The instrument model, which {needs} need,"
             raise InputError(f"{asked_by} cannot be used here: {reason}.")
-        return "instrument"
-    if reason is not None or model.reports_model == "one_state":
-        return "one_state"
-    return _without_comparison(model, given.reports, warm) or "compare"
+        return Choice("instrument", "reports_model asks for it" if needs is None else f"only it can use {needs}")
+    if model.reports_model == "one_state":
+        return Choice("one_state", "reports_model asks for it")
+    if reason is not None:
+        return Choice("one_state", f"the instrument model cannot be used here: {reason}")
+    return _without_comparison(model, given.reports, warm) or Choice("compare", "", is_open=True)
 
 
 def _needs_instrument(model: HeatmapBCC, given: FitInput) -> str | None:
@@ -60,11 +73,31 @@ def _without_comparison(model: HeatmapBCC, reports: Reports, warm: bool) -> Choi
     A stream compares again only when it has grown; a few reports, or reports that all say the same, cannot tell.
     Gibbs samples the paper's model.
     """
-    if model.inference == "gibbs" or says_one_thing(reports) or len(reports) < comparison.FEWEST_REPORTS:
-        return "one_state"
+    why = None
+    if model.inference == "gibbs":
+        why = "inference='gibbs' samples it unless reports_model asks for the other"
+    elif says_one_thing(reports):
+        why = "reports that all say the same cannot tell which model suits them"
+    elif len(reports) < comparison.FEWEST_REPORTS:
+        why = f"fewer than {comparison.FEWEST_REPORTS} reports cannot tell which model suits them"
+    if why is not None:
+        return Choice("one_state", why, is_open=True)
     if warm and len(reports) < comparison.GROWTH * getattr(model, "_compared_reports", 0):
-        return "instrument" if model.reports_model_ == "instrument" else "one_state"
+        kept: ReportsModel = "instrument" if model.reports_model_ == "instrument" else "one_state"
+        return Choice(kept, "it was used before, and few reports have come since", is_open=True)
     return None
+
+
+def why_compared(found: comparison.Comparison) -> str:
+    """What left-out reports said, in a sentence that begins with "because"."""
+    other: ReportsModel = "instrument" if found.better == "one_state" else "one_state"
+    bits = {"one_state": found.one_state, "instrument": found.instrument}
+    if np.isneginf(bits[other]):
+        return f"the {IN_WORDS[other]} could not be fitted to parts of the reports"
+    return (
+        f"it predicts a left-out report with {bits[found.better]:.3f} bits on average, "
+        f"the {IN_WORDS[other]} with {bits[other]:.3f} (0 is certainty)"
+    )
 
 
 def says_one_thing(reports: Reports) -> bool:

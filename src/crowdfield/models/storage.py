@@ -35,6 +35,7 @@ Model = TypeVar("Model", bound="HeatmapBCC")
 FORMAT = "crowdfield model"
 VERSION = 3  # before it, states were of other methods: such a file's reports are fitted again
 State = joint.State | vb.State | InstrumentState | None
+READ_FROM_FILE = "the file of the model says so, and not why"  # files of earlier versions
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -66,6 +67,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         "sources": _names(reports.sources, "source"),
         "crs": reports.crs,
         "reports_model": model.reports_model_,
+        "reports_model_reason": model.reports_model_reason_,
         "n_iter": model.n_iter_,
         "converged": bool(model.converged_),
         "bound_terms": model.bound_terms_,
@@ -167,6 +169,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
         "bound_history_": arrays["bound_history"],
         "n_iter_": header["n_iter"],
         "converged_": header["converged"],
+        "reports_model_reason_": header.get("reports_model_reason", READ_FROM_FILE),
     }
     gold = Gold(arrays["gold_places"], arrays["gold_states"])
     _learn_again(
@@ -195,6 +198,7 @@ def _learn_again(model: HeatmapBCC, read: Stored) -> None:
         solved = selection.solve(posed, None, max_iter=model.max_iter, tol=model.tol)
         learned.keep_input(model, given)
         learned.keep_fit(model, solved, solved.solver.responsibilities(solved.fit.q))
+        model.reports_model_reason_ = READ_FROM_FILE
         return
     learned.keep_input(model, given)
     if isinstance(read.state, InstrumentState):
