@@ -84,7 +84,7 @@ def test_fits_and_evidences_in_turn_find_the_length_scale_that_a_search_over_fit
     posed = _posed(sites=600, sources=20, seed=seed, lengthscale="learn")
     found = lengthscale_selection.learn(posed, None)
     groups = lengthscale_selection._groups(posed, posed.data.X)
-    slow = lengthscale_selection._by_fits(posed, posed, groups, None)
+    slow = lengthscale_selection._by_fits(posed, groups, None)
     quick, long = (np.log(each.posed.kernel.lengthscales(2)[0]) for each in (found, slow))
     assert abs(quick - long) < 0.6 * slow.log_sd[0]
     assert found.log_sd[0] == pytest.approx(slow.log_sd[0], rel=0.6)

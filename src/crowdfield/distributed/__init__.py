@@ -221,6 +221,7 @@ def _fit_into(
     model.classes_ = as_classes(states)
     model.labels_seen_, model.sources_seen_ = as_classes(names.labels), as_classes(names.sources)
     model.inference_ = "collapsed" if model.inference == "auto" else model.inference
+    model.reports_model_reason_, model.model_comparison_ = "fits over Dask know no other", None
     model.reports_, model._gold_, model._posed = reports, known, sample
     if isinstance(model, DistributedHeatmapBCC):
         model.places_, model._counted = np.empty((0, dimension)), whole.by_source(names.sources)

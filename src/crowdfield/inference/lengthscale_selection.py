@@ -9,29 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
 
 from crowdfield.inference import lengthscale as lengthscale_
+from crowdfield.inference import solvers
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.posed import Posed, thinned
-from crowdfield.inference.selection import Solved, solve
+from crowdfield.inference.selection import LayOut, solve
 from crowdfield.inference.solvers import quiet_blas
 
 SEARCH_TOL = 2e-2  # of the fits of a search: the objective is flat there, so this moves it by far less
 SEARCH_SWEEPS = 30
 SEARCH_SITES = 10_000  # a length-scale is as well known from these as from millions
 ROUNDS = 6  # of a fit and evidences, at the most
-CLOSE = 0.1  # in log l: a length-scale that moves by less has been found. Less than reports can tell
+CLOSE = 0.1  # in log l: a length-scale that moves by less has been found
+CLOSE_SDS = 0.7  # or by less than so many of its standard deviations, which no report could tell
 STEPS = np.linspace(-1.6, 1.6, 9)  # in log l, around the fit's own: where the evidence is looked at
 FARTHEST = 0.7  # in log l, from one fit to the next: the sites say less and less of length-scales far away
+ROUGH = 1.0  # nats, of the objectives of such fits: they are not settled, and their features differ
+TILT = 3e-4  # nats per site and unit of log l: a typical size of `_tilt`
 FINE = 201  # points between these, of the smooth curve through them
 
 LogPrior = Callable[[float], float]
+Evidence = Callable[[Array], float]  # of log length-scales, one per group
 
 
 class Learned(NamedTuple):
@@ -52,27 +58,17 @@ class Group(NamedTuple):
     log_prior: LogPrior
 
 
-def learn(posed: Posed, earlier: Any | None) -> Learned:
-    """With `earlier`, a q of fewer reports or another length-scale, to start from."""
+def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.here) -> Learned:
+    """With `earlier`, a q of fewer reports or another length-scale, to start from; the fits laid out by `lay_out`."""
     search = thinned(posed, SEARCH_SITES)
     search = replace(search, communities=None if posed.communities is None else 1)
     X = coordinates(search.kernel, search.data.X)
     groups = _groups(posed, X)
-    scales = _within(search.kernel.lengthscales(X.shape[1]), groups)
-    log_sd, tried, q = np.full(len(groups), np.inf), np.empty((0, 2)), earlier
-    for _ in range(ROUNDS):
-        solved = solve(search.with_lengthscales(scales), q, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL)
-        with quiet_blas(solved.solver.sites.engine):
-            likelihood = solved.solver.weights_likelihood(solved.fit)
-            if likelihood is None:
-                return _by_fits(posed, search, groups, earlier)
-            q, before, scales = solved.fit.q, scales, scales.copy()
-            for i, group in enumerate(groups):
-                if group.high > group.low:
-                    scales, log_sd[i], tried = _best_by_evidence(search, likelihood, solved, scales, group)
-        if np.abs(np.log(scales / before)).max(initial=0.0) < CLOSE:
-            break
-    return Learned(posed.with_lengthscales(scales), q, log_sd, tried)
+    start = search.with_lengthscales(_within(search.kernel.lengthscales(X.shape[1]), groups))
+    found = _by_evidence(start, groups, earlier, lay_out)
+    if found is None:
+        found = _by_fits(search, groups, earlier, lay_out)
+    return found._replace(posed=posed.with_lengthscales(found.posed.kernel.lengthscales(X.shape[1])))
 
 
 def _groups(posed: Posed, X: Array) -> list[Group]:
@@ -106,29 +102,83 @@ def _log_prior(gamma: tuple[float, float] | None, extent: float) -> LogPrior:
     return lambda length: float((shape - 1.0) * np.log(length) - rate * length)
 
 
-# --- by the evidence of one fit's sites -----------------------------------------------------------------------------
+# --- by the evidence of fits' sites ---------------------------------------------------------------------------------
 
 
-def _best_by_evidence(
-    search: Posed, likelihood: WeightsLikelihood, solved: Solved, scales: Array, group: Group
-) -> tuple[Array, float, Array]:
-    """The length-scales with that of one group learned, its log deviation, and the curve that says so."""
+class Visited(NamedTuple):
+    """A fit that was made on the way."""
 
-    def with_length(length: float) -> Array:
-        return np.where(np.isin(np.arange(len(scales)), group.columns), length, scales)
+    log_lengths: Array  # [groups]
+    objective: float
 
-    def evidence(length: float) -> float:
-        return likelihood.log_evidence(search.with_lengthscales(with_length(length)).field_kernel)
 
-    own = float(scales[group.columns[0]])
-    log_l = np.unique(np.clip(np.log(own) + STEPS, np.log(group.low), np.log(group.high)))
-    shift = solved.fit.bound.total - evidence(own)
-    tried = np.array(
-        [[np.exp(x), shift + evidence(float(np.exp(x))) + group.log_prior(float(np.exp(x)))] for x in log_l]
-    )
-    mean, sd = lengthscale_.log_moments(_smooth(tried))
-    mean = float(np.clip(mean, np.log(own) - FARTHEST, np.log(own) + FARTHEST))
-    return with_length(float(np.exp(mean))), sd, tried
+def _by_evidence(posed: Posed, groups: list[Group], q: Any | None, lay_out: LayOut) -> Learned | None:
+    """Fits and evidences in turn; None where a fit's sites have no evidence."""
+    visited: list[Visited] = []
+    found = Learned(posed, q, np.full(len(groups), np.inf), np.empty((0, 2)))
+    dimension = coordinates(posed.kernel, posed.data.X).shape[1]
+    for _ in range(ROUNDS):
+        before = found.posed.kernel.lengthscales(dimension)
+        solved = solve(found.posed, found.start, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL, lay_out=lay_out)
+        with quiet_blas(solved.solver.sites.engine):
+            likelihood = solved.solver.weights_likelihood(solved.fit)
+            if likelihood is None:
+                return None
+            evidence = partial(_evidence, found.posed, likelihood, groups)
+            here = Visited(np.log([before[group.columns[0]] for group in groups]), solved.fit.bound.total)
+            tilt = _tilt(evidence, here, visited, TILT * posed.data.n_sites)
+            found = _best_by_evidence(found._replace(start=solved.fit.q), groups, evidence, here, tilt)
+        visited.append(here)
+        moved = [abs(np.log(found.posed.kernel.lengthscales(dimension) / before)[group.columns[0]]) for group in groups]
+        known = np.where(np.isfinite(found.log_sd), found.log_sd, 0.0)
+        if (np.array(moved) <= np.maximum(CLOSE, CLOSE_SDS * known)).all():
+            break
+    return found
+
+
+def _evidence(posed: Posed, likelihood: WeightsLikelihood, groups: list[Group], log_lengths: Array) -> float:
+    return likelihood.log_evidence(_with_lengths(posed, groups, log_lengths).field_kernel)
+
+
+def _with_lengths(posed: Posed, groups: list[Group], log_lengths: Array) -> Posed:
+    scales = posed.kernel.lengthscales(coordinates(posed.kernel, posed.data.X).shape[1]).copy()
+    for group, log_length in zip(groups, log_lengths, strict=True):
+        scales[group.columns] = np.exp(log_length)
+    return posed.with_lengthscales(scales)
+
+
+def _tilt(evidence: Evidence, here: Visited, before: list[Visited], size: float) -> Array:
+    """How much steeper the objective is than the evidence of the sites, in the log length-scale of each group.
+
+    q is not quite at the top of the objective, and what that makes of the slope grows with the number of sites. The
+    objectives of the fits made before say how much; `size` is its prior standard deviation.
+    """
+    groups = len(here.log_lengths)
+    if not before:
+        return np.zeros(groups)
+    away = np.array([visit.log_lengths - here.log_lengths for visit in before])
+    own = evidence(here.log_lengths)
+    missed = np.array([v.objective - here.objective - (evidence(v.log_lengths) - own) for v in before])
+    return np.asarray(np.linalg.solve(away.T @ away + (ROUGH / size) ** 2 * np.eye(groups), away.T @ missed))
+
+
+def _best_by_evidence(found: Learned, groups: list[Group], evidence: Evidence, here: Visited, tilt: Array) -> Learned:
+    """One group after the other at the mean of its curve, the groups before it already there."""
+    log_lengths, log_sd, tried = here.log_lengths.copy(), found.log_sd.copy(), found.tried
+    for i, group in enumerate(groups):
+        if not group.high > group.low:
+            continue
+        start = log_lengths[i]
+        shift = here.objective - evidence(log_lengths)
+        points = []
+        for log_l in np.unique(np.clip(start + STEPS, np.log(group.low), np.log(group.high))):
+            log_lengths[i] = log_l
+            value = shift + evidence(log_lengths) + tilt[i] * (log_l - start) + group.log_prior(float(np.exp(log_l)))
+            points.append((np.exp(log_l), value))
+        tried = np.array(points)
+        mean, log_sd[i] = lengthscale_.log_moments(_smooth(tried))
+        log_lengths[i] = np.clip(mean, start - FARTHEST, start + FARTHEST)
+    return Learned(_with_lengths(found.posed, groups, log_lengths), found.start, log_sd, tried)
 
 
 def _smooth(tried: Array) -> Array:
@@ -142,19 +192,20 @@ def _smooth(tried: Array) -> Array:
 # --- by the objectives of fits --------------------------------------------------------------------------------------
 
 
-def _by_fits(posed: Posed, search: Posed, groups: list[Group], earlier: Any | None) -> Learned:
+def _by_fits(posed: Posed, groups: list[Group], earlier: Any | None, lay_out: LayOut = solvers.here) -> Learned:
     """Each fit started from the best so far."""
     best, best_value = earlier, -np.inf
 
     def value(scales: Array) -> float:
         nonlocal best, best_value
-        fit = solve(search.with_lengthscales(scales), best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL).fit
+        at = posed.with_lengthscales(scales)
+        fit = solve(at, best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL, lay_out=lay_out).fit
         if fit.bound.total > best_value:
             best, best_value = fit.q, fit.bound.total
         return fit.bound.total
 
-    dimension = coordinates(search.kernel, search.data.X).shape[1]
-    scales = search.kernel.lengthscales(dimension).copy()
+    dimension = coordinates(posed.kernel, posed.data.X).shape[1]
+    scales = posed.kernel.lengthscales(dimension).copy()
     log_sd, tried = np.full(len(groups), np.inf), np.empty((0, 2))
     for _ in range(1 if len(groups) == 1 else 2):  # columns in turn; a second round lets each answer the others
         for i, group in enumerate(groups):

@@ -99,19 +99,32 @@ class Posed:
 
 
 def thinned(posed: Posed, most: int) -> Posed:
-    """The problem on a random part of its sites, with all their reports."""
+    """The problem on so many of its sites, with the reports of some of its sources, drawn at random.
+
+    Few sources with many reports each say more than many with few, of whom nothing would be known.
+    """
     data = posed.data
     if data.n_sites <= most:
         return posed
-    kept = np.sort(posed.rng().choice(data.n_sites, most, replace=False))
-    return replace(posed, data=at_sites(data, kept), prior=posed.prior._replace(mean=posed.prior.mean[kept]))
+    rng = posed.rng()
+    turn = rng.permutation(data.n_sources)  # of every source
+    first = np.full(data.n_sites, data.n_sources)  # whose turn comes first, of the sources of a site
+    np.minimum.at(first, data.site, turn[data.source])
+    first[data.known >= 0] = 0
+    reached = np.cumsum(np.bincount(first, minlength=data.n_sources + 1))
+    last = int(np.searchsorted(reached, most))
+    kept = np.sort(rng.choice(np.flatnonzero(first <= last), most, replace=False))
+    fewer = at_sites(data, kept, turn[data.source] <= last)
+    return replace(posed, data=fewer, prior=posed.prior._replace(mean=posed.prior.mean[kept]))
 
 
-def at_sites(data: Data, kept: NDArray[np.int64]) -> Data:
-    """Some of the sites, given in ascending order, with all their reports."""
+def at_sites(data: Data, kept: NDArray[np.int64], among: NDArray[np.bool_] | None = None) -> Data:
+    """Some of the sites, given in ascending order, with all their reports, or those `among` [R] some."""
     position = np.full(data.n_sites, -1, dtype=np.int32)
     position[kept] = np.arange(len(kept), dtype=np.int32)
     rows = position[data.site] >= 0
+    if among is not None:
+        rows &= among
     return data._replace(
         X=data.X[kept],
         site=position[data.site[rows]],

@@ -20,6 +20,7 @@ from crowdfield.inference.instrument.model import with_learned_lengthscale
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned
+from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.models import (
     comparison,
@@ -63,7 +64,7 @@ def learn(
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
     try:
         attempt = _prepared(model, given, choice, warm)
-        _fit(model, given, attempt.prepared, warm)
+        _fit(model, given, attempt, warm)
     except FAILURES as failure:
         if not choice.is_open:
             raise
@@ -81,30 +82,34 @@ class _Attempt(NamedTuple):
     why: str
     prepared: _Prepared | None = None  # the instrument model's problem, where that is the one
     compared: comparison.Comparison | None = None
+    kernel: Kernel | None = (
+        None  # of that comparison, from which the one-state model's search for a length-scale starts
+    )
 
 
 def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, warm: bool) -> _Attempt:
     """The model that was chosen, by a comparison where the choice leaves it to one."""
     if choice.model == "one_state":
         return _Attempt("one_state", choice.why)
-    prepared = _prepare_instrument(model, given, warm)
+    asked = _ask_instrument(model, given)
     if choice.model == "instrument":
-        return _Attempt("instrument", choice.why, prepared)
+        return _Attempt("instrument", choice.why, _prepare_instrument(model, given, asked, warm))
     with instrument.quiet_blas():
-        compared = comparison.compare(model, prepared.asked, given.reports, given.states, given.gold)
+        compared, kernel = comparison.compare(model, asked, given)
     why = reports_model.why_compared(compared)
     if compared.better == "one_state":
-        return _Attempt("one_state", why, None, compared)
-    return _Attempt("instrument", why, prepared, compared)
+        return _Attempt("one_state", why, None, compared, kernel)
+    return _Attempt("instrument", why, _prepare_instrument(model, given, asked, warm), compared)
 
 
-def _fit(model: HeatmapBCC, given: FitInput, prepared: _Prepared | None, warm: bool) -> None:
-    if prepared is not None:
-        _learn_instrument(model, given, prepared)
+def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool) -> None:
+    if attempt.prepared is not None:
+        _learn_instrument(model, given, attempt.prepared)
     elif model.inference == "gibbs":
         _sample_one_state(model, given)
     else:
-        _learn_one_state(model, given, warm)
+        posed = given.posed if attempt.kernel is None else given.posed.with_kernel(attempt.kernel)
+        _learn_one_state(model, given._replace(posed=posed), warm)
 
 
 def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Exception, warm: bool) -> _Attempt:
@@ -112,8 +117,10 @@ def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Ex
     other: ReportsModel = "one_state" if failed.model == "instrument" else "instrument"
     name, failed_name = reports_model.IN_WORDS[other], reports_model.IN_WORDS[failed.model]
     try:
-        prepared = None if other == "one_state" else _prepare_instrument(model, given, warm)
-        _fit(model, given, prepared, warm)
+        prepared = None
+        if other == "instrument":
+            prepared = _prepare_instrument(model, given, _ask_instrument(model, given), warm)
+        _fit(model, given, _Attempt(other, "", prepared), warm)
     except FAILURES as again:
         raise NumericalError(
             f"neither model of reports could be fitted. The {failed_name}: {failure}. The {name}: {again}."
@@ -173,11 +180,16 @@ class _Prepared(NamedTuple):
     lengthscale: Learned | None
 
 
-def _prepare_instrument(model: HeatmapBCC, given: FitInput, warm: bool) -> _Prepared:
+def _ask_instrument(model: HeatmapBCC, given: FitInput) -> instrument.Asked:
     posed = given.posed
     asked = instrument.ask(model, given.reports, given.states, given.gold, posed.kernel, posed.mean_at, given.tasks)
     if asked.covariates is not None:
         asked.covariates.warn_about_gaps()
+    return asked
+
+
+def _prepare_instrument(model: HeatmapBCC, given: FitInput, asked: instrument.Asked, warm: bool) -> _Prepared:
+    posed = given.posed
     before, start = getattr(model, "_instrument", None), None
     if warm and before is not None and not isinstance(before, Sampled):
         start = instrument.warm_start(before, model._asked, asked)
