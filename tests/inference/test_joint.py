@@ -165,6 +165,12 @@ class Hill:
     def init(self, sweeps):
         return np.array([10.0])
 
+    def is_whole(self, state):
+        return True
+
+    def joined(self, state):
+        return state
+
     def evaluate(self, state):
         self.evaluated += 1
         from types import SimpleNamespace

@@ -39,6 +39,14 @@ class Method(Protocol):
         """A state to start from, after some plain sweeps from the prior."""
         ...
 
+    def is_whole(self, state: Any) -> bool:
+        """Whether a state has room for all of q. What is dear may be left out until little moves any more."""
+        ...
+
+    def joined(self, state: Any) -> Any:
+        """The same state with room for all of q."""
+        ...
+
     def evaluate(self, state: Any) -> Any:
         """q of a state, and the objective there (an `Evaluated`)."""
         ...
@@ -87,6 +95,7 @@ class Policy:
     mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
     window: int = 20  # steps that acceleration remembers
     patience: int = 2  # steps in a row that must move less than the tolerance
+    first: float = 10.0  # times the tolerance, until what is dear joins in
 
     def next_length(self, length: float, turned: bool) -> float:
         """The length of the next step: shorter where the last two turned round, longer where they went on."""
@@ -122,7 +131,7 @@ def run(
     policy: Policy = Policy(),  # noqa: B008 - frozen
     progress: Progress | None = None,
 ) -> Fit:
-    """Iterate to convergence, from the prior or from an earlier state.
+    """Iterate to convergence, from the prior or from an earlier state; from the prior first without what is dear.
 
     An earlier state of other reports may lead to a dead end. Then the fit begins again from the prior.
     """
@@ -131,7 +140,13 @@ def run(
         if fit.converged or fit.n_iter >= max_iter:
             return fit
     opening = min(policy.opening, max(max_iter - 1, 0))
-    return _climb(method, method.init(opening), 1 + opening, max_iter, tol, policy, progress)
+    state = method.init(opening)
+    enough = tol if method.is_whole(state) else policy.first * tol
+    first = _climb(method, state, 1 + opening, max_iter, enough, policy, progress)
+    if method.is_whole(first.state) or first.n_iter >= max_iter:
+        return first
+    last = _climb(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
+    return last._replace(history=first.history + last.history)
 
 
 def _climb(

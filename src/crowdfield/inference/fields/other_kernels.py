@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg as sla
 
 from crowdfield.inference.fields.base import Array, integrate_scale
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.features import Basis, Diagonal
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.scale import Gamma
 
@@ -30,6 +30,11 @@ class WeightsLikelihood(NamedTuple):
     b: Sequence[Array]  # F times [m]
     scale_prior: Gamma
     near: float  # ς of the fit
+
+    @classmethod
+    def of(cls, basis: Basis, parts: Sequence[Diagonal], scale_prior: Gamma, near: float) -> WeightsLikelihood:
+        A, b = [(part.V * part.d) @ part.V.T for part in parts], [part.V @ part.p for part in parts]
+        return cls(basis, A, b, scale_prior, near)
 
     def log_evidence(self, kernel: Kernel) -> float:
         """log p(sites) under a kernel, with ς integrated; up to a constant that no kernel changes."""

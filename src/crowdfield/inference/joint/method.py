@@ -43,6 +43,7 @@ from crowdfield.inference.scale import Gamma
 FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
 FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
 WARM_SWEEPS = 3  # plain ones after a warm start: what was learned elsewhere says nothing of the curvature here
+FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all are there from the start
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
 
 
@@ -88,21 +89,16 @@ class Method:
             np.broadcast_to((alpha0.sum(-1) / alpha.sum(-1))[..., None, None], covariance.shape).copy()
         )
         none = np.zeros((0, len(self.layout.rows), self.layout.size, self.engine.size))
-        return Rows(
-            logits,
-            share * information,
-            (1.0 - share) * information,
-            np.zeros(information.shape[:3]),
-            none,
-            np.full(len(alpha), -1, dtype=np.int64),
-        )
+        gradient, nowhere = np.zeros(information.shape[:3]), np.full(len(alpha), -1, dtype=np.int64)
+        return Rows(logits, share * information, (1.0 - share) * information, gradient, none, nowhere)
 
     def init(self, sweeps: int) -> State:
-        """Some plain steps from the prior, then room for the covariance of sources and field."""
+        """Some plain steps from the prior; then room for the covariances, where they cost little."""
         state = self.prior()
         for _ in range(sweeps):
             state = self._plain_step(state)
-        return self.coupled(self.evaluate(state)) if sweeps else state
+        dear = len(self.alpha0) * len(self.layout.rows) * self.layout.size * self.engine.size > FEW_COVARIANCES
+        return state if dear or not sweeps else self.joined(state)
 
     def _plain_step(self, state: State) -> State:
         """Sources from their expected counts as if all states were known, the field given the sources, ς as it is.
@@ -118,11 +114,15 @@ class Method:
             centre=tuple(_weights(f) for f in q.fields),
         )
 
-    def coupled(self, at: Evaluated) -> State:
+    def is_whole(self, state: State) -> bool:
+        return bool(len(state.rows.projected)) or not isinstance(self.engine, FeatureEngine) or not self.layout.size
+
+    def joined(self, state: State) -> State:
         """The same state with room for the covariance of the sources that matter most to the field."""
+        if self.is_whole(state):
+            return state
+        at = self.evaluate(state)
         S, F, _, d = at.q.directions.shape
-        if not isinstance(self.engine, FeatureEngine) or not d:
-            return at.state
         variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
         influence = (variance * at.sums.missing**2).sum((1, 2))
         most = min(S, MOST_COVARIANCES // (F * d * self.engine.size))
@@ -130,7 +130,7 @@ class Method:
         position = np.full(S, -1, dtype=np.int64)
         position[chosen] = np.arange(len(chosen))
         nothing = np.zeros((len(chosen), F, d, self.engine.size))
-        return at.state._replace(rows=at.state.rows._replace(position=position, projected=nothing))
+        return state._replace(rows=state.rows._replace(position=position, projected=nothing))
 
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another length-scale or engine) implies here."""
@@ -140,7 +140,7 @@ class Method:
         state = state._replace(rows=self._dirichlet_rows(state.alpha0 + at.counts, state.alpha0))
         for _ in range(WARM_SWEEPS):
             state = self._plain_step(state)
-        return self.coupled(self.evaluate(state))
+        return self.joined(state)
 
     # --- q from a state --------------------------------------------------------------------------------------------
 
@@ -164,8 +164,7 @@ class Method:
         if not isinstance(self.engine, FeatureEngine):
             return None
         parts, _ = self._weights_likelihood(state)
-        A, b = [(part.V * part.d) @ part.V.T for part in parts], [part.V @ part.p for part in parts]
-        return WeightsLikelihood(self.engine.basis, A, b, self.scale_prior, state.precision)
+        return WeightsLikelihood.of(self.engine.basis, parts, self.scale_prior, state.precision)
 
     def _weights_likelihood(self, state: State) -> tuple[list[Diagonal], Array | None]:
         """Of every function, and the slopes G = Q Bᵀ of the coupled sources."""
@@ -199,8 +198,7 @@ class Method:
         layout, r = self.layout, state.rows
         left = rows.covariance_of(r.prior, r.reports)
         move = np.einsum("sfde,sfe->sfd", left, r.gradient)
-        if slope is None:
-            slope = np.zeros((0, *r.projected.shape[1:]))
+        slope = np.zeros((0, *r.projected.shape[1:])) if slope is None else slope
         coupled, shared = r.position >= 0, np.empty_like(slope)
         if len(slope):
             for f, field in enumerate(fields):
@@ -249,9 +247,8 @@ class Method:
         state, q, sums = at.state, at.q, at.sums
         state = self._with_communities(state, q.moments.log_pi, sums)
         alpha0 = state.alpha0
-        counts = sums.counts.sum(-1)
         prior = self.layout.block(alpha0.sum(-1)[..., None, None] * q.moments.fisher)
-        reports = self.layout.block(counts[..., None, None] * q.moments.fisher)
+        reports = self.layout.block(sums.counts.sum(-1)[..., None, None] * q.moments.fisher)
         h = q.directions
         reports -= np.einsum("slf,sfld,sfle->sfde", sums.missing, h, h)
         gradient = self._gradient(alpha0, q, sums)
