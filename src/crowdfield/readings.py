@@ -26,6 +26,9 @@ READINGS = ("some", MOST, "all")
 # area that is mostly so, and of half of the others; "all of it": the other way round. A start, about as firm as ten
 # checked areas; what a reading is worth is learned.
 PRIORS = {"some": ((5.0, 5.0), (1.0, 9.0)), "all": ((9.0, 1.0), (5.0, 5.0))}
+# With three and more states: the pseudo-counts of an answer that names neither the state of most of the area nor the
+# state in question, all such labels together. They are taken from those of the right one.
+MISTAKEN = 1.0
 _ENDINGS = {reading: f" ({reading} of it)" for reading in PRIORS}
 
 
@@ -80,9 +83,10 @@ def priors(sources: Sequence[Any], states: Sequence[Any], labels: Sequence[Any],
     Parameters
     ----------
     sources, states, labels : sequence
-        As the model has them: two states, and the same two labels.
+        As the model has them. Every label must name a state.
     positive : label
-        The state in question: "some of it" is some of it in this state.
+        The state in question: "some of it" is some of it in this state. Whoever says another state says that none of
+        the area ("some") or not all of it ("all") is in the state in question, and what most of the rest is.
 
     Returns
     -------
@@ -98,8 +102,33 @@ def priors(sources: Sequence[Any], states: Sequence[Any], labels: Sequence[Any],
     found = {source: reading for source in sources if (reading := of_source(source)) is not None}
     if not found:
         return {}
-    if len(states) != 2 or set(labels) != set(states):
-        words = ", ".join(map(str, labels))
-        raise InputError(f"'some of it' and 'all of it' are about one of two states; there are {words}.")
-    side = [int(state == positive) for state in states], [int(label == positive) for label in labels]
-    return {source: np.array(PRIORS[reading])[np.ix_(*side)].tolist() for source, reading in found.items()}
+    check_labels(states, labels)
+    return {source: _pseudo_counts(reading, states, labels, positive) for source, reading in found.items()}
+
+
+def check_labels(states: Sequence[Any], labels: Sequence[Any]) -> None:
+    """An error where a label names no state: "some of it is unclear" says nothing about most of it."""
+    missing = [label for label in labels if label not in set(states)]
+    if missing:
+        raise InputError(
+            f"the label {missing[0]!r} is not a state, so that {missing[0]!r} of some or all of an area has no clear "
+            f"meaning. Leave these rows out, rename the label with --map-labels, or leave out --reading."
+        )
+
+
+def _pseudo_counts(reading: str, states: Sequence[Any], labels: Sequence[Any], positive: Any) -> list[list[float]]:
+    """Of one source: one row per state, one column per label."""
+    (others, other_positive), (positive_other, positive_positive) = PRIORS[reading]
+    n_others = max(len(states) - 1, 1)
+    out = np.zeros((len(states), len(labels)))
+    for row, state in enumerate(states):
+        for column, label in enumerate(labels):
+            if state == positive:
+                out[row, column] = positive_positive if label == positive else positive_other / n_others
+            elif label == positive:
+                out[row, column] = other_positive
+            elif n_others == 1:
+                out[row, column] = others
+            else:
+                out[row, column] = others - MISTAKEN if label == state else MISTAKEN / (n_others - 1)
+    return out.tolist()

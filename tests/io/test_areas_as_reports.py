@@ -112,9 +112,33 @@ def test_more_reports_with_a_new_reading_start_from_its_prior():
     more = cf.readings.with_readings(look, "some")
     later = cf.pipeline.extend(fused, more)
     assert later.model.get_params()["confusion_prior"]["ann (some of it)"] == [[5.0, 5.0], [1.0, 9.0]]
-    three = cf.Reports.from_arrays(places[:3], ["a", "b", "c"], ["ann (all of it)"] * 3, crs="EPSG:32618")
-    with pytest.raises(InputError, match="one of two states"):
-        cf.pipeline.fuse(three, cell=2000, lengthscale=4000)
+
+
+def test_readings_of_three_states_are_about_the_state_in_question():
+    states, sources = ["intact", "minor", "major"], ["ann", "ann (some of it)", "ann (all of it)"]
+    found = cf.readings.priors(sources, states, states, "major")
+    assert found["ann (some of it)"] == [[4.0, 1.0, 5.0], [1.0, 4.0, 5.0], [0.5, 0.5, 9.0]]
+    assert found["ann (all of it)"] == [[8.0, 1.0, 1.0], [1.0, 8.0, 1.0], [2.5, 2.5, 5.0]]
+    # However the states are ordered, and whether or not every state has been said.
+    shuffled = cf.readings.priors(sources, ["major", "intact", "minor"], ["minor", "major"], "major")
+    assert shuffled["ann (some of it)"] == [[0.5, 9.0], [1.0, 5.0], [4.0, 5.0]]
+    with pytest.raises(InputError, match="'unsure' is not a state.*--reading"):
+        cf.readings.priors(sources, states, [*states, "unsure"], "major")
+
+
+def test_a_map_of_three_states_believes_no_major_damage_seen_more_than_some_seen():
+    rng = np.random.default_rng(0)
+    points = rng.uniform([500_000, 0], [520_000, 20_000], (42, 2))
+    tiles = np.array([[600_000.0, 0.0], [700_000.0, 0.0]])
+    reports = cf.Reports.from_arrays(
+        np.vstack([points, tiles]), ["intact", "minor", "major"] * 14 + ["major", "intact"],
+        ["ann"] * 42 + ["image"] * 2, crs="EPSG:32618", accuracy=[np.nan] * 42 + [1500.0] * 2,
+    )  # fmt: skip
+    told = cf.readings.with_readings(reports, ["most"] * 42 + ["some"] * 2)
+    fused = cf.pipeline.fuse(told, cell=5000, lengthscale=4000, positive="major")
+    major = fused.model.classes_.tolist().index("major")
+    yes, no, middle = fused.model.predict_rate(np.vstack([tiles, [[650_000.0, 0.0]]]))[0][:, major]
+    assert middle - no > 1.5 * (yes - middle) > 0
 
 
 def test_another_word_for_polygons_is_refused(tmp_path):
