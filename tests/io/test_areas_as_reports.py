@@ -122,7 +122,7 @@ def test_readings_of_three_states_are_about_the_state_in_question():
     # However the states are ordered, and whether or not every state has been said.
     shuffled = cf.readings.priors(sources, ["major", "intact", "minor"], ["minor", "major"], "major")
     assert shuffled["ann (some of it)"] == [[0.5, 9.0], [1.0, 5.0], [4.0, 5.0]]
-    with pytest.raises(InputError, match="'unsure' is not a state.*--reading"):
+    with pytest.raises(InputError, match=r"'unsure' is not a state.*--reading"):
         cf.readings.priors(sources, states, [*states, "unsure"], "major")
 
 

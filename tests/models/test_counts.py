@@ -7,8 +7,8 @@ import pytest
 
 import crowdfield as cf
 from crowdfield.data import Reports
-from crowdfield.errors import InputError
-from crowdfield.pipeline.fusing import fuse
+from crowdfield.errors import ConvergenceWarning, InputError
+from crowdfield.pipeline.fusing import fuse, on_cluster
 from crowdfield.pipeline.telling import as_arguments
 
 COUNTS = np.array([1, 3, 2, 5])
@@ -122,6 +122,40 @@ def test_models_that_cannot_count_get_equal_rows_from_the_pipeline():
     told = as_arguments(cf.HeatmapBCC(inference="gibbs"), reports)
     assert told["counts"] is None and len(told["X"]) == counts.sum()
     assert as_arguments(cf.HeatmapBCC(), reports)["counts"].tolist() == counts.tolist()
+
+
+def test_rows_without_a_score_keep_their_counts_beside_rows_with_one():
+    X, y, sources, counts = crowd(("dry", "wet"))
+    score = np.where(np.arange(len(X)) % 4 == 1, 0.8, np.nan)
+    told = as_arguments(cf.HeatmapBCC(), Reports.from_arrays(X, y, sources, count=counts, score=score))
+    scored = np.isfinite(told["scores"])
+    assert scored.sum() == counts[np.isfinite(score)].sum() and (told["counts"][scored] == 1).all()
+    assert told["counts"].sum() == counts.sum() and len(told["X"]) < counts.sum()
+    model = cf.HeatmapBCC(lengthscale=3.0, max_iter=3, tol=1e-12)
+    rows = Reports.from_arrays(X, y, sources, count=counts, score=score).one_row_per_look()
+    with pytest.warns(ConvergenceWarning):
+        one = model.fit(**told).predict_proba(X)
+        many = cf.HeatmapBCC(**model.get_params()).fit(rows.places, y[rows_of(counts)], sources[rows_of(counts)],
+                                                       scores=rows.score).predict_proba(X)  # fmt: skip
+    np.testing.assert_allclose(one, many, atol=1e-8)
+
+
+def rows_of(counts):
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "more"), [({"inference": "gibbs"}, {}), ({}, {"score": 0.8}), ({"cluster": "local"}, {})]
+)
+def test_counts_that_would_become_far_too_many_rows_are_refused_before_the_fit(settings, more):
+    X, y, sources, _ = crowd(("dry", "wet"))
+    columns = {name: np.full(len(X), value) for name, value in more.items()}
+    cluster = settings.get("cluster")
+    count = np.full(len(X), 1_000_000 if cluster else 100_000)
+    reports = Reports.from_arrays(X * 1000 + [500_000, 0], y, sources, count=count, crs="EPSG:32618", **columns)
+    given = {"cell": 500, "lengthscale": 3000} | {name: v for name, v in settings.items() if name != "cluster"}
+    with pytest.raises(InputError, match=r"rows \(one row counts 1.*000 looks\).*--count none"):
+        fuse(reports, fit=on_cluster(cluster) if cluster else None, **given)
 
 
 def test_a_map_of_counts_is_the_map_of_equal_rows():

@@ -145,3 +145,17 @@ def test_scores_that_make_no_sense_are_refused(settings, labels, scores, says):
     X = np.random.default_rng(0).uniform(0, 10, (20, 2))
     with pytest.raises(InputError, match=says):
         model(**settings).fit(X, labels, ["a", "b"] * 10, scores=scores)
+
+
+def test_a_file_of_scores_alone_makes_a_map_without_a_check_of_labels():
+    rng = np.random.default_rng(0)
+    places = rng.uniform([500_000, 0], [510_000, 10_000], (30, 2))
+    wet = places[:, 0] > 505_000
+    reports = cf.Reports.from_arrays(
+        places, np.where(wet, "wet", "dry"), ["machine"] * 30, crs="EPSG:32618", score=rng.uniform(0.6, 0.95, 30)
+    )
+    fused = cf.pipeline.fuse(reports, cell=2500, lengthscale=3000)
+    wet_probability = fused.heatmap.probability[:, :, fused.heatmap.states.index("wet")].mean(axis=0)
+    assert wet_probability[0] < 0.5 < wet_probability[-1]
+    with pytest.raises(InputError, match="all are scores"):
+        cf.check_model(fused.model)

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.errors import InputError
 
-MOST_LOOKS = 10_000_000  # that one report may stand for: more is a mistake, and sums of them must stay exact
+MOST_LOOKS_OF_A_REPORT = (
+    10_000_000  # that one report may stand for: more is a mistake, and sums of them must stay exact
+)
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -73,11 +75,12 @@ def scores(score: ArrayLike, rows: int) -> NDArray[np.float64]:
 def looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
     """Give how many looks each report stands for: [R]."""
     stated = _numbers(count, rows, "counts", "count must be whole numbers: how many looks each report stands for.")
-    bad = ~((stated >= 1) & (stated <= MOST_LOOKS) & (stated == np.floor(stated)))
+    bad = ~((stated >= 1) & (stated <= MOST_LOOKS_OF_A_REPORT) & (stated == np.floor(stated)))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"report {row} has a count of {stated[row]:g}. A count is a whole number between 1 and {MOST_LOOKS:,}."
+            f"report {row} has a count of {stated[row]:g}. A count is a whole number "
+            f"between 1 and {MOST_LOOKS_OF_A_REPORT:,}."
         )
     return frozen(stated.astype(np.int64))
 

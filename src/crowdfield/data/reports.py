@@ -230,11 +230,14 @@ class Reports:
         """How many looks have which code: [R] of 0 … size − 1 -> [size]."""
         return np.bincount(codes, self.count, size).astype(np.int64)
 
-    def one_row_per_look(self) -> Reports:
-        """The same reports with as many equal rows as each stands for."""
+    def one_row_per_look(self, rows: ArrayLike | None = None) -> Reports:
+        """The same reports with as many equal rows as each stands for; rows [R]: which to repeat, all by default."""
         if self.count is None:
             return self
-        return replace(self.take(np.repeat(np.arange(len(self)), self.count)), count=None)
+        repeated = np.ones(len(self), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
+        given = np.repeat(np.arange(len(self)), np.where(repeated, self.count, 1))
+        kept = np.where(repeated, 1, self.count)[given]
+        return replace(self.take(given), count=kept if kept.max(initial=1) > 1 else None)
 
     def sites(self) -> Sites:
         """The distinct places, sorted by their coordinates, and the site of each report."""

@@ -37,9 +37,16 @@ def refuse(model: HeatmapBCC, reports: Reports) -> None:
 
 def why_not(model: HeatmapBCC, reports: Reports) -> str | None:
     """Why a model takes every row for one look; None where it counts them."""
+    if reports.count is None or not (single_looks(model, reports) & (reports.count > 1)).any():
+        return None
+    return "inference='gibbs' samples every row once" if model.inference == "gibbs" else "a score is one look"
+
+
+def single_looks(model: HeatmapBCC, reports: Reports) -> NDArray[np.bool_]:
+    """Which rows the model takes for one look each, whatever their count: [R]."""
     if model.inference == "gibbs":
-        return "inference='gibbs' samples every row once"
-    return "a score is one look" if reports.score is not None else None
+        return np.ones(len(reports), dtype=bool)
+    return np.zeros(len(reports), dtype=bool) if reports.score is None else np.isfinite(reports.score)
 
 
 def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:

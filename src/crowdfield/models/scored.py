@@ -26,7 +26,10 @@ def with_scores(reports: Reports, scores: ArrayLike | None) -> Reports:
 
 def why_not(model: HeatmapBCC, states: tuple[Any, ...]) -> str | None:
     if len(states) > 2:
-        return f"scores are read for two states, and there are {len(states)}"
+        return (
+            f"scores are read for two states, and there are {len(states)}. Map one state against all others, with the "
+            "probability of that state as the score (--positive STATE), or leave the scores out and use the labels"
+        )
     return "inference='gibbs' does not read scores" if model.inference == "gibbs" else None
 
 

@@ -44,7 +44,9 @@ CHANCES = 100  # made-up outcomes that say how large that distance is by chance
 DRAWS = 100  # for the check of agreement
 QUICK_DRAWS = 30  # when a map is made
 QUICK_REPORTS = 50_000  # beyond, a map is made without being checked: `crowdfield check-model` does it
-MOST_LOOKS = 10_000_000  # that rows may stand for: agreement is about pairs of looks, which are taken one by one
+MOST_COMPARED_LOOKS = (
+    10_000_000  # that rows may stand for: agreement is about pairs of looks, which are taken one by one
+)
 OFTEN = 20  # reports of a source about which something can be said
 POOR_K = 0.7  # of PSIS: importance weights with a larger tail index cannot be relied on (Vehtari and others)
 VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
@@ -238,10 +240,13 @@ def check_model(
     True
     """
     rng = np.random.default_rng(random_state)
-    if model.reports_.n_looks > MOST_LOOKS:
+    if model.reports_.n_looks > MOST_COMPARED_LOOKS:
         raise InputError(
-            f"the reports stand for {model.reports_.n_looks:,} looks; at most {MOST_LOOKS:,} are compared one by one."
+            f"the reports stand for {model.reports_.n_looks:,} looks; at most "
+            f"{MOST_COMPARED_LOOKS:,} are compared one by one."
         )
+    if not _predicts_labels(model):
+        raise InputError("no report can be predicted here: all are scores, or by sources that are trusted beforehand.")
     model = one_row_per_look(model)
     scores = model.score_reports()
     kept = scores[scores["bits"].notna()].assign(gain=lambda table: table["bits"] - table["habit_bits"])
@@ -273,9 +278,14 @@ def quick_warnings(model: Any) -> list[str]:
     """What a reader of the map must be told: whatever fails of a small check. Nothing for very many reports."""
     if not hasattr(model, "score_reports") or model.reports_.n_looks > QUICK_REPORTS:
         return []
-    if len(np.unique(model.reports_.label)) < 2:
-        return []  # all reports say the same: there is nothing to predict, and another sentence says so
+    if len(np.unique(model.reports_.label)) < 2 or not _predicts_labels(model):
+        return []  # there is nothing to predict; where all reports say the same, another sentence says so
     return check_model(model, draws=QUICK_DRAWS, psis=False).warnings
+
+
+def _predicts_labels(model: HeatmapBCC) -> bool:
+    """Whether any report is a label that left-out predictions are about: not a score, and not a trusted source's."""
+    return model.reports_model_ != "instrument" or bool(model._asked.crowd.any())
 
 
 def _labels(model: HeatmapBCC) -> tuple[list[str], int]:

@@ -21,7 +21,7 @@ from crowdfield.pipeline.quiet import offer, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
 from crowdfield.pipeline.tables import joined, keys, within
-from crowdfield.pipeline.telling import as_arguments
+from crowdfield.pipeline.telling import MOST_CLUSTER_ROWS, as_arguments, repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,7 +341,9 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     from crowdfield import distributed
 
     def fit(model: Any, reports: Reports) -> Any:
-        return distributed.fit_model(model, reports.one_row_per_look(), None if address == "local" else address)
+        every = np.ones(len(reports), dtype=bool)
+        looks = repeated(reports, every, "a fit over a cluster takes every row for one look", MOST_CLUSTER_ROWS)
+        return distributed.fit_model(model, looks, None if address == "local" else address)
 
     return fit
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crowdfield.data import Reports
+from crowdfield.errors import InputError
 from crowdfield.models import counted
 from crowdfield.pipeline.tables import said_labels, said_sources
 
 EXACT_INFERENCES = ("vb", "gibbs")
+# Rows that looks may become where a row cannot be counted several times. Sampling and scores visit every row in every
+# sweep; a cluster is made for many, and its reports are repeated in this process first.
+MOST_REPEATED_ROWS = 100_000
+MOST_CLUSTER_ROWS = 10_000_000
 
 
 def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
@@ -18,8 +26,8 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
     count a row several times, the row is repeated.
     """
     exact = model.inference in EXACT_INFERENCES
-    if reports.count is not None and counted.why_not(model, reports):
-        reports = reports.one_row_per_look()
+    if reason := counted.why_not(model, reports):
+        reports = repeated(reports, counted.single_looks(model, reports), reason, MOST_REPEATED_ROWS)
     return {
         "X": reports.places,
         "y": said_labels(reports),
@@ -28,3 +36,18 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
         "scores": reports.score,
         "counts": reports.count,
     }
+
+
+def repeated(reports: Reports, rows: NDArray[np.bool_], reason: str, most: int) -> Reports:
+    """The reports with one row per look for the chosen rows [R]; an error where that makes more than `most` rows."""
+    if reports.count is None:
+        return reports
+    wanted = int(np.where(rows, reports.count, 1).sum())
+    if wanted > most:
+        largest = int(reports.count[rows].max())
+        raise InputError(
+            f"counts would become {wanted:,} rows (one row counts {largest:,} looks), and at most {most:,} can be "
+            f"used, because {reason}. Count every row once (--count none), or use the default inference without "
+            "scores and without a cluster, which counts a row as often as it says."
+        )
+    return reports.one_row_per_look(rows)

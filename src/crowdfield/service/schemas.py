@@ -100,8 +100,8 @@ RegionIn = Annotated[
 ]
 
 
-# That one report may stand for.
-MOST_LOOKS = 100_000
+# That one message may say that it stands for.
+MOST_LOOKS_OF_A_MESSAGE = 100_000
 # Metres: no two places on Earth are farther apart.
 FARTHEST = 2.1e7
 
@@ -122,7 +122,7 @@ class ReportIn(BaseModel):
         description="how exactly the place is known: the radius in metres that holds the true place with a probability "
         "of 68 %, as phones report it",
     )
-    count: Annotated[int, Field(ge=1, le=MOST_LOOKS)] | None = Field(
+    count: Annotated[int, Field(ge=1, le=MOST_LOOKS_OF_A_MESSAGE)] | None = Field(
         None,
         description="how many looks the report stands for, as in 'seen by 12'; only keys that may report as others may "
         "send more than one",
