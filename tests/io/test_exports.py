@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shapely
 from tests.io import exports
 
 from crowdfield import io
@@ -79,6 +80,26 @@ SAME = {
     "GeoJSON in cells": one_column("shape", *(json.dumps(p) for p in exports.points((-72.3, 18.5), (-72.4, 18.6)))),
     "degrees and minutes": one_column("coordinates", "18°30'N 72°18'W", "N 18° 36′ 0″, W 72° 24′ 0″"),
     "degrees in two columns": two_columns(("18° 30' 0\" N", "18°36'N"), ("72° 18' 0\" W", "72.4 W")),
+    "Excel with merged headings above the header": exports.workbook(
+        {"S": [["Who", None, None, "What", None], *HEADED]}
+    ),
+    "Excel with a sheet of remarks": exports.workbook({"Read me": [["A survey."], ["Of 2010."]], "Data": HEADED}),
+    "a table with titles above the header": "Flood survey 2010\n\n" + TABLE,
+    "a table with merged headings above the header": "Who,,,What,\n" + TABLE,
+    "a table that states its delimiter": "sep=;\n" + TABLE.replace(",", ";"),
+    "a byte order mark and semicolons": "\ufeff" + TABLE.replace(",", ";"),
+    "decimal commas": TABLE.replace(",", ";").replace(".", ","),
+    "zipped with a readme": exports.zipped({"README.txt": b"A survey.", "reports.csv": TABLE.encode()}),
+    "nested records": json.dumps(
+        [
+            {"form": {"id": 7}, "user": {"name": s}, "at": {"lat": y, "lng": x}, "answer": {"label": w}}
+            for s, y, x, w, _ in ROWS
+        ]
+    ),
+    "longitudes of 0 to 360": TABLE.replace("-72.3", "287.7").replace("-72.4", "287.6"),
+    "names in German": TABLE.replace(HEADER, "Quelle,Breitengrad,Längengrad,Zustand,Datum\n"),
+    "names in French": TABLE.replace(HEADER, "utilisateur,Latitude,Longitude,État,date\n"),
+    "WKB in hexadecimal digits": one_column("geom", *(shapely.Point(lon, lat).wkb_hex for lon, lat, *_ in WANTED)),
     "degrees with signs": two_columns(("18 30 00", "18 36"), ("-72 18 00", "-72 24")),
 }
 
@@ -255,6 +276,16 @@ ASKED: dict[str, Any] = {
     "a layer that several are": (exports.grading_zip(), "several layers have 'grading'", {"layer": "grading"}),
     "an unknown encoding": (TABLE, "no encoding called 'klingon'.*cp1252", {"encoding": "klingon"}),
     "the wrong encoding": ((HEADER + "é,1,2,x,\n").encode("cp1252"), "is not ASCII.*--encoding", {"encoding": "ascii"}),
+    "no header": ("ann,18.5,-72.3,flooded\nbob,18.6,-72.4,dry\n", "no line of column names. Add one at its top"),
+    "a label column without labels": (HEADER + "ann,1,2,,\nbob,1,3,,\n", "has no label.*--label NAME"),
+    "west or east": (two_columns(("18°30'N", "18°36'N"), ("72°18'O", "72°24'O")), "west in French.*Write W or E"),
+    "a place that is none": (one_column("at", "dk3n8z", "dk3n8y"), "is not a place: 'lat, lon', WKT", {"place": "at"}),
+    "WKT in another system": (
+        one_column("geom", *["SRID=32618;POINT(1 2)"] * 2),
+        "is in EPSG:32618.*Save it in EPSG:4326",
+        {"place": "geom"},
+    ),
+    "width and length in German": ("Breite,Länge,Zustand\n1,2,a\n1,3,b\n", "--lat NAME --lon NAME"),
     "a misspelt column": (TABLE, "Did you mean 'label'", {"label": "lable"}),
 }
 
@@ -268,6 +299,14 @@ def test_an_export_in_doubt_is_refused_with_what_reads_it(tmp_path, case):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ReportFormatError, match=f"(?s)export.*{message}"):
         io.read(path, **(options[0] if options else {}))
+
+
+def test_other_columns_that_may_be_the_label_are_said_unless_one_was_named(tmp_path):
+    path = tmp_path / "reports.csv"
+    rows = [f"18.{i},-72.3,{'road' if i % 2 else 'house'},{'high' if i % 3 else 'low'}\n" for i in range(12)]
+    path.write_text("lat,lon,type,severity\n" + "".join(rows))
+    assert any("could also be 'severity'; --label NAME" in note for note in io.read(path).notes)
+    assert not any("could also be" in note for note in io.read(path, label="type").notes)
 
 
 def test_a_layer_of_a_geopackage_is_read_by_its_name(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
@@ -11,21 +12,22 @@ from crowdfield.errors import ReportFormatError
 # In the order they are tried: the plainest name first.
 SYNONYMS: dict[str, str] = {
     "lat": """lat latitude latitude_wgs84 lat_dd gps_lat gps_latitude geo_lat location_lat location_latitude point_lat
-        decimallatitude decimal_latitude latitud breitengrad y_lat lat_y y point_y northing y_coord coord_y""",
+        decimallatitude decimal_latitude latitud latitudine breitengrad y_lat lat_y y point_y northing y_coord
+        coord_y""",
     "lon": """lon long lng longitude longitude_wgs84 lon_dd gps_lon gps_lng gps_long gps_longitude geo_lon geo_lng
-        location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud laengengrad
-        x_lon lon_x x point_x easting x_coord coord_x""",
+        location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud longitudine
+        laengengrad langengrad x_lon lon_x x point_x easting x_coord coord_x""",
     "label": """label labels value class classification category categories type incident_type event_type report_type
         status damage damage_level damage_grade grade severity condition state answer response annotation vote
-        observation observed report flooded flood choice tag tags categoria categorie kategorie tipo typ estado grading
-        damage_gra damage_class damage_state damage_category building_damage presence""",
+        observation observed report flooded flood choice tag tags categoria categorie kategorie tipo typ estado etat
+        zustand grading damage_gra damage_class damage_state damage_category building_damage presence""",
     "source": """source source_id worker worker_id workerid user user_id userid user_name username reporter reporter_id
         annotator annotator_id volunteer volunteer_id observer observer_id contributor contributor_id contact contact_id
         sender sender_id author phone phone_number device device_id deviceid submitted_by enumerator agent who from
-        name recorded_by recordedby observed_by reported_by created_by usuario fuente""",
+        name recorded_by recordedby observed_by reported_by created_by usuario fuente utilisateur quelle""",
     "time": """time timestamp datetime date_time date created_at created created_date reported_at report_date
         report_time submitted_at submission_time submitted observed_at event_date event_time when incident_date
-        eventdate observed_on observation_date survey_date submission_date submissiondate updated_at fecha""",
+        eventdate ts observed_on observation_date survey_date submission_date submissiondate updated_at fecha datum""",
     "id": "id report_id reportid message_id post_id uuid guid event_id record_id classification_id",
     "text": "text message title description comment comments body content notes details",
     "accuracy": """accuracy_m accuracy_in_m accuracy_meters accuracy_metres gps_accuracy gps_precision
@@ -62,8 +64,9 @@ MISSING = frozenset({"na", "n/a", "#n/a", "n.a.", "-", "--", "–", "null", "nan
 
 
 def canonical(name: str) -> str:
-    """A name in the form that the synonyms above have: lower case, words joined by _."""
-    return re.sub(r"[^a-z0-9#+]+", "_", name.strip().lower()).strip("_")
+    """A name in the form that the synonyms above have: lower case, without accents, words joined by _."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name.strip().lower()) if not unicodedata.combining(c))
+    return re.sub(r"[^a-z0-9#+]+", "_", plain).strip("_")
 
 
 def unique(cells: Sequence[str]) -> list[str]:
@@ -80,11 +83,31 @@ def unique(cells: Sequence[str]) -> list[str]:
 
 def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
     """The column that plays a role, by its name."""
-    names: dict[str, str] = {}
-    for column in header:
-        if column not in taken:
-            names.setdefault(canonical(column), column)
+    names = _by_name(role, header, taken)
     return next((names[synonym] for synonym in SYNONYMS[role].split() if synonym in names), None)
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether a row names both coordinates, so that it can only be the names of the columns."""
+    names = {canonical(cell) for cell in cells if len(cell.strip()) > 1}  # "x" and "y" may be anything
+    return all(names & set(SYNONYMS[role].split()) for role in ("lat", "lon"))
+
+
+# Roles that a column of nested records ("answer/label") plays by the last part of its name. Not the id: that of a user
+# would make all reports of the user one.
+_NESTED = ("lat", "lon", "label", "source", "time")
+
+
+def _by_name(role: str, header: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
+    """Columns by the form of their names; whole names go before last parts."""
+    names: dict[str, str] = {}
+    free = [column for column in header if column not in taken]
+    for column in free:
+        names.setdefault(canonical(column), column)
+    if role in _NESTED:
+        for column in free:
+            names.setdefault(canonical(column.rsplit("/", 1)[-1]), column)
+    return names
 
 
 def named(role: str, name: str, header: Sequence[str], file: str) -> str:
@@ -194,7 +217,7 @@ def _label(
     tags: Mapping[str, str],
 ) -> str | None:
     """The column that says what was seen, by its name; None if there is none. Where its cells leave doubt: an error."""
-    names = {canonical(column): column for column in reversed(header) if column not in taken}
+    names = _by_name("label", header, taken)
     wanted = [names[word] for word in SYNONYMS["label"].split() if word in names]
     by_tag = tagged("label", tags, taken)
     doubts: list[str] = []
@@ -213,6 +236,17 @@ def _label(
         file=file,
         line=1,
     )
+
+
+def other_labels(
+    label: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Sequence[str]
+) -> list[str]:
+    """Further columns that are called like a label and hold a few different values; none where the name is plain."""
+    if canonical(label) in ("label", "labels"):
+        return []
+    names = _by_name("label", header, taken)
+    called = dict.fromkeys(names[word] for word in SYNONYMS["label"].split() if word in names)
+    return [name for name in called if name != label and _has_few_values(samples.get(name, ()))]
 
 
 def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str | None:
@@ -288,6 +322,8 @@ def missing_error(
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
     hint = " There is only one column: is the delimiter one of , ; tab or | ?" if len(header) == 1 else ""
+    if sum(bool(re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip())) for name in header) > 1:
+        hint = " They look like a report: the file has no line of column names. Add one at its top."
     names = " and ".join(f"'{role}'" for role in missing)
     whole = ", or a column of whole places with --place NAME" if "lat" in missing or "lon" in missing else ""
     return ReportFormatError(

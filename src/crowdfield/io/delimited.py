@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import limits
-from crowdfield.io.columns import unique
+from crowdfield.io.columns import is_header, unique
 from crowdfield.io.kinds import Found
 from crowdfield.io.opening import Progress, Watched, opened
 
@@ -23,6 +23,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _NAMED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 CHUNK = 2**17  # rows at a time: some tens of megabytes
 _SAMPLE = 2**18
+LATEST_HEADER = 20  # lines: titles may stand above the names of the columns, but not more than this
 EXTRA = "extra fields"
 
 
@@ -43,11 +44,12 @@ class Table:
         lines = text.splitlines()
         if not any(line.strip() for line in lines):
             raise ReportFormatError("the file is empty. Export it again.", file=str(path))
-        self.delimiter = _sniff(lines)
+        above = _lines_above_header(lines)
+        self.delimiter = _stated_delimiter(lines) or _sniff(lines[above:])
         plain = self.delimiter == "\t" and _is_gbif(lines)
         self._quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
         self.tags: dict[str, str] = {}  # column -> its HXL tag, where there is a row of them
-        self.header, self.sample, self._preamble = self._top(text)
+        self.header, self.sample, self._preamble = self._top(text, above)
 
     @property
     def name(self) -> str:
@@ -152,13 +154,17 @@ class Table:
                 block += stream.readline()
         return block.decode("utf-8", "surrogatepass")
 
-    def _top(self, text: str) -> tuple[list[str], list[list[str]], int]:
-        """The header, a sample of the rows after it, and how many lines stand before the first row."""
+    def _top(self, text: str, above: int) -> tuple[list[str], list[list[str]], int]:
+        """The header, a sample of the rows after it, and how many lines stand before the first row.
+
+        above: how many lines of titles stand above the header.
+        """
         header: list[str] = []
         sample: list[list[str]] = []
         preamble = 0
         _allow_long_fields()
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quoting=self._quoting)
+        start = _after(io.StringIO(text, newline=""), above)
+        reader = csv.reader(start, delimiter=self.delimiter, quoting=self._quoting)
         try:
             for cells in reader:
                 if _blank(cells):
@@ -168,11 +174,11 @@ class Table:
                         raise ReportFormatError(
                             f"has more than {limits.MOST_COLUMNS:,} columns. Keep those you need.",
                             file=self.name,
-                            line=reader.line_num,
+                            line=above + reader.line_num,
                         )
-                    header, preamble = unique(cells), reader.line_num
+                    header, preamble = unique(cells), above + reader.line_num
                 elif not sample and not self.tags and preamble_row(cells):
-                    preamble = reader.line_num
+                    preamble = above + reader.line_num
                     self.tags = {name: tag for name, tag in zip(header, cells, strict=False) if tag.strip()}
                 else:
                     sample.append(cells)
@@ -198,6 +204,21 @@ def preamble_row(cells: Sequence[str]) -> bool:
     if not filled:
         return len(cells) > 1
     return all(cell.startswith("#") and len(cell) > 1 and cell[1].isalpha() for cell in filled)
+
+
+def _stated_delimiter(lines: Sequence[str]) -> str | None:
+    """The delimiter that a first line like "sep=;" states, as Excel writes and reads it."""
+    first = lines[0].strip().strip('"').lower()
+    return first[4:] if first.startswith("sep=") and first[4:] in DELIMITERS else None
+
+
+def _lines_above_header(lines: Sequence[str]) -> int:
+    """How many lines of titles or merged headings stand above the line that names the coordinates; else 0."""
+    stated = _stated_delimiter(lines) is not None
+    for at, line in enumerate(lines[:LATEST_HEADER]):
+        if any(is_header(line.replace('"', "").split(delimiter)) for delimiter in DELIMITERS):
+            return at
+    return int(stated)
 
 
 def _sniff(lines: Sequence[str]) -> str:

@@ -88,6 +88,8 @@ _BOM = b"\xef\xbb\xbf"
 # Which members of a zip file are looked at first, by their endings. Their kind is decided by their bytes all the same.
 _ENDINGS = ((".shp",), (".kml",), (".gpkg",), (".geojson", ".json"), (".csv", ".tsv", ".txt"))
 
+_REMARKS = frozenset({"readme", "read_me", "read me", "license", "licence", "copying", "about"})  # files beside data
+
 
 def look(path: Path, layer: str | None = None) -> Found:
     """What a file is. Raises an error that says what to do where it is of a kind that is not read.
@@ -151,6 +153,7 @@ def _in_zip(path: Path, layer: str | None) -> Found:
         if "mimetype" in names and "content.xml" in names:
             return Found(SPREADSHEET)
         wanted = next((found for endings in _ENDINGS if (found := archive.ending(*endings))), names)
+        wanted = [name for name in wanted if PurePosixPath(name).stem.casefold() not in _REMARKS] or wanted
         if not wanted:
             raise ReportFormatError("is a zip file with nothing in it.", file=str(path))
         member = _one_of(wanted, layer, path)

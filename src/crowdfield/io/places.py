@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfield.geography import WGS84
 from crowdfield.io.area_places import radii
-from crowdfield.io.features.shapes import from_json, from_wkt
+from crowdfield.io.features.shapes import from_json, from_wkb, from_wkt
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
 # Two to four numbers, with or without brackets around them: latitude, longitude, altitude, accuracy.
@@ -33,7 +33,10 @@ _DMS = (
 _ONE_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*")
 _TWO_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*[,;]?\s+" + _DMS.format(n=2) + r"\s*")
 _LON_FIRST = re.compile(r"(lon|lng|long|x|east)[a-z]*[\s_,;/&-]*(and)?[\s_,;/&-]*(lat|y|north)", re.IGNORECASE)
-_SRID = re.compile(r"^SRID=\d{1,6};", re.IGNORECASE)
+_SRID = re.compile(r"^SRID=(\d{1,6});", re.IGNORECASE)
+_HEX = re.compile(r"0[01](?:[0-9a-f]{2}){20,}", re.IGNORECASE)  # well-known binary, as PostGIS writes it
+_DEGREES = (0, 4326)  # SRIDs: none, and longitude and latitude
+_WEST_OR_EAST = re.compile(r"\d\s*[°º˚'’′\"”″]\s*O\s*$", re.IGNORECASE)
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -55,7 +58,12 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None) ->
         return _of_json(text, polygons)
     if text[:1].isalpha() and "(" in text:
         shape = from_wkt(_SRID.sub("", text))
+        if shape is not None and (stated := _SRID.match(text)):
+            shape = shapely.set_srid(shape, int(stated[1]))
         return Place(why="is not a geometry in WKT.") if shape is None else _of_shape(shape, polygons)
+    if _HEX.fullmatch(text):
+        shape = from_wkb([bytes.fromhex(text)])[0][0]
+        return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
     if match := _DECIMAL_COMMAS.fullmatch(text):
@@ -66,13 +74,20 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None) ->
         return _pair(first, second, lon_first, accuracy)
     if match := _TWO_DMS.fullmatch(text):
         return _of_dms(match)
-    return Place(why=f"'{text[:40]}' is not a place.")
+    return Place(why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, or degrees with minutes.")
 
 
 def degrees(cell: str) -> float:
     """Degrees with minutes, seconds or the letter of a hemisphere (18° 32' 14.2" N, 72.3 W); NaN for anything else."""
     match = _ONE_DMS.fullmatch(cell.strip()) if len(cell) <= LONGEST else None
     return np.nan if match is None else _angle(match, 1)
+
+
+def why_not_degrees(cell: str) -> str:
+    """Why a cell is no latitude or longitude, for a message."""
+    if _WEST_OR_EAST.search(cell):
+        return "ends in 'O', which is west in French and Spanish and east in German. Write W or E."
+    return "is not a number."
 
 
 def places(cells: pd.Series[Any], *, lon_first: bool, polygons: str | None) -> list[Place]:
@@ -129,6 +144,8 @@ def _of_json(text: str, polygons: str | None) -> Place:
 def _of_shape(shape: Any, polygons: str | None) -> Place:
     if shape.is_empty:
         return Place(why="its geometry is empty.")
+    if (srid := shapely.get_srid(shape)) not in _DEGREES:
+        return Place(why=f"is in EPSG:{srid}, and places in cells are read in degrees. Save it in EPSG:4326.")
     if shape.geom_type == "Point":
         return Place(shape.x, shape.y)
     area = shape.geom_type in _POLYGONS

@@ -18,6 +18,7 @@ from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
 
+NO_LABEL = "has no label."
 # A report seen by more people than this in one row is a mistake.
 MOST_COUNTED = 100_000
 
@@ -69,7 +70,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     if plan.crs != "local":
         lon = _in_range(lon, lat, plan, why)
     label, unlabelled = _names(frame[plan.column("label")], plan.missing)
-    why.add(unlabelled, plan.column("label") or "", "has no label.")
+    why.add(unlabelled, plan.column("label") or "", NO_LABEL)
     if plan.region is not None:
         usable = why.ok.copy()
         usable[usable] = ~geography.within(plan.region, lon[usable], lat[usable])
@@ -288,7 +289,11 @@ def _coordinate(frame: pd.DataFrame, plan: Plan, role: str, why: _Refusals) -> N
         if not pd.api.types.is_numeric_dtype(cells.dtype):
             values = np.where(bad, places.not_a_number(cells, bad & why.ok), values)
             bad = ~np.isfinite(values)
-        why.add(bad, name, lambda at: f"{_TITLE[role]} '{str(cells.iloc[at])[:40]}' is not a number.")
+        why.add(
+            bad,
+            name,
+            lambda at: f"{_TITLE[role]} '{str(cells.iloc[at])[:40]}' {places.why_not_degrees(str(cells.iloc[at]))}",
+        )
     return values
 
 

@@ -17,11 +17,11 @@ from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError, TooLargeError
 from crowdfield.io import encodings, geofiles
 from crowdfield.io.collect import Collected, Collector, settle_labels
-from crowdfield.io.columns import MISSING, NONE
+from crowdfield.io.columns import MISSING, NONE, other_labels, some
 from crowdfield.io.land import looks_swapped
 from crowdfield.io.layouts import Options
 from crowdfield.io.opening import NotInEncoding, Progress
-from crowdfield.io.points import Plan
+from crowdfield.io.points import NO_LABEL, Plan
 from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
@@ -29,6 +29,7 @@ from crowdfield.io.times import Times
 from crowdfield.readings import READINGS
 
 _DUPLICATES = 4  # with a limit on reports, so many times the limit may be read before duplicates are removed
+_OTHER_LABEL = "If another column says what was seen, name it with --label NAME."
 Duplicates = Literal["once", "keep", "events"]
 
 
@@ -282,7 +283,7 @@ def _result(
         reason = without_advice(first.reason)
         raise ReportFormatError(
             several + reason,
-            advice=first.reason.removeprefix(reason).strip(),
+            advice=_OTHER_LABEL if reason == NO_LABEL else first.reason.removeprefix(reason).strip(),
             file=file,
             line=first.line or None,
             column=first.column or None,
@@ -331,7 +332,7 @@ def _result(
         rejected=len(rejects),
         rejects=rejects,
         region=region,
-        notes=(*found.notes, *_remarks(reports, times, events, found), *([swapped] if swapped else far)),
+        notes=(*found.notes, *_remarks(reports, times, events, found, options), *([swapped] if swapped else far)),
         events=events,
         states=found.states or found.labels,
         row=row,
@@ -357,7 +358,9 @@ def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:
     return count if (count > 1).any() else None
 
 
-def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found) -> list[str]:
+def _remarks(
+    reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found, options: Options
+) -> list[str]:
     said = []
     one = int(reports.label[0])
     if found.labels is None and (reports.label == one).all():
@@ -370,11 +373,24 @@ def _remarks(reports: Reports, times: Times | None, events: NDArray[np.int64] | 
     if times is not None and times.ambiguous:
         said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
     if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
-        said.append(f"{zero} reports lie at 0° N 0° E, where missing coordinates end up; leave them out with --region")
+        lie = "1 report lies" if zero == 1 else f"{zero:,} reports lie"
+        said.append(f"{lie} at 0° N 0° E, where missing coordinates end up; leave them out with --region")
+    if others := _other_labels(found, options):
+        said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
     if events is not None and (events >= 0).any():
         copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
         said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
     return said
+
+
+def _other_labels(found: Found, options: Options) -> list[str]:
+    """Columns of a plain table that may be meant as well as the one that was taken for the label."""
+    label = found.plan.column("label")
+    given = options.given("label") is not None
+    if label is None or given or found.layout != "plain" or isinstance(found.table, geofiles.GeoFile):
+        return []
+    taken = [name for role, name in found.plan.columns.items() if role != "label"]
+    return other_labels(label, found.table.header, found.table.samples(), taken)
 
 
 def _swapped(reports: Reports, options: Options, found: Found) -> str:

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from crowdfield.errors import MissingDependencyError, ReportFormatError
 from crowdfield.io import limits
 from crowdfield.io.archives import Archive
-from crowdfield.io.columns import unique
+from crowdfield.io.columns import is_header, unique
 from crowdfield.io.features.common import Features, broken, cells, text, too_many_columns
 from crowdfield.io.kinds import Found, pick
 from crowdfield.io.limits import Allowance
@@ -81,9 +82,12 @@ def _sheet(book: Any, path: Path, found: Found) -> Features:
     if found.layer is not None:
         name = pick(list(sheets), found.layer, path, what="sheets")
     else:
-        filled = [name for name, sheet in sheets.items() if next(_rows(sheet, allowance, path), None) is not None]
+        width = {name: _width(sheet, allowance, path) for name, sheet in sheets.items()}
+        filled = [name for name in sheets if width[name]]
         if not filled:
             raise ReportFormatError("the workbook is empty. Export it again.", file=str(path))
+        # A sheet of remarks, in one column, is no table beside others.
+        filled = [name for name in filled if width[name] > 1] or filled
         name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
     rows = list(_rows(sheets[name], allowance, path))
     top = _header(rows)
@@ -114,12 +118,22 @@ def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:
             yield number, row[:width]
 
 
+def _width(sheet: Any, allowance: Allowance, path: Path) -> int:
+    """The most cells that one of the first rows of a sheet fills."""
+    start = islice(_rows(sheet, allowance, path), LATEST_HEADER)
+    return max((sum(map(_is_filled, row)) for _, row in start), default=0)
+
+
 def _is_filled(cell: Any) -> bool:
     return cell is not None and cell != ""
 
 
 def _header(rows: list[Row]) -> int:
-    """Where the names of the columns stand: the first row that fills most of the columns there are."""
+    """Where the names of the columns stand: the first row that names the coordinates, under merged cells and titles;
+    else the first row that fills most of the columns there are."""
     start = rows[: LATEST_HEADER + 1]
+    for at, (_, row) in enumerate(start):
+        if is_header([cell for cell in row if isinstance(cell, str)]):
+            return at
     filled = [sum(map(_is_filled, row)) for _, row in start]
     return next(at for at, count in enumerate(filled) if 2 * count >= max(filled))
