@@ -210,6 +210,14 @@ def test_at_most_one_place_in_fifty_is_taken_for_a_mistake(far, left_out):
     assert geography.main_bounds(places) == geography.bounds(town if left_out else places)
 
 
+@pytest.mark.parametrize(("at", "left_out"), [((-72.3, 18.5), True), ((6.6, 0.3), True), ((1.0, 1.0), False)])
+def test_places_at_zero_are_left_out_unless_others_are_in_the_sea_around_them(at, left_out):
+    town = np.random.default_rng(0).normal(at, 0.05, (20, 2))
+    places = np.concatenate([town, np.zeros((9, 2))])
+    assert geography.main_bounds(places) == geography.bounds(town if left_out else places)
+    assert geography.main_bounds(np.zeros((3, 2))) == geography.bounds(np.zeros((3, 2)))
+
+
 def test_places_that_lie_farther_and_farther_out_are_all_kept():
     out = 0.05 * 1.8 ** np.arange(8)
     places = np.concatenate([np.random.default_rng(0).normal(0, 0.02, (500, 2)), np.column_stack([out, out])])

@@ -15,6 +15,7 @@ from crowdfield.errors import InputError
 # Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
 # than `NEAR` degrees, about a kilometre, is in the middle.
 FEW, GAP, NEAR = 0.02, 2.0, 0.01
+OPEN_SEA = 4.0  # degrees around 0° N 0° E in which there is no land
 # Degrees of longitude: reports that are spread wider are of no one place, and the map's region must be said.
 WIDEST = 180.0
 # The middle of more places than this is found from so many of them: it need not be exact.
@@ -128,7 +129,8 @@ def main_bounds(places: ArrayLike) -> Region:
     """Give the region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
 
     Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
-    others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes.
+    others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes. Places at 0° N 0° E,
+    where missing coordinates end up, are left out however many they are, unless others lie in the sea around it.
 
     Parameters
     ----------
@@ -148,6 +150,9 @@ def main_bounds(places: ArrayLike) -> Region:
     -72.0
     """
     p = np.asarray(places, dtype=np.float64)
+    missing = (p[:, 0] == 0.0) & (p[:, 1] == 0.0)
+    if missing.any() and not missing.all() and np.abs(p[~missing]).max(axis=1).min() > OPEN_SEA:
+        p = p[~missing]
     whole = bounds(p)
     east = p[:, 0]
     if not -180.0 <= whole.west <= whole.east < 180.0 or (east >= 180.0).any():
