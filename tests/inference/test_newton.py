@@ -69,7 +69,7 @@ def test_a_step_of_sources_and_field_together_leads_to_where_both_stay():
     at = iteration.evaluate(settled.state)
     moved = at.state._replace(counts=0.97 * at.state.counts + 0.03 * at.state.counts.mean(1, keepdims=True))
     off = iteration.evaluate(moved)
-    assert off.ahead.together
+    assert off.ahead.kind == "joint Newton"
     ahead = off.ahead.state._replace(precision=at.state.precision)
     plain = off.image._replace(precision=at.state.precision)
 

@@ -24,11 +24,13 @@ def test_gibbs_and_vb_agree_on_the_states_of_small_problems(seed, states):
     grid, X, y, sources = simulated(seed, states)
     settings: dict[str, Any] = dict(lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
     sampled = cf.HeatmapBCC(inference="gibbs", **settings).fit(X, y, sources=sources)
-    for other in ("vb", "collapsed"):
+    # Two runs of the sampler differ by 0.003 on average: what is left is the error of the approximation, which is up to
+    # 0.028 for "vb" and 0.010 for "collapsed" in these three sets.
+    for other, most in (("vb", 0.035), ("collapsed", 0.015)):
         approximate = cf.HeatmapBCC(inference=other, **settings).fit(X, y, sources=sources)
         difference = np.abs(sampled.predict_proba(grid) - approximate.predict_proba(grid))
-        assert difference.mean() < 0.05, other
-        assert np.abs(sampled.confusion_ - approximate.confusion_).mean() < 0.05, other
+        assert difference.mean() < most, other
+        assert np.abs(sampled.confusion_ - approximate.confusion_).mean() < 0.012, other  # 0.008 at most
 
 
 def test_what_a_sampled_model_offers():
@@ -62,7 +64,7 @@ def test_every_engine_samples_the_same_posterior(engine):
     settings: dict[str, Any] = dict(inference="gibbs", lengthscale=4.0, scale_shape=4.0, scale_rate=4.0, random_state=0)
     model = cf.HeatmapBCC(engine=engine, **settings).fit(X, y, sources=sources)
     auto = cf.HeatmapBCC(**settings).fit(X, y, sources=sources)
-    assert np.abs(model.predict_proba(grid) - auto.predict_proba(grid)).mean() < 0.02
+    assert np.abs(model.predict_proba(grid) - auto.predict_proba(grid)).mean() < 0.006  # 0.003 by chance
 
 
 def test_communities_are_sampled_too():

@@ -18,8 +18,10 @@ from crowdfield.inference.vb import Evaluated, Iteration, State
 class Policy:
     """When acceleration is believed, and when the iteration ends."""
 
-    patience: int = 2  # sweeps in a row that must move less than the tolerance; one where sources and field stepped
-    # together, which do not creep: what is left is then far less than what the last step moved
+    patience: int = (
+        2  # sweeps in a row that must move less than the tolerance. One is enough after a joint Newton step:
+    )
+    # it does not creep, so that what is left is far less than what the step moved.
     misled: float = 2.0  # a residual so many times the smallest one says that the last jumps misled
     escape: int = 25  # plain steps away from a fixed point that does not hold; twice as many the next time
 
@@ -49,14 +51,14 @@ def run(
     mixing, judged = iteration.scheme.mixing, np.isfinite(iteration.slack)
     accelerator = Anderson(mixing=mixing)
     history, quiet, change, n_iter, residual = [current.bound.total], 0, np.inf, 1, np.inf
-    together = current.ahead.together
+    kind = current.ahead.kind
     plain, escape = 0, policy.escape  # plain steps still to take; how many the next time
     while n_iter < max_iter and quiet < policy.patience:
         readout = _readout(iteration, current)
         size = float(np.linalg.norm(readout))
-        if current.ahead.together != together or (not judged and size > policy.misled * residual):
+        if current.ahead.kind != kind or (not judged and size > policy.misled * residual):
             accelerator.forget()  # steps of another kind, or misleading ones
-        residual, together = min(residual, size), current.ahead.together
+        residual, kind = min(residual, size), current.ahead.kind
         step = None
         if plain == 0:
             z = accelerator.propose(current.state.pack(), current.ahead.state.pack(), readout)
@@ -69,7 +71,8 @@ def run(
         plain = max(plain - 1, 0)
         change, current = _change(current, step), step
         history.append(current.bound.total)
-        quiet = quiet + (policy.patience if jumped and together else 1) if change < tol else 0
+        enough = jumped and kind == "joint Newton"
+        quiet = quiet + (policy.patience if enough else 1) if change < tol else 0
         if progress is not None:
             progress(n_iter, current.bound.total, change)
         if quiet > 0 and plain == 0 and not judged:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -165,12 +165,16 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
     )
 
 
+# Sources and field each step with the other held, or both take one Newton step.
+StepKind = Literal["in turn", "joint Newton"]
+
+
 class Ahead(NamedTuple):
     """A state to go to, and the readouts of its fields."""
 
     state: State
     readouts: tuple[Array, ...]  # F
-    together: bool = False  # whether sources and field stepped together
+    kind: StepKind = "in turn"
 
 
 class Evaluated(NamedTuple):
@@ -289,7 +293,7 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
         if found is not None:
             of_field, mean, counts = found
             both = ahead._replace(counts=sources.sane(counts, ahead.counts), statistics=(of_field,))
-            return Ahead(both, (mean,), together=True)
+            return Ahead(both, (mean,), kind="joint Newton")
     statistics = tuple(
         iteration.engine.look_ahead(s, image.precision, f, float(c)) if c < 1.0 else s
         for s, f, c in zip(image.statistics, q.fields, share, strict=True)

@@ -162,5 +162,4 @@ def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
 
 def _by_habits(reported: Reported, hidden: NDArray[np.bool_], n_sources: int, n_labels: int) -> Array:
     seen, asked = reported.take(~hidden), reported.take(hidden)
-    said = left_out.habits_of(seen.source, seen.label, n_sources, n_labels, seen.looks)
-    return np.asarray(said[asked.source, asked.label])
+    return left_out.Habits.learn(seen, n_sources, n_labels, seen.looks).further(asked)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
 from crowdfield.inference.data import contrast
-from crowdfield.inference.instrument.left_out import habits
+from crowdfield.inference.instrument.left_out import Habits
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.quadrature import latent_nodes, logsumexp, softmax
 from crowdfield.models import draws, inexact
@@ -42,8 +42,8 @@ def table(model: MapQueries) -> pd.DataFrame:
     """One row per report; see `HeatmapBCC.score_reports`."""
     values = model.left_out() / np.log(2.0)
     reports = model.reports_
-    of = len(reports.sources), len(reports.labels)
-    habit = habits(reports.source, reports.label, *of, reports.count) / np.log(2.0)
+    habits = Habits.learn(reports, len(reports.sources), len(reports.labels), reports.count)
+    habit = habits.left_out(reports) / np.log(2.0)
     site = inexact.report_sites(model)
     frame = pd.DataFrame(
         {

@@ -6,6 +6,8 @@ without its place's own message (the cavity), and its source's parameters go bac
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,16 @@ from crowdfield.inference.instrument.fitting import Evaluated, Observed
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 
 ROWS = 1 << 14  # reports in hand at a time
+
+
+class Labels(Protocol):
+    """Who said what, in any table of reports."""
+
+    @property
+    def source(self) -> NDArray[np.int64]: ...
+
+    @property
+    def label(self) -> NDArray[np.int64]: ...
 
 
 def log_probabilities(
@@ -67,37 +79,25 @@ def _predicted(
     return np.asarray(np.log((others * said).sum(1)))
 
 
-def habits(
-    source: NDArray[np.int64],
-    label: NDArray[np.int64],
-    n_sources: int,
-    n_labels: int,
-    count: NDArray[np.int64] | None = None,
-) -> Array:
-    """log P(label) of every report by its source's other reports alone, with one report's worth of the crowd's: [R]."""
-    counts, crowd = _counts(source, label, n_sources, n_labels, count)
-    return np.asarray(np.log((counts[source, label] - 1.0 + crowd[label]) / counts[source].sum(1)))
+class Habits(NamedTuple):
+    """What every source usually says, whatever it looks at."""
 
+    counts: Array  # [S, L] how often every source said every label
+    crowd: Array  # [L] the share of every label in all reports
 
-def habits_of(
-    source: NDArray[np.int64],
-    label: NDArray[np.int64],
-    n_sources: int,
-    n_labels: int,
-    count: NDArray[np.int64] | None = None,
-) -> Array:
-    """log P(label) of a further report of every source by its reports so far: [S, L]."""
-    counts, crowd = _counts(source, label, n_sources, n_labels, count)
-    return np.asarray(np.log((counts + crowd) / (counts.sum(1, keepdims=True) + 1.0)))
+    @classmethod
+    def learn(cls, reports: Labels, n_sources: int, n_labels: int, looks: NDArray[np.int64] | None = None) -> Habits:
+        """From reports, each of which stands for one look, or for as many as `looks` [R] says."""
+        pair = reports.source * n_labels + reports.label
+        counts = np.bincount(pair, looks, n_sources * n_labels).astype(np.float64).reshape(n_sources, n_labels)
+        return cls(counts, (counts.sum(0) + 1.0) / (counts.sum() + n_labels))
 
+    def left_out(self, reports: Labels) -> Array:
+        """log P of every report's label by its source's other reports, with one look's worth of the crowd's: [R]."""
+        said = self.counts[reports.source, reports.label] - 1.0 + self.crowd[reports.label]
+        return np.asarray(np.log(said / self.counts[reports.source].sum(1)))
 
-def _counts(
-    source: NDArray[np.int64],
-    label: NDArray[np.int64],
-    n_sources: int,
-    n_labels: int,
-    count: NDArray[np.int64] | None,
-) -> tuple[Array, Array]:
-    """How often every source said what [S, L], and the crowd's shares [L]."""
-    counts = np.bincount(source * n_labels + label, count, n_sources * n_labels).reshape(n_sources, n_labels)
-    return counts.astype(np.float64), (counts.sum(0) + 1.0) / (counts.sum() + n_labels)
+    def further(self, reports: Labels) -> Array:
+        """The same for reports that these habits were not learned from: [R]."""
+        said = self.counts[reports.source, reports.label] + self.crowd[reports.label]
+        return np.asarray(np.log(said / (self.counts[reports.source].sum(1) + 1.0)))
