@@ -34,6 +34,14 @@ def test_the_conda_recipe_asks_for_what_the_package_needs():
     ]
 
 
+def test_every_package_of_the_core_has_a_reason():
+    page = (ROOT / "docs" / "explanation" / "dependencies.md").read_text()
+    table = "\n".join(line for line in page.split("What only some need")[0].splitlines() if line.startswith("|"))
+    for text in PROJECT["project"]["dependencies"]:
+        name = re.escape(Requirement(text).name)
+        assert re.search(rf"(?m)^\|[^|]*\b{name}\b[^|]*\|[^|]+\|[^|]{{8,}}\|", table), name
+
+
 PAGES = [*ROOT.glob("*.md"), *(p for p in (ROOT / "docs").rglob("*.md") if "generated" not in p.parts)]
 
 
