@@ -108,7 +108,7 @@ def test_draws_at_reported_places_keep_the_mean_of_the_map(states):
     logits = rng.normal(0.0, 2.5, (states, 40, 300))
     mean = rng.dirichlet(np.full(states, 0.7), 40)
     mean[0] = np.eye(states)[1]  # gold
-    p = reported_draws.with_mean(logits, mean)
+    p = reported_draws.shifted_to_mean(logits, mean)
     np.testing.assert_allclose(p.mean(axis=2).T, mean, atol=2e-4)
     np.testing.assert_allclose(p.sum(axis=0), 1.0, atol=1e-12)
     assert (p[1, 0] == 1.0).all()

@@ -59,7 +59,7 @@ def test_a_look_ahead_of_the_sources_is_where_plain_updates_end(states, labels):
     moved *= counts.sum(1, keepdims=True) / moved.sum(1, keepdims=True)  # every report counts once
     image, missing = update(block, logits, alpha0, moved)
     answer = confusion.response(moved, image, alpha0, missing)
-    ahead = answer.sane(moved + answer.step, image)
+    ahead = answer.replace_impossible(moved + answer.step, image)
     assert np.abs(ahead - counts).max() < 0.1 * np.abs(image - counts).max()
     np.testing.assert_allclose(ahead.sum(1), image.sum(1), rtol=1e-9)
 
@@ -69,7 +69,7 @@ def test_a_source_whose_look_ahead_is_no_count_keeps_the_plain_update():
     image[0, 0] += [4.9, -4.9]
     missing = 4.0 * np.broadcast_to(np.array([[1.0, -1.0], [-1.0, 1.0]]), (1, 2, 2, 2))
     answer = confusion.response(counts, image, np.full((1, 2, 2), 0.5), missing)
-    np.testing.assert_array_equal(answer.sane(counts + answer.step, image), image)
+    np.testing.assert_array_equal(answer.replace_impossible(counts + answer.step, image), image)
 
 
 def test_a_look_ahead_of_the_field_solves_for_an_answer_in_proportion():

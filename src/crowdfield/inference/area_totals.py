@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.rate_draws import BLOCK_ENTRIES, RateDraws, probabilities
-from crowdfield.inference.reported_draws import with_mean
+from crowdfield.inference.reported_draws import shifted_to_mean
 
 
 class Here(Protocol):
@@ -54,7 +54,7 @@ def amounts(
         told, counted = reported, reported.weights.tocsc()
 
         def here(part: slice, own: np.random.Generator) -> Array:
-            p = with_mean(told.draws.logits(part, own), told.mean[part])
+            p = shifted_to_mean(told.draws.logits(part, own), told.mean[part])
             return _sums(counted[:, part], drawn_states(p, own))
 
         parts.append(_added(here, len(told.mean), n, (A, states - 1, n), rng))

@@ -33,7 +33,7 @@ def field_term(field: Field, size: int, q: Gamma) -> float:
     return 0.5 * (size * q.mean_log - q.mean * field.energy + field.log_det + size)
 
 
-def of(
+def mean_field(
     targets: float,
     fields: Sequence[Field],
     size: int,
@@ -42,7 +42,12 @@ def of(
     alpha: Array,
     alpha0: Array,
 ) -> Bound:
-    """The bound of mean-field VB from its parts: local terms, fields, q(ς) and pseudo-counts alpha [S, J, L]."""
+    """The evidence lower bound of mean-field VB.
+
+    targets: the expected log likelihood of the reports, with the entropy of q(t); fields: q(f), one per function, of
+    `size` Gaussian variables each; q_scale, p_scale: q(ς) and its prior; alpha, alpha0 [S, J, L]: the pseudo-counts of
+    q(π) and of its prior.
+    """
     return Bound(
         targets=targets,
         field=sum(field_term(f, size, q_scale) for f in fields),

@@ -56,8 +56,10 @@ def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
 
 
 class Response(NamedTuple):
-    """How sources answer, each on its own: an update takes the counts N to N', and is linear around here with a
-    Jacobian A, made of `missing` and of ∂E[log π]/∂N. What moves the counts by d moves their fixed point by (I − A)⁻¹d.
+    """How the expected counts of every source respond to a change, to first order and source by source.
+
+    One update takes the counts N to N'. Around N it is linear with the Jacobian A, which follows from `missing` and
+    from ∂E[log π]/∂N. A disturbance of the counts by d moves the fixed point of the update by (I − A)⁻¹ d.
     """
 
     counts: Array  # N [S, J, L]
@@ -67,7 +69,10 @@ class Response(NamedTuple):
     step: Array  # from N to the fixed point [S, J, L]
 
     def counts_for(self, by_key: Array) -> Array:
-        """Change of the counts if f moves Σ r_1 over the reports of every key, two states.   [S · L] -> [S, J, L]"""
+        """How far the fixed point of the counts moves where the field moves the responsibilities; two states.
+
+        by_key: the change of Σ r_1 over the reports of every source and label.   [S · L] -> [S, J, L]
+        """
         S, J, L = self.counts.shape
         moved = by_key.reshape(S, L)
         both = np.stack([-moved, moved], axis=1).reshape(S, J * L, 1)
@@ -78,10 +83,13 @@ class Response(NamedTuple):
         moved = np.einsum("sklm,skm->skl", self.slope, change)
         return np.asarray(moved[:, 1] - moved[:, 0]).ravel()
 
-    def sane(self, ahead: Array, image: Array) -> Array:
-        """A source for which these are no counts keeps its image N'."""
-        kept = ((ahead >= 0.0) & (ahead <= self.most)).all(axis=(1, 2), keepdims=True)
-        return np.asarray(np.where(kept, ahead, image))
+    def replace_impossible(self, counts: Array, plain: Array) -> Array:
+        """The counts, but those of the plain update for sources whose counts are negative or exceed their reports.
+
+        [S, J, L], [S, J, L] -> [S, J, L]
+        """
+        possible = ((counts >= 0.0) & (counts <= self.most)).all(axis=(1, 2), keepdims=True)
+        return np.asarray(np.where(possible, counts, plain))
 
 
 def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Response:

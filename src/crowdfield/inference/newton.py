@@ -32,7 +32,7 @@ ACCURATE = 0.02  # of the gradient may be left: a step that is right to some per
 
 
 class Answers(NamedTuple):
-    """How the sites of a block answer the field: sums by cell."""
+    """Second derivatives of the bound at the sites of a block, once q(t) follows the field: sums over cells."""
 
     cells: Cells
     curvature: Array  # [cells] Σ h
@@ -41,7 +41,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class Meetings:
-    """Which source said which label in which cell: what of K stays the same."""
+    """Which source said which label in which cell: the sparsity pattern of K, which no sweep changes."""
 
     cells: Cells
     cell: Codes  # [n] of every site
@@ -87,24 +87,24 @@ def step(
     """
     cells, curvature = answers[0].cells, np.sum([a.curvature for a in answers], axis=0)
 
-    def met(values: Array) -> Array:  # K g  [cells] -> [S · L]
+    def sum_by_key(values: Array) -> Array:  # K g  [cells] -> [S · L]
         return np.asarray(np.sum([a.missing @ values for a in answers], axis=0))
 
-    def met_back(by_key: Array) -> Array:  # Kᵀ u  [S · L] -> [cells]
+    def sum_by_cell(by_key: Array) -> Array:  # Kᵀ u  [S · L] -> [cells]
         return np.asarray(np.sum([by_key @ a.missing for a in answers], axis=0))
 
     def product(w: Array) -> Array:
         g = cells.evaluate(w)
-        released = met_back(sources.log_odds(sources.counts_for(met(g))))
+        released = sum_by_cell(sources.log_odds(sources.counts_for(sum_by_key(g))))
         return np.asarray(precision * w + cells.project(curvature * g - released))
 
     alone = sources.step
-    right = gradient + cells.project(met_back(sources.log_odds(alone)))
+    right = gradient + cells.project(sum_by_cell(sources.log_odds(alone)))
     field = conjugate_gradients(product, right, precondition)
     if field is None:
         return None
     moved = cells.evaluate(field)
-    counts = sources.counts + alone + sources.counts_for(met(moved))
+    counts = sources.counts + alone + sources.counts_for(sum_by_key(moved))
     return None if np.abs(moved).max() > FARTHEST else Step(field, counts)
 
 

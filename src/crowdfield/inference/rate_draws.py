@@ -80,7 +80,7 @@ class InstrumentRates:
         return len(self.slope)
 
     def field(self, X: Array) -> Array:
-        """f at places, but for its white noise: [F, M, n]."""
+        """Draws of f at places, without the white-noise part of its kernel: [F, M, n]."""
         out = np.stack([function.at(X) for function in self.smooth])
         if self.columns.covariates is None:
             out += self.linear  # the intercept alone

@@ -102,12 +102,13 @@ class ThingsHere(NamedTuple):
         return fitted.appearances[rows, :1], follows[:, None, None]
 
 
-def with_mean(logits: Array, mean: Array) -> Array:
-    """softmax(logits + s), with s such that its mean over the draws is what is known.
+def shifted_to_mean(logits: Array, mean: Array) -> Array:
+    """Draws of state probabilities whose mean over the draws is the one that the map has.
 
-    What a map says of a place reported on is found with more care than draws of field and sources can repeat (a source
-    and the field move together). The draws give how places move together, the map gives where they stand.
-    logits [J, m, n]; mean [m, J] -> [J, m, n]
+    To the logits of every place and state a constant is added, found by Newton's method. The map's own probabilities at
+    reported places account for the covariance of sources and field; the draws do not. So the draws say how places vary
+    together, and the map says what their mean is.
+    logits [J, m, n] of n draws; mean [m, J] -> [J, m, n]
     """
     target = np.clip(mean.T, CERTAIN, 1.0)
     shift = np.zeros_like(target)

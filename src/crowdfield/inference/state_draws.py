@@ -49,7 +49,7 @@ class StateDraws(NamedTuple):
         return np.asarray(self.pi[draw][self.source, state[self.site]])
 
     def _with_and_without(self, draw: int) -> tuple[Array, Array]:
-        """log P(state, reports) of every report's place, with it and without it: both [R, J]."""
+        """log P(state of the report's place, reports there), with all reports and without this one: [R, J]."""
         said, joint = self._joint(draw)
         here = joint[self.site]
         return here, np.where(np.isfinite(here), here - said, -np.inf)

@@ -218,7 +218,10 @@ class Iteration:
 
     @property
     def slack(self) -> float:
-        """The relative fall of the objective that a jump may cost: it leaves out what learned communities add to it."""
+        """How far the bound may fall in an accelerated step, relative to its size, before the step is refused.
+
+        Infinite with communities: the bound lacks their terms, so that it cannot judge a step.
+        """
         return self.scheme.slack if self.communities is None else np.inf
 
     def dirichlet(self, state: State) -> tuple[Array, Array]:
@@ -274,7 +277,9 @@ class Iteration:
         return self._after(self.communities, summary, q.scale.mean)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
-        return bound_.of(summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0)
+        return bound_.mean_field(
+            summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0
+        )
 
 
 def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
@@ -282,7 +287,7 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
     field together where the sites say how the two answer each other, else of every source and of the field.
     """
     sources = confusion.response(state.counts, summary.counts, q.alpha0, summary.missing)
-    ahead = image._replace(counts=sources.sane(state.counts + sources.step, image.counts))
+    ahead = image._replace(counts=sources.replace_impossible(state.counts + sources.step, image.counts))
     if np.isinf(iteration.slack):  # no bound judges the step: only the sources'
         return iteration.ahead(ahead)
     observed, complete = summary.information
@@ -292,7 +297,7 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
         found = iteration.engine.newton(image.statistics[0], image.precision, q.fields[0], float(share[0]), newton_step)
         if found is not None:
             of_field, mean, counts = found
-            both = ahead._replace(counts=sources.sane(counts, ahead.counts), statistics=(of_field,))
+            both = ahead._replace(counts=sources.replace_impossible(counts, ahead.counts), statistics=(of_field,))
             return Ahead(both, (mean,), kind="joint Newton")
     statistics = tuple(
         iteration.engine.look_ahead(s, image.precision, f, float(c)) if c < 1.0 else s
