@@ -8,6 +8,7 @@ from tests.service.workspace import FLOOD, REGION
 
 from crowdfield.service import mvt, pointtiles
 from crowdfield.service.layouts import build
+from crowdfield.service.reporttable import ReportTable
 from crowdfield.service.schemas import NewSituation
 
 
@@ -17,7 +18,7 @@ class Row:
     def __init__(self, i, longitude, latitude, label="dry"):
         self.id, self.longitude, self.latitude, self.label = str(i), longitude, latitude, label
         self.source, self.time, self.received = f"s{i % 7}", None, 100.0 + i
-        self.looks = None
+        self.looks, self.seq = None, i
 
 
 SITUATION = build(NewSituation(**FLOOD))
@@ -81,6 +82,10 @@ def _one(content, i):
     return content[ends[i] : ends[i + 1]]
 
 
+def table_of(rows):
+    return pointtiles.of_reports(SITUATION, ReportTable.of(rows))
+
+
 def crowd(n):
     west, south, east, north = REGION
     places = np.random.default_rng(0).uniform((west, south), (east, north), (n, 2)).tolist()
@@ -89,7 +94,7 @@ def crowd(n):
 
 @pytest.mark.parametrize("z", [0, 7, 10, 14])
 def test_every_report_counts_in_exactly_one_tile_of_each_zoom(z):
-    table = pointtiles.of_reports(SITUATION, crowd(500))
+    table = table_of(crowd(500))
     columns, rows = {int(x) for x in table.x * 2**z}, {int(y) for y in table.y * 2**z}
     tiles = [table.tile(z, x, y) for x in columns for y in rows]
     points = [point for tile in tiles if tile for point in decoded(tile)]
@@ -97,11 +102,11 @@ def test_every_report_counts_in_exactly_one_tile_of_each_zoom(z):
     assert all(0 <= x < mvt.EXTENT and 0 <= y < mvt.EXTENT for x, y, _ in points)
     alone = [about for *_, about in points if about["count"] == 1]
     assert all({"id", "source", "time", "label"} <= set(about) for about in alone)
-    assert (len(alone) > 400) == (z >= 10)
+    assert (len(alone) > 400) == (z >= 14)
 
 
 def test_a_point_lies_where_its_report_was_made():
-    table = pointtiles.of_reports(SITUATION, [Row(0, -72.3, 18.5, "flooded")])
+    table = table_of([Row(0, -72.3, 18.5, "flooded")])
     ((x, y, about),) = decoded(table.tile(10, 306, 458))
     assert about == {"count": 1, "label": "flooded", "id": "0", "source": "s0", "time": 100}
     longitude = (306 + x / mvt.EXTENT) / 2**10 * 360 - 180
@@ -110,8 +115,18 @@ def test_a_point_lies_where_its_report_was_made():
     assert table.tile(10, 0, 0) == b""
 
 
+def test_a_cluster_says_how_many_say_what_and_whether_they_share_a_place():
+    rows = [Row(0, -72.3, 18.5, "flooded"), Row(1, -72.3, 18.5, "dry"), Row(2, -72.3, 18.5, "dry")]
+    table = table_of(rows)
+    ((_, _, about),) = decoded(table.tile(18, int(table.x[0] * 2**18), int(table.y[0] * 2**18)))
+    assert about == {"count": 3, "label": "dry", "points": 3, "label_0": 2, "label_1": 1, "one_place": 1}
+    rows.append(Row(3, -72.3001, 18.5, "flooded"))
+    ((_, _, about),) = decoded(table_of(rows).tile(0, 0, 0))
+    assert about["points"] == 4 and "one_place" not in about
+
+
 def test_a_hundred_thousand_reports_are_small_tiles_in_little_time():
-    table = pointtiles.of_reports(SITUATION, crowd(100_000))
+    table = table_of(crowd(100_000))
     x, y = int(table.x[0] * 2**9), int(table.y[0] * 2**9)
     began = time.process_time()
     tile = table.tile(9, x, y)
@@ -137,3 +152,9 @@ def test_readers_get_published_cells_and_trusted_keys_reports(workspace):
     assert workspace.client().get("/situations/flood/points/22/0/0.mvt").status_code == 204
     assert workspace.client().get("/situations/flood/points/1/2/0.mvt").status_code == 404
     assert workspace.client().get(path, params={"version": 9}).status_code == 404
+    # Readers choose by time alone; what a single report says is for others to choose by.
+    for refused in ({"source": "s1"}, {"label": "dry"}, {"trust": "trusted"}, {"timed": "true"}, {"list": "new"}):
+        assert workspace.client().get(path, params=refused).status_code == 403
+        assert workspace.client("trusted").get(path, params=refused).status_code in (200, 204)
+    only = workspace.client("trusted").get("/situations/flood/points/0/0/0.mvt", params={"source": "z"})
+    assert [about["id"].rpartition(":")[2] for *_, about in decoded(only.content)] == ["alone"]

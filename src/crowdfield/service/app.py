@@ -55,6 +55,8 @@ log = logging.getLogger("crowdfield.service")
 # For how many seconds a server may use what it last read of a situation or of its trusted sources.
 FRESH_SECONDS = 1.0
 TILE_BYTES = 64 * 2**20
+# Answers that always hold reports as they are.
+EXACT_TASKS = ("reports", "report", "moderation")
 # The model of a map that changes all the time is read ahead no more often than this.
 WARM_SECONDS = 5.0
 
@@ -318,7 +320,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _kept(question: dict[str, Any]) -> float:
-    return EXACT_SECONDS if question.get("exact") else KEPT_SECONDS
+    return EXACT_SECONDS if question.get("exact") or question["task"] in EXACT_TASKS else KEPT_SECONDS
 
 
 def _operation(route: APIRoute) -> str:

@@ -51,6 +51,7 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
         label=np.array([labels[row.label] for row in rows], dtype=np.int64),
         source=np.array([sources.setdefault(row.source, len(sources)) for row in rows], dtype=np.int64),
         time=np.array([row.received if row.time is None else row.time for row in rows], dtype=np.float64),
+        timed=np.array([row.time is not None for row in rows], dtype=bool),
     )
 
 

@@ -11,28 +11,23 @@ from typing import Any
 from crowdfield import geography
 from crowdfield.data import Region
 from crowdfield.errors import InputError
-from crowdfield.service import answers, basemap, cells, exports, pointtiles, tiles
+from crowdfield.service import answers, basemap, cells, exports, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.packing import Packed, pack_files, pack_json
-from crowdfield.service.pointtiles import PointTable
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
+from crowdfield.service.reportlists import ReportLists
+from crowdfield.service.reporttable import Filter
 from crowdfield.service.store import Situation, Store, VersionInfo
 
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
 MODELS_KEPT = 2
-# Tables of points: some 50 MB for 100,000 reports.
-TABLES_KEPT = 4
 MAP_BYTES = 256 * 2**20
 GEOJSON = "application/geo+json"
-# A report is doubtful where the map, without it, gives what it says less than this probability.
-DOUBTFUL = 0.25
-# Reports in a list of those to look at.
-MODERATED = 500
 # Of the figures of a polygon in an address: the level of intervals, and the share that may be exceeded.
 AREA_LEVEL, AREA_THRESHOLD = 0.9, 0.5
 
@@ -47,7 +42,7 @@ class Maker:
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
         self._models: Recent[Any] = Recent(MODELS_KEPT)
-        self._points: Recent[PointTable] = Recent(TABLES_KEPT)
+        self._lists = ReportLists(self._store, self._cells, self._chances)
 
     def make(self, question: dict[str, Any]) -> dict[str, Any]:
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
@@ -62,6 +57,9 @@ class Maker:
             "legend": self.legend,
             "basemap": self.basemap,
             "point_tile": self.point_tile,
+            "reports": self.reports,
+            "report": self.report,
+            "times": self.times,
             "totals": self.totals,
             "area": self.area,
         }
@@ -87,18 +85,36 @@ class Maker:
         body = {"type": "FeatureCollection", "exact": exact, "total": total, "features": features}
         return _written(pack_json(body), Path(target))
 
-    def point_tile(self, situation: str, version: int, z: int, x: int, y: int, exact: bool) -> dict[str, Any]:
+    def point_tile(
+        self,
+        situation: str,
+        version: int,
+        z: int,
+        x: int,
+        y: int,
+        wanted: dict[str, Any],
+        exact: bool,
+        head: int | None,
+    ) -> dict[str, Any]:
         """A vector tile of the reports behind a version: of each, or of cells."""
         found, info = self._version(situation, version)
-        # A purge moves the head of the log: what was read before it is not told any more.
-        key = (found.id, found.created, version, found.head if exact else None)
+        return _image(self._lists.point_tile(found, info, z, x, y, Filter(**wanted), exact=exact))
 
-        def make() -> PointTable:
-            if exact:
-                return pointtiles.of_reports(found, self._store.standing(found.id, upto=info.head))
-            return pointtiles.of_cells(found, self._cells.load(found, info).whole)
+    def reports(
+        self, situation: str, version: int, wanted: dict[str, Any], offset: int, limit: int, head: int, target: str
+    ) -> dict[str, Any]:
+        """A page of the reports that pass a filter, each in full."""
+        found, info = self._version(situation, version)
+        body = self._lists.page(found, info, Filter(**wanted), offset, limit)
+        return _written(pack_json(body, GEOJSON), Path(target))
 
-        return _image(self._points.get(key, make).tile(z, x, y))
+    def report(self, situation: str, version: int, report: str, head: int, target: str) -> dict[str, Any]:
+        found, info = self._version(situation, version)
+        return _written(pack_json(self._lists.one(found, info, report), GEOJSON), Path(target))
+
+    def times(self, situation: str, version: int, exact: bool, head: int | None) -> dict[str, Any]:
+        found, info = self._version(situation, version)
+        return self._lists.times(found, info, exact=exact)
 
     def items(
         self,
@@ -159,23 +175,24 @@ class Maker:
     def moderation(self, situation: str, version: int, head: int, target: str) -> dict[str, Any]:
         """What somebody should look at: reports that the map finds improbable, and what was decided so far."""
         found, info = self._version(situation, version)
-        model = self._model(found, version)
-        accepted = self._store.accepted(found.id)
-        doubtful: dict[str, float] = {}
-        if model is not None:
-            from crowdfield.service import fit
-
-            chances = fit.surprises(model, found, self._store.standing(found.id, upto=info.head))
-            doubtful = {name: p for name, p in chances.items() if p < DOUBTFUL and name not in set(accepted)}
-        worst = sorted(doubtful.items(), key=lambda item: item[1])[:MODERATED]
+        judged = self._lists.judged(found, info)
         body = {
             "version": version,
-            "judged": model is not None,
-            "doubtful": [{"id": name, "probability": round(p, 4)} for name, p in worst],
-            "accepted": accepted,
-            "retracted": answers.exact_features(self._store.retracted(found.id, MODERATED)),
+            "judged": self._model(found, version) is not None,
+            "doubtful": [{"id": name, "probability": p} for name, p in judged.doubtful.items()],
+            "accepted": list(judged.accepted),
+            "retracted": self._lists.retracted(found),
         }
         return _written(pack_json(body), Path(target))
+
+    def _chances(self, situation: Situation, info: VersionInfo) -> dict[str, float]:
+        """By id, the probability of what each report says given all others; empty where the model is gone."""
+        model = self._model(situation, info.number)
+        if model is None:
+            return {}
+        from crowdfield.service import fit
+
+        return fit.surprises(model, situation, self._store.standing(situation.id, upto=info.head))
 
     def totals(
         self,

@@ -26,6 +26,9 @@ DOMINANCE = 0.5
 NOTICEABLE = 0.1
 # Reasons are told to readers in steps of this many log odds.
 REASON_STEP = 0.1
+# Readers are offered the times of events where at least this share of the reports say when things happened. The others
+# count when they came in; where those are the majority, days would be shown on which nothing is known to have happened.
+TIMED_SHARE = 0.5
 # Digits of what readers are told about the reliability of a source.
 SOURCE_DIGITS = 2
 
@@ -52,6 +55,9 @@ class Told:
     label: NDArray[np.int64]
     source: NDArray[np.int64]
     time: NDArray[np.float64]
+    """When it happened, else when it came in."""
+    timed: NDArray[np.bool_]
+    """Whether the report says when it happened."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class PublishedCells:
     periods: dict[int, tuple[CellRow, ...]]
     """By number of the period since 1970."""
     hours: int
+    timed: bool
+    """Whether at least half of the reports say when things happened."""
 
     def select(self, since: float | None = None, until: float | None = None) -> list[CellRow]:
         """The cells of all times, or, where a time is asked for, those of the periods that it touches."""
@@ -108,6 +116,7 @@ def publish_cells(told: Told, labels: Sequence[str], minimum: Minimum, hours: in
             if (rows := _rows(told, on & (period == number), labels, minimum))
         },
         hours=hours,
+        timed=bool(on.any() and np.mean(told.timed[on]) >= TIMED_SHARE),
     )
 
 

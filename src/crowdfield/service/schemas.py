@@ -389,6 +389,15 @@ class VersionOut(BaseModel):
     info: dict[str, Any]
 
 
+class EventTimes(BaseModel):
+    """How many reports tell of things that happened in each step of time."""
+
+    exact: bool = Field(description="whether reports were counted, or published counts of cells were added up")
+    start: float | None = Field(description="of the first step, in seconds since 1970; null where there are no times")
+    step: float = Field(description="the length of a step in seconds")
+    counts: list[int]
+
+
 class DistrictsOut(BaseModel):
     """A stored set of districts."""
 

@@ -285,6 +285,13 @@ class Store:
                 return list(connection.execute(last))[::-1]
             return list(connection.execute(query.limit(limit) if limit else query))
 
+    def entries(self, name: str, seqs: Collection[int]) -> list[Any]:
+        """Reports by their places in the log."""
+        c = entry.c
+        query = select(entry).where(c.situation == name, c.kind == "report", c.seq.in_(seqs))
+        with self.engine.connect() as connection:
+            return list(connection.execute(query))
+
     def retracted(self, name: str, newest: int) -> list[Any]:
         """The last reports that were taken back, the newest of them first."""
         c, gone = entry.c, entry.alias()

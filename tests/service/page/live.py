@@ -19,6 +19,13 @@ SHOTS = Path(os.environ.get("CROWDFIELD_SHOTS", Path(__file__).resolve().parents
 PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
+# How many reports the map shows, with those behind the numbers: read from the tiles that are drawn.
+DRAWN = (
+    "crowdfieldMap.queryRenderedFeatures({ layers: ['reports', 'clusters'] })"
+    ".reduce((n, f) => n + (f.properties.points ?? 1), 0)"
+)
+
+
 class Live:
     def __init__(self, port: int, keys: dict[str, str], browser: Browser):
         self.url, self.keys, self.browser = f"http://127.0.0.1:{port}", keys, browser
@@ -50,7 +57,8 @@ def opened(live, role="admin", *, query="", path="/", width=1280, height=800, ex
     yield page
     context.close()
     assert not elsewhere
-    assert [t for t in trouble if not any(known in t for known in expect)] == []
+    left = [t for t in trouble if not any(known in t for known in expect)]
+    assert left == [], left
 
 
 def ready(page, version=None):
@@ -82,6 +90,17 @@ def picture(page):
 def click_map(page, across, down):
     box = page.locator("#map").bounding_box()
     page.mouse.click(box["x"] + across * box["width"], box["y"] + down * box["height"])
+
+
+def click_feature(page, layer):
+    """Click the first feature of a layer that is drawn and not under a control."""
+    places = page.evaluate(
+        f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }})"
+        ".map(f => crowdfieldMap.project(f.geometry.coordinates))"
+    )
+    box = page.locator("#map").bounding_box()
+    inside = [p for p in places if 60 < p["x"] < box["width"] - 60 and 60 < p["y"] < box["height"] - 60]
+    page.mouse.click(box["x"] + inside[0]["x"], box["y"] + inside[0]["y"])
 
 
 def serious(page):

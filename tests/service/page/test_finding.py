@@ -2,7 +2,7 @@
 
 import pytest
 from tests.browser import needs_chromium
-from tests.service.page.live import newest, opened, ready, serious, shot, until
+from tests.service.page.live import DRAWN, newest, opened, ready, serious, shot, until
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -27,7 +27,9 @@ def dated(live):
 
 
 def shown(page):
-    return page.evaluate("crowdfieldMap.getSource('reports').serialize().data.features.length")
+    """How many reports are drawn: single ones, and those behind the numbers."""
+    until(page, "crowdfieldMap.areTilesLoaded()")
+    return page.evaluate(DRAWN)
 
 
 def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
@@ -39,21 +41,22 @@ def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
         page.keyboard.press("Home")
         first = page.inner_text("#event-moment")
         assert first.startswith("Jan 12, 2010") and "1 report" in first  # in steps of three hours
-        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.length === 1")
+        until(page, f"crowdfieldMap.areTilesLoaded() && {DRAWN} === 1")
         # Only reports follow; the page says so, and the version is what it was.
         assert "of all times" in page.inner_text("#event-note") and newest(page) == version
         assert page.get_attribute("#live", "aria-pressed") == "true"
         page.click("#tab-reports")
-        assert page.locator("#report-list button").count() == 1
+        until(page, "document.querySelectorAll('#report-list button').length === 1")
         until(page, "location.search.includes('event=2010-01-12T09:00Z')")
         page.click("#event-play")
         until(page, "document.getElementById('event-moment').textContent.startsWith('Jan 14')")
         page.click("#event-play")  # pauses
         assert page.inner_text("#event-play") == "Play"
+        until(page, f"crowdfieldMap.areTilesLoaded() && {DRAWN} === 1")
         shot(page, "event-time")
         assert serious(page) == []
         page.click("#event-all")
-        assert page.locator("#report-list button").count() == 7
+        until(page, "document.querySelectorAll('#report-list button').length === 7")
         page.goto(f"{live.url}/{dated}&event=2010-01-18T12:00Z")
         ready(page)
         assert page.inner_text("#event-moment").startswith("Jan 18, 2010") and shown(page) == 1

@@ -3,7 +3,19 @@
 import httpx
 import numpy as np
 from tests.browser import needs_chromium
-from tests.service.page.live import PHONE, click_map, newest, opened, picture, ready, serious, shot, until
+from tests.service.page.live import (
+    DRAWN,
+    PHONE,
+    click_feature,
+    click_map,
+    newest,
+    opened,
+    picture,
+    ready,
+    serious,
+    shot,
+    until,
+)
 from tests.service.test_districts import HALVES
 from tests.service.workspace import FLOOD
 
@@ -206,22 +218,43 @@ def test_reports_can_be_read_filtered_and_judged(live):
         assert shown >= 60
         page.click("#filters summary")
         page.select_option("#filter-label", "dry")
-        assert 0 < page.locator("#report-list button").count() < shown
-        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.every(f => !f.properties.filled)")
+        until(page, f"(n => 0 < n && n < {shown})(document.querySelectorAll('#report-list button').length)")
+        dry = page.locator("#report-list button").count()
+        until(page, f"crowdfieldMap.areTilesLoaded() && {DRAWN} === {dry}")
         page.select_option("#filter-trust", "trusted")
         page.select_option("#filter-label", "")
         page.select_option("#filter-trust", "")
+        until(page, f"document.querySelectorAll('#report-list button').length === {shown}")
         page.click("#report-list button >> nth=3")
+        page.wait_for_selector("#report-chosen blockquote")
         assert "<img src=x" in page.inner_text("#report-chosen blockquote")  # words are text
-        assert "known to about 40 m" in page.inner_text("#report-chosen")
+        assert "within about 40 m" in page.inner_text("#report-chosen")
         page.click("#report-accept")
         page.wait_for_selector("#report-chosen:has-text('lets it stand')")
         page.check("input[name=list][value=accepted]")
-        assert page.locator("#report-list button").count() == 1
+        until(page, "document.querySelectorAll('#report-list button').length === 1")
+        until(page, "crowdfieldMap.queryRenderedFeatures({ layers: ['listed'] }).length === 1")
         shot(page, "reports")
         page.check("input[name=list][value=retracted]")
-        assert "No report was taken back" in page.inner_text("#report-count")
+        page.wait_for_selector("#report-count:has-text('No report was taken back')")
         assert serious(page) == []
+        page.check("input[name=list][value=all]")
+        # A number on the map opens into its reports; a report on the map opens in full.
+        until(page, "crowdfieldMap.queryRenderedFeatures({ layers: ['clusters'] }).length > 0")
+        zoom = page.evaluate("crowdfieldMap.getZoom()")
+        click_feature(page, "clusters")
+        until(
+            page,
+            f"crowdfieldMap.getZoom() > {zoom} + 0.5 && !crowdfieldMap.isMoving() && crowdfieldMap.areTilesLoaded()",
+        )
+        page.evaluate("crowdfieldMap.jumpTo({ zoom: 12 })")
+        until(
+            page,
+            "crowdfieldMap.areTilesLoaded() && crowdfieldMap.queryRenderedFeatures({ layers: ['reports'] }).length > 0",
+        )
+        page.click("#tab-layers")
+        click_feature(page, "reports")
+        page.wait_for_selector("#page-reports:not([hidden]) #report-chosen blockquote")
 
 
 def test_readers_have_no_list_of_reports(live):
@@ -239,7 +272,7 @@ def test_maps_and_keys_have_a_life_on_the_page(live):
         page.click("#create button[type=submit]")
         until(page, "document.title.startsWith('Bridges')")
         # Nothing of the map before is left.
-        until(page, "crowdfieldMap.getSource('reports').serialize().data.features.length === 0")
+        until(page, f"{DRAWN} === 0")
         page.fill("#manage-title", "Bridges of the north")
         page.select_option("#manage-positive", "open")
         page.check("#manage-archived")

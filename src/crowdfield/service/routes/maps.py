@@ -5,6 +5,7 @@ Every address exists twice: under its situation, and short (``/tiles/…``) for 
 
 import base64
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from functools import cache
 from typing import Annotated, Any, ParamSpec
 
@@ -18,7 +19,8 @@ from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_
 from crowdfield.service.mvt import MEDIA as MVT
 from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import Latitude, Longitude, VersionOut, finite
+from crowdfield.service.routes.filters import PointsWanted, head_of
+from crowdfield.service.schemas import EventTimes, Latitude, Longitude, VersionOut, finite
 from crowdfield.service.store import Situation
 
 P = ParamSpec("P")
@@ -157,22 +159,43 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         x: Annotated[int, Path(ge=0, lt=2**22)],
         y: Annotated[int, Path(ge=0, lt=2**22)],
         principal: Reader,
+        wanted: PointsWanted,
         version: VersionQuery = None,
     ) -> Response:
-        """The same as vector tiles, clustered by zoom (layer `points`: `count`, `label`; where a point stands for one
-        report or cell, `id`, `source` and `time`, or `cell`). 204 where there is none."""
+        """The same as vector tiles, clustered by zoom (layer `points`: `count`, `label`). Where a point stands for one
+        report or cell: `id`, `source` and `time`, or `cell`; where for several: how many `points`, how many say each
+        label (`label_0` … in the order of the map's labels), `one_place` where they share a place. 204 where there is
+        none. Readers may choose by time only, in whole published periods."""
         service = service_of(request)
         if x >= 2**z or y >= 2**z:
             raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
+        exact = principal.role >= Role.trusted
+        if wanted.of_reports and not exact:
+            raise Problem(403, "with this role points can be chosen by `since` and `until` only")
         info = await service.pools.reading.run(service.maps.info, situation, version)
         question = {
             "task": "point_tile", "situation": situation.id, "version": info.number, "z": z, "x": x, "y": y,
-            "exact": principal.role >= Role.trusted,
+            "wanted": asdict(wanted), "exact": exact, "head": await head_of(service, situation) if exact else None,
         }  # fmt: skip
-        found = base64.b64decode((await service.made(service.pools.answers, question, situation))["image"])
+        found = base64.b64decode((await service.made(service.pools.tiles, question, situation))["image"])
         if not found:
             return Response(status_code=204, headers={"Cache-Control": PRIVATE})
         return send(request.headers, pack(found, MVT), cache=PRIVATE)
+
+    @router.get("/times")
+    async def times(
+        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+    ) -> EventTimes:
+        """When things happened: how many reports there are by steps of time. Readers get whole published periods and
+        sums of published counts, and nothing where most reports do not say when things happened."""
+        service = service_of(request)
+        exact = principal.role >= Role.trusted
+        info = await service.pools.reading.run(service.maps.info, situation, version)
+        question = {
+            "task": "times", "situation": situation.id, "version": info.number, "exact": exact,
+            "head": await head_of(service, situation) if exact else None,
+        }  # fmt: skip
+        return EventTimes(**await service.made(service.pools.answers, question, situation))
 
     @router.get("/versions", response_model=list[VersionOut])
     async def versions(

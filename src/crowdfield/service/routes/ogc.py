@@ -1,17 +1,16 @@
 """Reports as OGC API Features (Part 1, core and GeoJSON): every situation is a collection."""
 
-import math
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from crowdfield.data import Region
 from crowdfield.service import answers
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, ReaderOfAny, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
 from crowdfield.service.problems import Problem
+from crowdfield.service.routes.filters import parse_box
 from crowdfield.service.routes.situations import readable
 from crowdfield.service.schemas import parse_time
 from crowdfield.service.store import Situation
@@ -187,27 +186,6 @@ async def item(
         raise Problem(404, answers.NO_SUCH_REPORT)
     question = {"task": "item", "situation": situation.id, "version": info.number, "item": item, "links": links}
     return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
-
-
-def parse_box(text: str | None) -> Region | None:
-    """A box of OGC API Features: west,south,east,north, or with two heights, west,south,low,east,north,high."""
-    if text is None:
-        return None
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) == 6:
-        del values[5], values[2]  # heights
-    if len(values) != 4 or not all(map(math.isfinite, values)):
-        raise Problem(400, "bbox is four numbers: west,south,east,north in degrees")
-    box = Region(*values)
-    if not (-180 <= box.west <= 180 and -180 <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
-        raise Problem(
-            400,
-            "bbox is west,south,east,north in degrees: longitudes in [-180, 180], -90 <= south <= north <= 90",
-        )
-    return box
 
 
 def parse_interval(text: str | None) -> tuple[float | None, float | None]:

@@ -1,6 +1,7 @@
 """Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
 
 import itertools
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Header, Path, Query, Request, Response, UploadFile
@@ -9,9 +10,10 @@ from pydantic import ValidationError
 
 from crowdfield.service import intake, previews, uploads
 from crowdfield.service.auth import Principal
-from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, service_of, situation_of
+from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, VersionQuery, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem, faults
+from crowdfield.service.routes.filters import ReportsWanted, head_of
 from crowdfield.service.routes.situations import shown
 from crowdfield.service.schemas import ImportPlan, ImportPreview, Receipt, ReportIn, StartedFromFile
 from crowdfield.service.store import Situation, Store
@@ -96,6 +98,42 @@ async def store(request: Request, situation: Situation, taken: intake.Intake) ->
         outside=taken.outside,
         note=taken.note,
     )
+
+
+@router.get("/situations/{situation}/reports", response_class=JSONResponse)
+async def list_reports(
+    request: Request,
+    situation: Situated,
+    principal: TrustedOne,
+    wanted: ReportsWanted,
+    version: VersionQuery = None,
+    offset: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """The reports behind a map version, as GeoJSON: those that came in last first (of `doubtful`, the most doubtful).
+    `numberMatched` says how many pass the filters; `sources` and `labels` say what there is to filter by."""
+    service = service_of(request)
+    info = await service.pools.reading.run(service.maps.info, situation, version)
+    question = {
+        "task": "reports", "situation": situation.id, "version": info.number,
+        "wanted": asdict(wanted), "offset": offset, "limit": limit, "head": await head_of(service, situation),
+    }  # fmt: skip
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
+
+
+@router.get("/situations/{situation}/reports/{report}", response_class=JSONResponse)
+async def one_report(
+    request: Request, situation: Situated, report: ReportId, principal: TrustedOne, version: VersionQuery = None
+) -> Response:
+    """One report in full: what it says, how probable the map finds that (`doubt`, where it is doubtful), and whether it
+    was accepted or retracted."""
+    service = service_of(request)
+    info = await service.pools.reading.run(service.maps.info, situation, version)
+    question = {
+        "task": "report", "situation": situation.id, "version": info.number, "report": report,
+        "head": await head_of(service, situation),
+    }  # fmt: skip
+    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
 @router.delete("/situations/{situation}/reports/{report}", status_code=202)

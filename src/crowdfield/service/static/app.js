@@ -25,7 +25,7 @@ let versions = [];
 let view = null;
 let stopListening = null;
 let online = false;
-let points = { features: [], exact: false };
+let exact = false; // whether this key sees reports as they are, or cells
 let looks = [];
 let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
@@ -81,16 +81,16 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: (id) => { showTab("tab-reports"); reports.pick(id); }, onMove: remember, interactive: !embedded });
+    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   new Menu({ address, title: () => document.title, picture: () => view?.picture() });
-  events = new EventTime({ onChange: () => { reports.show(); marks(); remember(); } });
+  events = new EventTime({ onChange: guarded(async () => { remember(); if (exact) await reports.changed(); else marks(); }) });
   tour = new Tour();
   $("search-text").placeholder = T.searchExample;
   $("search").hidden = !view || embedded;
   if (view) new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
-  reports = new ReportsPanel({ path, during: (report) => events.holds(report), onWhy: guarded(ask), onFilter: marks, guarded });
+  reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
   districts = new DistrictsPanel({ save, guarded });
   manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
@@ -199,7 +199,7 @@ async function redraw() {
   guarded(() => districts.update(situation, chosen.state, newest(), may("admin")))();
   if (!number) {
     await view?.clear();
-    points = { features: [], exact: may("trusted") };
+    exact = may("trusted");
     looks = [];
     marks();
     return;
@@ -209,12 +209,12 @@ async function redraw() {
   view?.land(Boolean(info.land) && $("land-only").checked);
   fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
   const at = `?version=${number}`;
-  const [table, next, found] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/points${at}`))]);
-  points = found;
+  const [table, next, times] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/times${at}`))]);
+  exact = times.exact;
   looks = next.features;
-  $("tab-reports").hidden = !points.exact;
-  events.update(points.exact ? points.features : []);
-  if (points.exact) await reports.update(points.features);
+  $("tab-reports").hidden = !exact;
+  events.update(times);
+  if (exact) await reports.update(number);
   panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
@@ -266,24 +266,21 @@ function layer() {
 }
 
 // Reports are coloured by what they say.
-function marks() {
+function marks({ anew = false } = {}) {
   const labels = chosen.situation?.labels ?? [];
   // As the map itself: the chosen state has the colour of 100 %; of two, the other has that of 0 %.
   const scale = chosen.situation?.scales[chosen.situation.states.indexOf(chosen.state)] ?? "plain";
   const [other, said] = ends(scale);
   const others = labels.filter((label) => label !== chosen.state);
   const colour = (label) => (label === chosen.state ? said : others.length === 1 ? other : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
-  const exact = points.exact && may("trusted");
-  const wanted = exact ? reports.filtered() : points.features;
-  const features = wanted.map((feature) => {
-    const { source, label, count } = feature.properties;
-    return { ...feature, properties: { id: feature.id, colour: colour(label), filled: label === chosen.state, trusted: Boolean(source?.startsWith("trusted: ")), radius: count ? 5 + Math.min(12, 2 * Math.sqrt(count)) : 5.5 } };
-  });
+  const colours = labels.map((label) => [label, colour(label)]);
   const on = $("show-reports").checked;
-  view?.reports(on ? features : [], { exact, scale });
+  const query = new URLSearchParams({ version: shown(), ...(exact ? reports.query() : events.during()) });
+  const url = on && shown() ? `${location.origin}${path("/points/{z}/{x}/{y}.mvt")}?${query}` : null;
+  view?.points(url, { listed: on && exact ? reports.drawn() : null, exact, colours, scale, said: labels.indexOf(chosen.state), anew });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
-  panels.labelLegend(on ? labels.map((label) => [label, colour(label)]) : []);
-  $("privacy").textContent = points.exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
+  panels.labelLegend(on ? colours : []);
+  $("privacy").textContent = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
 }
 
 async function ask(longitude, latitude, { quiet = false } = {}) {
@@ -414,9 +411,9 @@ function listenToForms() {
     guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin")))();
     if (chosen.place) await ask(...chosen.place, { quiet: true });
   }));
-  $("show-reports").addEventListener("change", marks);
+  $("show-reports").addEventListener("change", () => marks());
   $("land-only").addEventListener("change", () => view?.land($("land-only").checked));
-  $("show-next").addEventListener("change", marks);
+  $("show-next").addEventListener("change", () => marks());
   let sliding = null;
   $("slider").addEventListener("input", () => {
     // The number nearest to the slider among those that are kept.

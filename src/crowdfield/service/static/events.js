@@ -4,10 +4,7 @@
 import { $ } from "./dom.js";
 import { locale, T } from "./text.js";
 
-const HOUR = 3600;
-const DAY = 24 * HOUR;
-const STEPS = [HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 30 * DAY, 365 * DAY]; // seconds
-const MOST = 60; // positions of the slider
+const DAY = 24 * 3600; // seconds
 const FRAME = 900; // milliseconds that each position is shown while playing
 
 export class EventTime {
@@ -22,24 +19,19 @@ export class EventTime {
 
   reset(wanted = null) {
     this.stop();
-    Object.assign(this, { start: 0, step: DAY, count: 0, position: null, wanted, features: [] });
+    Object.assign(this, { start: 0, step: DAY, position: null, wanted, counts: [], exact: false });
     $("events").hidden = $("event-note").hidden = true;
   }
 
-  // Steps start at full hours, days … of UTC, as times in reports are told.
-  update(features) {
-    this.features = features;
-    const times = features.map((feature) => feature.properties.time).filter((time) => Number.isFinite(time));
-    const first = times.reduce((least, time) => Math.min(least, time), Infinity);
-    const last = times.reduce((most, time) => Math.max(most, time), -Infinity);
+  // Of reports by steps of time, as the service counts them: steps start at full hours, days … of UTC.
+  update({ start, step, counts, exact }) {
     const before = this.position === null ? null : this.from();
-    this.step = STEPS.find((step) => (last - first) / step < MOST - 1) ?? STEPS.at(-1);
-    this.start = Math.floor(first / this.step) * this.step;
-    this.count = times.length ? Math.floor((last - this.start) / this.step) + 1 : 0;
-    $("events").hidden = this.count < 2;
+    Object.assign(this, { start: start ?? 0, step, counts, exact });
+    $("events").hidden = counts.length < 2;
     const asked = before ?? this.wanted;
     this.wanted = null;
-    this.position = asked !== null && asked >= this.start && asked <= last ? Math.floor((asked - this.start) / this.step) : null;
+    const position = asked === null ? -1 : Math.floor((asked - this.start) / step);
+    this.position = position >= 0 && position < counts.length ? position : null;
     this.show();
   }
 
@@ -52,8 +44,9 @@ export class EventTime {
     return this.position === null ? null : `${new Date(1000 * this.from()).toISOString().slice(0, 16)}Z`;
   }
 
-  holds({ properties: { time } }) {
-    return this.position === null || (time >= this.from() && time < this.from() + this.step);
+  // The chosen time, from `since` on and before `until`; null for all times.
+  during() {
+    return this.position === null ? null : { since: this.from(), until: this.from() + this.step };
   }
 
   choose(position) {
@@ -64,11 +57,12 @@ export class EventTime {
 
   show() {
     const all = this.position === null;
-    $("event-slider").max = Math.max(this.count - 1, 0);
-    $("event-slider").value = all ? this.count - 1 : this.position;
+    $("event-slider").max = Math.max(this.counts.length - 1, 0);
+    $("event-slider").value = all ? this.counts.length - 1 : this.position;
     $("event-all").setAttribute("aria-pressed", all);
     $("event-note").hidden = all || $("events").hidden;
-    const words = all ? T.eventAll : T.eventShown({ when: this.when(), n: this.features.filter((feature) => this.holds(feature)).length });
+    $("event-note").textContent = this.exact ? T.eventNote : `${T.eventNote} ${T.eventNoteCells}`;
+    const words = all ? T.eventAll : (this.exact ? T.eventShown : T.eventShownCells)({ when: this.when(), n: this.counts[this.position] });
     $("event-moment").textContent = words;
     $("event-slider").setAttribute("aria-valuetext", words);
   }
@@ -93,9 +87,8 @@ export class EventTime {
 
   // The next position that has reports: nobody waits for empty days. Null after the last.
   next() {
-    const taken = new Set(this.features.map((feature) => Math.floor((feature.properties.time - this.start) / this.step)));
-    for (let position = (this.position ?? -1) + 1; position < this.count; position += 1) if (taken.has(position)) return position;
-    return null;
+    const position = this.counts.findIndex((n, at) => at > (this.position ?? -1) && n > 0);
+    return position < 0 ? null : position;
   }
 
   stop() {

@@ -13,9 +13,19 @@ export function ends(scale = "plain") {
   return scale.endsWith("-reversed") ? [said, other] : [other, said];
 }
 const LIGHT = ["#ffe14d", "#f2d264", "#f7e08a"];
-const rim = ["case", ["in", ["get", "colour"], ["literal", LIGHT]], "#5c5320", "#ffffff"];
-const clusterName = (scale) => ["concat", "cluster/", ["get", "point_count_abbreviated"], "/", ["floor", ["/", ["*", 10, ["get", "said"]], ["get", "point_count"]]], "/", scale];
+// The vector tiles of the service, which clusters reports by zoom. A point with an id is one report.
+const POINTS = { type: "vector", minzoom: 0, maxzoom: 18 };
+const TOGETHER = 17; // from this zoom on, reports that are still one number are listed instead of zoomed into
+const TRUSTED = "trusted: "; // how the names of trusted sources begin
+const trusted = ["==", ["slice", ["to-string", ["get", "source"]], 0, TRUSTED.length], TRUSTED];
+const radius = ["+", 5, ["min", 12, ["*", 2, ["sqrt", ["get", "count"]]]]];
+const short = ["case", [">=", ["get", "points"], 10000], ["concat", ["round", ["/", ["get", "points"], 1000]], "k"], [">=", ["get", "points"], 1000], ["concat", ["/", ["round", ["/", ["get", "points"], 100]], 10], "k"], ["to-string", ["get", "points"]]];
+// `said` is the number of the label whose share of a cluster is drawn.
+const clusterName = (scale, said) => ["concat", "cluster/", short, "/", ["floor", ["/", ["*", 10, ["coalesce", ["get", `label_${said}`], 0]], ["get", "count"]]], "/", scale];
+// What each label is drawn in: an expression of the map's style.
+const byLabel = (colours, of, otherwise) => (colours.length ? ["match", ["to-string", ["get", "label"]], ...colours.flatMap(([label, colour]) => [label, of(colour)]), otherwise] : otherwise);
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
+const DOTS = ["cells", "reports", "listed", "clusters"]; // layers of reports
 const NOTHING = { type: "FeatureCollection", features: [] };
 
 export function drawable() {
@@ -25,10 +35,12 @@ export function drawable() {
 }
 
 export class MapView {
+  // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place;
   // onMove() when another part of the world is shown.
-  constructor(container, label, { onAsk, onReport, onMove, interactive = true }) {
+  constructor(container, label, { onAsk, onReport, onHere, onMove, interactive = true }) {
     this.marks = [];
     this.overlay = 0;
+    this.wanted = []; // layers of reports that are to be seen
     this.map = new maplibregl.Map({
       container,
       attributionControl: false,
@@ -43,8 +55,7 @@ export class MapView {
           ground: { type: "geojson", data: NOTHING },
           lattice: { type: "geojson", data: lattice() },
           region: { type: "geojson", data: NOTHING },
-          reports: { type: "geojson", data: NOTHING, cluster: true, clusterRadius: 34, clusterMaxZoom: 15, clusterProperties: { said: ["+", ["case", ["get", "filled"], 1, 0]] } },
-          cells: { type: "geojson", data: NOTHING },
+          listed: { type: "geojson", data: NOTHING },
           preview: { type: "geojson", data: NOTHING },
         },
         layers: [
@@ -56,23 +67,6 @@ export class MapView {
           { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
           { id: "borders", type: "line", source: "ground", filter: ["!", ["has", "sea"]], paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
-          {
-            id: "cells", type: "circle", source: "cells",
-            paint: { "circle-radius": ["get", "radius"], "circle-color": ["get", "colour"], "circle-opacity": 0.85, "circle-stroke-color": rim, "circle-stroke-width": 1 },
-          },
-          {
-            id: "reports", type: "circle", source: "reports", filter: ["!", ["has", "point_count"]],
-            paint: {
-              "circle-radius": ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, ["get", "radius"]], 13, ["get", "radius"], 17, ["*", 1.6, ["get", "radius"]]],
-              "circle-color": ["get", "colour"],
-              "circle-stroke-color": ["case", ["get", "trusted"], "#1d1d1f", rim],
-              "circle-stroke-width": ["case", ["get", "trusted"], 2.5, 1],
-            },
-          },
-          {
-            id: "clusters", type: "symbol", source: "reports", filter: ["has", "point_count"],
-            layout: { "icon-image": clusterName("plain"), "icon-allow-overlap": true, "icon-ignore-placement": true },
-          },
           { id: "preview-region", type: "line", source: "preview", filter: ["==", ["geometry-type"], "Polygon"], paint: { "line-color": "#00306f", "line-width": 2.5, "line-dasharray": [3, 1.5] } },
           {
             id: "preview-points", type: "circle", source: "preview", filter: ["==", ["geometry-type"], "Point"],
@@ -99,13 +93,16 @@ export class MapView {
     const canvas = this.map.getCanvas();
     canvas.setAttribute("aria-label", label);
     if (!interactive) return;
-    this.map.on("click", async (event) => {
+    this.map.on("click", (event) => {
       const { x, y } = event.point;
-      const [hit] = this.map.queryRenderedFeatures([[x - 3, y - 3], [x + 3, y + 3]], { layers: ["clusters", "reports"] });
+      const around = [[x - 3, y - 3], [x + 3, y + 3]];
+      const layers = ["clusters", "reports", "listed"].filter((id) => this.map.getLayer(id));
+      const [hit] = this.map.queryRenderedFeatures(around, { layers });
       if (!hit) return onAsk(event.lngLat.lng, event.lngLat.lat);
-      if (!hit.properties.point_count) return onReport(hit.properties.id);
-      const zoom = await this.map.getSource("reports").getClusterExpansionZoom(hit.properties.cluster_id);
-      return this.map.easeTo({ center: hit.geometry.coordinates, zoom: zoom + 0.3 });
+      if (hit.properties.id) return onReport(hit.properties.id);
+      const { lng, lat } = maplibregl.LngLat.convert(hit.geometry.coordinates);
+      if (!hit.properties.one_place && this.map.getZoom() < TOGETHER) return this.map.easeTo({ center: [lng, lat], zoom: Math.floor(this.map.getZoom()) + 2 });
+      return onHere(this.around(lng, lat));
     });
     canvas.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
@@ -157,8 +154,10 @@ export class MapView {
   async preview(found, { fit = false } = {}) {
     await this.ready;
     for (const layer of this.map.getStyle().layers) {
-      if (["reports", "clusters", "cells"].includes(layer.id) || layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
+      if (layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
     }
+    this.previewing = Boolean(found);
+    this.showDots();
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
@@ -259,13 +258,51 @@ export class MapView {
     this.url = null;
   }
 
-  // One by one, those close together as a number; or by cells, as readers see them.
-  async reports(features, { exact, scale }) {
+  // Reports from the tiles of an address, those close together as a number; or by cells, as readers see them. `listed`
+  // are features of a short list, drawn as they are instead. `anew` where the same address has another answer by now.
+  async points(url, { listed, exact, colours, scale, said, anew = false }) {
     await this.ready;
-    if (scale !== this.scale) this.map.setLayoutProperty("clusters", "icon-image", clusterName(scale));
-    this.scale = scale;
-    this.map.getSource("reports").setData(exact ? { type: "FeatureCollection", features } : NOTHING);
-    this.map.getSource("cells").setData(exact ? NOTHING : { type: "FeatureCollection", features });
+    this.wanted = !url ? [] : listed ? ["listed"] : exact ? ["reports", "clusters"] : ["cells"];
+    this.map.getSource("listed").setData(listed ? { type: "FeatureCollection", features: listed.map((f) => ({ ...f, properties: { ...f.properties, id: f.id } })) } : NOTHING);
+    if (!url) return this.showDots();
+    if (this.pointsAt !== url || anew) this.usePoints(url);
+    this.pointsAt = url;
+    this.showDots();
+    const rim = byLabel(colours, (colour) => (LIGHT.includes(colour) ? "#5c5320" : "#ffffff"), "#ffffff");
+    for (const id of ["cells", "reports", "listed"]) {
+      this.map.setPaintProperty(id, "circle-color", byLabel(colours, (colour) => colour, OTHER));
+      this.map.setPaintProperty(id, "circle-stroke-color", id === "cells" ? rim : ["case", trusted, "#1d1d1f", rim]);
+    }
+    this.map.setLayoutProperty("clusters", "icon-image", clusterName(scale, said));
+    return undefined;
+  }
+
+  // A source of its own for every address: one whose address changes while it loads complains on the console.
+  usePoints(url) {
+    for (const id of DOTS) if (this.map.getLayer(id)) this.map.removeLayer(id);
+    if (this.map.getSource("points")) this.map.removeSource("points");
+    this.map.addSource("points", { ...POINTS, tiles: [url] });
+    const tiles = { source: "points", "source-layer": "points" };
+    const size = ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, radius], 13, radius, 17, ["*", 1.6, radius]];
+    const one = { "circle-radius": size, "circle-stroke-width": ["case", trusted, 2.5, 1] };
+    const layers = [
+      { id: "cells", type: "circle", ...tiles, paint: { "circle-radius": radius, "circle-opacity": 0.85, "circle-stroke-width": 1 } },
+      { id: "reports", type: "circle", ...tiles, filter: ["has", "id"], paint: one },
+      { id: "listed", type: "circle", source: "listed", paint: one },
+      { id: "clusters", type: "symbol", ...tiles, filter: ["has", "points"], layout: { "icon-allow-overlap": true, "icon-ignore-placement": true } },
+    ];
+    layers.forEach((layer) => this.map.addLayer(layer, "preview-region"));
+  }
+
+  showDots() {
+    for (const id of DOTS.filter((one) => this.map.getLayer(one))) this.map.setLayoutProperty(id, "visibility", !this.previewing && this.wanted.includes(id) ? "visible" : "none");
+  }
+
+  // The box of a few pixels around a place.
+  around(longitude, latitude, pixels = 3) {
+    const { x, y } = this.map.project([longitude, latitude]);
+    const [sw, ne] = [this.map.unproject([x - pixels, y + pixels]), this.map.unproject([x + pixels, y - pixels])];
+    return [turned(sw.lng), sw.lat, turned(ne.lng), ne.lat];
   }
 
   async looks(features, label, onPick) {

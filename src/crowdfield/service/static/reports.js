@@ -1,4 +1,5 @@
 // The reports themselves, for those who may see them: filters, one report in full, and what somebody should look at.
+// The service filters; the page has no more than what it shows.
 
 import { call, get } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
@@ -6,45 +7,55 @@ import { date, exactDistance, percent, place } from "./panels.js";
 import { joined, T } from "./text.js";
 
 const LISTED = 100; // reports in the list; filters find the others
-const NEW_SECONDS = 86400; // a report counts as new for a day
-const TRUSTED = "trusted: "; // how the names of trusted sources begin
+const DRAWN = 500; // reports of a short list on the map: as many as the service gives at once
+// Lists that are short, and drawn as they are; the others are drawn from tiles.
+const SHORT = ["doubtful", "accepted", "retracted"];
+const DAY = 86400; // seconds
+const NOTHING = { features: [], numberMatched: 0, sources: [], labels: [] };
 
 export class ReportsPanel {
-  // path(rest) is the address of the map; during(report) says whether it is of the chosen time; onWhy(place) explains a
-  // place; onFilter() draws the map anew.
+  // path(rest) is the address of the map; during() the chosen time of events as {since, until}, or null; onWhy(place)
+  // explains a place; onFilter() draws the map anew.
   constructor({ path, during, onWhy, onFilter, guarded }) {
     Object.assign(this, { path, during, onWhy, onFilter, guarded });
+    this.turn = 0;
     this.reset();
-    for (const id of ["filter-source", "filter-label", "filter-trust", "filter-from", "filter-until"]) $(id).addEventListener("change", () => this.changed());
-    document.querySelectorAll("input[name=list]").forEach((input) => input.addEventListener("change", () => this.changed()));
+    for (const id of ["filter-source", "filter-label", "filter-trust", "filter-from", "filter-until"]) $(id).addEventListener("change", this.guarded(() => this.changed()));
+    document.querySelectorAll("input[name=list]").forEach((input) => input.addEventListener("change", this.guarded(() => this.changed())));
   }
 
   reset() {
-    this.features = [];
-    this.chosen = null;
-    this.moderation = { doubtful: [], accepted: [], retracted: [] };
+    Object.assign(this, { found: NOTHING, chosen: null, box: null, version: null });
   }
 
-  changed() {
-    this.show();
+  // Another list, other filters, or another time.
+  async changed() {
     this.onFilter();
+    await this.load();
+    if (this.short()) this.onFilter();
   }
 
-  async update(features) {
-    this.features = features;
-    const count = (name) => {
-      const table = new Map();
-      for (const { properties } of features) table.set(properties[name], (table.get(properties[name]) ?? 0) + 1);
-      return [...table].sort((a, b) => b[1] - a[1]);
-    };
-    for (const name of ["source", "label"]) {
+  async update(version) {
+    this.version = version;
+    await this.load();
+  }
+
+  // Of several answers the one to the last question counts.
+  async load() {
+    if (!this.version) return;
+    this.turn += 1;
+    const { turn } = this;
+    const query = { ...this.query(), list: this.list(), version: this.version, limit: this.short() ? DRAWN : LISTED, ...(this.box ? { bbox: this.box.join(",") } : {}) };
+    const found = await get(this.path(`/reports?${new URLSearchParams(query)}`));
+    if (turn !== this.turn) return;
+    this.found = found;
+    const anew = this.chosen && found.features.find((feature) => feature.id === this.chosen.id);
+    if (anew) this.chosen = anew;
+    for (const [name, counts] of [["source", found.sources], ["label", found.labels]]) {
       const now = $(`filter-${name}`).value;
-      options($(`filter-${name}`), [["", T.filterAll], ...count(name).map(([value, n]) => [value, `${value} (${n})`])], now);
+      const offered = now && !counts.some(([value]) => value === now) ? [[now, 0], ...counts] : counts;
+      options($(`filter-${name}`), [["", T.filterAll], ...offered.map(([value, n]) => [value, `${value} (${n})`])], now);
     }
-    this.moderation = await get(this.path("/moderation"));
-    this.doubt = new Map(this.moderation.doubtful.map((d) => [d.id, d.probability]));
-    this.accepted = new Set(this.moderation.accepted);
-    this.newest = Math.max(0, ...features.map((f) => f.properties.received ?? 0));
     this.show();
   }
 
@@ -52,59 +63,73 @@ export class ReportsPanel {
     return document.querySelector("input[name=list]:checked").value;
   }
 
-  // The reports that pass the filters; the map shows the same as the list.
-  filtered() {
-    const [source, label, trust] = ["source", "label", "trust"].map((name) => $(`filter-${name}`).value);
-    const day = (id, end) => ($(id).value ? Date.parse($(id).value) / 1000 + (end ? 86400 : 0) : null);
-    const [from, until] = [day("filter-from", false), day("filter-until", true)];
-    const list = this.list();
-    const all = list === "retracted" ? this.moderation.retracted : this.features;
-    return all.filter((report) => {
-      const { id, properties: p } = report;
-      if (!this.during(report)) return false;
-      const when = p.time ?? p.received;
-      return (!source || p.source === source) && (!label || p.label === label) && (from === null || when >= from) && (until === null || when < until) &&
-        (!trust || (trust === "trusted") === p.source.startsWith(TRUSTED)) &&
-        (list === "all" || list === "retracted" || (list === "new" && p.received >= this.newest - NEW_SECONDS) || (list === "doubtful" && this.doubt?.has(id)) || (list === "accepted" && this.accepted?.has(id)));
-    });
+  short() {
+    return SHORT.includes(this.list());
   }
 
-  pick(id) {
-    this.chosen = id;
+  // The filters as parameters of an address, for the list and for the tiles: the map shows the same as the list.
+  query() {
+    const day = (id, end) => ($(id).value ? Date.parse($(id).value) / 1000 + (end ? DAY : 0) : null);
+    const during = this.during();
+    const [from, until] = [day("filter-from", false), day("filter-until", true)];
+    const query = Object.fromEntries(["source", "label", "trust"].map((name) => [name, $(`filter-${name}`).value]));
+    query.since = Math.max(from ?? -Infinity, during?.since ?? -Infinity);
+    query.until = Math.min(until ?? Infinity, during?.until ?? Infinity);
+    if (during) query.timed = true;
+    if (this.list() === "new") query.list = "new";
+    return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== "" && Math.abs(value) !== Infinity));
+  }
+
+  // What is to be drawn as it is; null where it comes in tiles.
+  drawn() {
+    return this.short() ? this.found.features : null;
+  }
+
+  pick = async (id) => {
+    this.chosen = this.found.features.find((feature) => feature.id === id) ?? await get(this.path(`/reports/${encodeURIComponent(id)}?version=${this.version}`));
     this.show();
     $("report-chosen").scrollIntoView({ block: "nearest" });
-  }
+  };
+
+  // Only the reports in a box of the map (west, south, east, north); null for all of them again.
+  here = async (box) => {
+    this.box = box;
+    this.chosen = null;
+    await this.load();
+  };
 
   show() {
-    const found = this.filtered();
-    const order = this.list() === "doubtful" ? (a, b) => this.doubt.get(a.id) - this.doubt.get(b.id) : (a, b) => (b.properties.received ?? 0) - (a.properties.received ?? 0);
-    const shown = [...found].sort(order).slice(0, LISTED);
-    const chosen = [...this.features, ...this.moderation.retracted].find((f) => f.id === this.chosen);
-    fill($("report-chosen"), chosen ? this.full(chosen) : null);
-    $("report-count").textContent = found.length ? (found.length > shown.length ? T.reportsFoundFirst({ n: found.length, shown: shown.length }) : T.reportsFound({ n: found.length })) : T.reportsNone[this.list()] ?? T.reportsNone.all;
-    fill($("report-list"), ...shown.map((f) => make("li", {}, make("button", { type: "button", class: "quiet", "aria-pressed": String(f.id === this.chosen), on: { click: () => this.pick(f.id) } },
-      make("b", { textContent: f.properties.label }), make("small", { textContent: joined(f.properties.source, date(f.properties.time ?? f.properties.received), this.doubt?.has(f.id) ? T.reportDoubt({ probability: percent(this.doubt.get(f.id)) }) : null) }),
-      f.properties.text ? make("q", { textContent: f.properties.text.slice(0, 120) }) : null))));
+    const { features, numberMatched: n } = this.found;
+    const shown = features.slice(0, LISTED);
+    fill($("report-chosen"), this.chosen ? this.full(this.chosen) : null);
+    const words = n ? (n > shown.length ? T.reportsFoundFirst({ n, shown: shown.length }) : T.reportsFound({ n })) : T.reportsNone[this.list()] ?? T.reportsNone.all;
+    fill($("report-count"), words, this.box ? make("button", { type: "button", class: "quiet", id: "report-everywhere", textContent: T.reportsEverywhere, on: { click: this.guarded(() => this.here(null)) } }) : null);
+    fill($("report-list"), ...shown.map(({ id, properties: p }) => make("li", {}, make("button", { type: "button", class: "quiet", "aria-pressed": String(id === this.chosen?.id), on: { click: this.guarded(() => this.pick(id)) } },
+      make("b", { textContent: p.label }), make("small", { textContent: joined(p.source, date(p.time ?? p.received), p.doubt !== null ? T.reportDoubt({ probability: percent(p.doubt) }) : null) }),
+      p.text ? make("q", { textContent: p.text.slice(0, 120) }) : null))));
   }
 
   full({ id, geometry, properties: p }) {
-    const gone = this.moderation.retracted.some((f) => f.id === id);
-    const act = (rest, method) => this.guarded(async () => { await call(this.path(rest), { method }); await this.refresh(method === "DELETE" ? id : null); });
+    const act = (rest, method) => this.guarded(async () => { await call(this.path(rest), { method }); await this.refresh(); });
     const [longitude, latitude] = geometry.coordinates;
     const facts = [[T.reportSource, p.source], [T.reportWhen, p.time ? date(p.time) : T.reportNoTime], [T.reportReceived, date(p.received)], [T.reportPlace, place({ longitude, latitude })]];
     if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, T.reportAccuracyAbout({ distance: exactDistance(p.accuracy) })]);
     if (p.count > 1) facts.push([T.reportCount, T.reportCountOf({ n: p.count })]);
-    const judged = gone ? T.reportRetracted : this.accepted?.has(id) ? T.reportAccepted : this.doubt?.has(id) ? T.reportSurprise({ probability: percent(this.doubt.get(id)) }) : T.reportFits;
+    const judged = p.retracted ? T.reportRetracted : p.accepted ? T.reportAccepted : p.doubt !== null ? T.reportSurprise({ probability: percent(p.doubt) }) : T.reportFits;
     return make("article", { class: "offer" }, make("h3", { textContent: p.label }), p.text ? make("blockquote", { textContent: p.text }) : null,
       make("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })])),
       make("p", { class: "hint", textContent: judged }),
       make("p", { class: "buttons start" }, make("button", { type: "button", class: "quiet", textContent: T.reportWhy, on: { click: () => this.onWhy(longitude, latitude) } }),
-        gone || this.accepted?.has(id) ? null : make("button", { type: "button", class: "quiet", id: "report-accept", textContent: T.reportAccept, on: { click: act(`/reports/${encodeURIComponent(id)}/accepted`, "PUT") } }),
-        gone ? null : make("button", { type: "button", class: "quiet danger", id: "report-retract", textContent: T.reportRetract, on: { click: act(`/reports/${encodeURIComponent(id)}`, "DELETE") } })));
+        p.retracted || p.accepted ? null : make("button", { type: "button", class: "quiet", id: "report-accept", textContent: T.reportAccept, on: { click: act(`/reports/${encodeURIComponent(id)}/accepted`, "PUT") } }),
+        p.retracted ? null : make("button", { type: "button", class: "quiet danger", id: "report-retract", textContent: T.reportRetract, on: { click: act(`/reports/${encodeURIComponent(id)}`, "DELETE") } })));
   }
 
-  async refresh(gone) {
-    await this.update(this.features.filter((f) => f.id !== gone));
-    this.onFilter();
+  // After a decision about the chosen report.
+  async refresh() {
+    const { id } = this.chosen;
+    this.chosen = null;
+    await this.load();
+    await this.pick(id);
+    this.onFilter({ anew: true });
   }
 }

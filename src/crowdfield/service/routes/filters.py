@@ -1,0 +1,90 @@
+"""How a request chooses among reports: one set of parameters for lists and for points."""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import Depends, Query
+
+from crowdfield.data import Region
+from crowdfield.service.problems import Problem
+from crowdfield.service.reporttable import Filter, ListName, Trust
+from crowdfield.service.store import Situation
+
+if TYPE_CHECKING:
+    from crowdfield.service.app import Service
+
+Source = Annotated[str | None, Query(max_length=200, description="only reports of this source")]
+Label = Annotated[str | None, Query(max_length=200, description="only reports that say this")]
+TrustQuery = Annotated[Trust | None, Query(description="only reports that count as certain, or only the others")]
+# Seconds since 1970, as reports tell times; far enough for every date that they can have.
+EARLIEST, LATEST = -1e11, 1e11
+Since = Annotated[
+    float | None,
+    Query(ge=EARLIEST, le=LATEST, description="happened, else came in, at this time (seconds since 1970) or later"),
+]
+Until = Annotated[
+    float | None,
+    Query(ge=EARLIEST, le=LATEST, description="happened, else came in, before this time (seconds since 1970)"),
+]
+Timed = Annotated[bool, Query(description="only reports that say when it happened")]
+
+
+def points_wanted(
+    source: Source = None,
+    label: Label = None,
+    trust: TrustQuery = None,
+    since: Since = None,
+    until: Until = None,
+    timed: Timed = False,
+    list: Annotated[Literal["all", "new"], Query(description="all, or those of the last day")] = "all",
+) -> Filter:
+    return Filter(source, label, trust, since, until, timed, list)
+
+
+def reports_wanted(
+    source: Source = None,
+    label: Label = None,
+    trust: TrustQuery = None,
+    since: Since = None,
+    until: Until = None,
+    timed: Timed = False,
+    list: Annotated[
+        ListName,
+        Query(
+            description="all; new: of the last day; doubtful: the map finds them improbable, and nobody has accepted "
+            "them; accepted; retracted"
+        ),
+    ] = "all",
+    bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
+) -> Filter:
+    return Filter(source, label, trust, since, until, timed, list, parse_box(bbox))
+
+
+PointsWanted = Annotated[Filter, Depends(points_wanted)]
+ReportsWanted = Annotated[Filter, Depends(reports_wanted)]
+
+
+async def head_of(service: "Service", situation: Situation) -> int:
+    """The end of the log now: what is retracted, accepted or purged shows at once to those who see reports."""
+    return (await service.pools.reading.run(service.store.situation, situation.id)).head
+
+
+def parse_box(text: str | None) -> Region | None:
+    """A box of OGC API Features: west,south,east,north, or with two heights, west,south,low,east,north,high."""
+    if text is None:
+        return None
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) == 6:
+        del values[5], values[2]  # heights
+    if len(values) != 4 or not all(map(math.isfinite, values)):
+        raise Problem(400, "bbox is four numbers: west,south,east,north in degrees")
+    box = Region(*values)
+    if not (-180 <= box.west <= 180 and -180 <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
+        raise Problem(
+            400,
+            "bbox is west,south,east,north in degrees: longitudes in [-180, 180], -90 <= south <= north <= 90",
+        )
+    return box
