@@ -170,6 +170,49 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
     return header, {}
 
 
+# What `crowdfield assess result` needs of a check: words, and numbers.
+CHECK_WORDS, CHECK_NUMBERS = ("state", "stratum"), ("stratum_cells", "easting", "northing", "longitude", "latitude")
+
+
+def checks(path: Path, *, largest: int, most: int) -> TaskResult:
+    """Run in a box: the answers to spot checks in a file, by column."""
+    limits.tighten(largest)
+    kinds.look(path)
+    from crowdfield.errors import InputError, TooLargeError
+    from crowdfield.io.checks import read_checked
+
+    try:
+        read = read_checked(path)
+    except InputError as error:
+        raise InputError(str(error).replace(f"the checks {path}", "the file").replace(str(path), "the file")) from None
+    if len(read) > most:
+        raise TooLargeError(f"the file holds {len(read):,} places; {most:,} are the most")
+    columns: dict[str, list[Any]] = {}
+    for name in CHECK_WORDS:
+        if name in read.columns:
+            columns[name] = [None if _empty(value) else str(value)[:LONGEST_NAME] for value in read[name]]
+    for name in CHECK_NUMBERS:
+        if name in read.columns:
+            columns[name] = [None if _empty(value) else _number(value, name) for value in read[name]]
+    return {"columns": columns}, {}
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value != value or not str(value).strip()
+
+
+def _number(value: Any, column: str) -> float:
+    from crowdfield.errors import InputError
+
+    try:
+        number = float(value)
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"the column '{column}' holds {str(value)[:50]!r}, which is not a number")
+    return number
+
+
 def _polygons_only(shapes: NDArray[Any]) -> NDArray[Any]:
     """The shapes without the points and lines that the repair of an invalid polygon may leave."""
     import shapely

@@ -8,11 +8,8 @@ Valid whatever the model gets wrong: only the random choice of the places is rel
 
 from __future__ import annotations
 
-import csv
-import io as textio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,19 @@ import pandas as pd
 
 from crowdfield.data import Heatmap
 from crowdfield.data.positive import decide
-from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
 from crowdfield.inference.stratified import Estimate, Predicted, Sample
-from crowdfield.io import features, kinds
+from crowdfield.io.checks import read_checked
 from crowdfield.io.layers import slug
 from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
 from crowdfield.pipeline.tables import joined, names_of
-from crowdfield.pipeline.task_lists import HIDDEN
 from crowdfield.pipeline.telling import as_arguments
 
-MOST_BYTES = 2**26  # of a file of answers
+__all__ = ["Assessment", "assess", "read_checked", "reliability", "with_gold"]
+
 BINS = 10  # of the reliability diagram, at the most
 LEAST_IN_BIN = 5  # checks
 SAME = 0.01  # of cells that may have changed their stratum, in a map that counts as the same
@@ -269,8 +266,8 @@ def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple
     # Another machine rounds differently, which may move a cell across a border of certainty.
     if (named != now).mean() > SAME or any(far):
         raise InputError(
-            "these places were drawn from another map: their strata are not those of this one. Keep the run that the "
-            "plan was drawn from (fuse --state RUN.cf), and assess that."
+            "these places were drawn from another map: their strata are not those of this one. Assess the run "
+            "(fuse --state RUN.cf), or on a live map the version, that the plan was drawn from."
         )
     used = np.unique(strata.code[cell])
     missing = [name for h, name in enumerate(strata.names) if h not in used]
@@ -337,37 +334,6 @@ def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level:
         ends = min(float(low[0]), share), max(float(high[0]), share)
         rows.append([float(w @ shown[here]), share, *ends, int(here.sum())])
     return pd.DataFrame(rows, columns=["said", "found", "found_low", "found_high", "checks"])
-
-
-def read_checked(path: str | Path) -> pd.DataFrame:
-    """A filled-in plan: CSV, or GeoJSON and other files of points; all as text but the places."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"there is no file {path}.")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB, which no list of checks is.")
-    try:
-        found = kinds.look(path)
-    except ReportFormatError as problem:
-        raise InputError(f"the checks {problem}") from None
-    if found.kind.name in kinds.FEATURES:
-        read = features.read(path, found)
-        return pd.DataFrame({_column(name): values for name, values in read.columns.items()})
-    if found.kind is not kinds.TEXT or found.member is not None or found.gzipped:
-        raise InputError(f"the checks {path} are {found.kind.title}. Save them as CSV or GeoJSON.")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8. Save it as 'CSV UTF-8'.") from None
-    dialect = ";" if text.split("\n", 1)[0].count(";") > text.split("\n", 1)[0].count(",") else ","
-    rows: list[Mapping[str, Any]] = list(csv.DictReader(textio.StringIO(text), delimiter=dialect))
-    frame = pd.DataFrame(rows)
-    return frame.rename(columns={name: _column(name) for name in frame.columns})
-
-
-def _column(name: Any) -> str:
-    """The name of a column in small letters, without the sign that hides it from Zooniverse's volunteers."""
-    return str(name).strip().lower().removeprefix(HIDDEN)
 
 
 def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crowdfield.io.checks import HIDDEN
 from crowdfield.io.layers import slug
 from crowdfield.io.requirements import library
 from crowdfield.io.table import safe
 
 # What `assess result` needs of a place beside its state.
 CARRIED = ("longitude", "latitude", "stratum", "stratum_cells")
-# Zooniverse hides columns with this sign before their name from volunteers, and keeps them in its exports.
-HIDDEN = "#"
 PICTURES = "check-{id}.png"
 
 

@@ -44,7 +44,7 @@ from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import asking
 from crowdfield.service.problems import Problem
-from crowdfield.service.routes import alerts, districts, keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.routes import alerts, checks, districts, keys, maps, ogc, operations, page, reports, situations
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
@@ -308,7 +308,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    routers = [routes.router for routes in (situations, reports, districts, alerts, keys, ogc, operations)] + [
+    routers = [routes.router for routes in (situations, reports, districts, checks, alerts, keys, ogc, operations)] + [
         maps.situated()
     ]
     app.add_middleware(Gate, service=service, access=RouteAccess(routers))

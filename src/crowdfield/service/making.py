@@ -21,6 +21,7 @@ from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
 from crowdfield.service.reportlists import ReportLists
 from crowdfield.service.reporttable import Filter
+from crowdfield.service.schemas import finite
 from crowdfield.service.store import Situation, Store, VersionInfo
 
 log = logging.getLogger("crowdfield.service")
@@ -62,6 +63,8 @@ class Maker:
             "times": self.times,
             "totals": self.totals,
             "area": self.area,
+            "check_plan": self.check_plan,
+            "check_result": self.check_result,
         }
         return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
 
@@ -217,11 +220,8 @@ class Maker:
         made = self._figures(found, version, areas, level, threshold, exact)
         if form == "json":
             return _written(pack_json(figures.told(made, version)), Path(target))
-        with tempfile.TemporaryDirectory(dir=Path(target).parent) as folder:
-            path = Path(folder) / f"{found.id}-{districts or 'districts'}-v{version}.{form}"
-            figures.write(made, path, found.positive)
-            path, media, headers = exports.bundle(path, Path(target))
-        return _told(pack_files(path, media, headers))
+        name = f"{found.id}-{districts or 'districts'}-v{version}.{form}"
+        return self._as_file(name, lambda path: figures.write(made, path, found.positive), Path(target))
 
     def area(
         self, situation: str, version: int, coords: str, states: list[str], exact: bool, target: str
@@ -234,6 +234,47 @@ class Maker:
         made = self._figures(found, version, areas, AREA_LEVEL, AREA_THRESHOLD, exact)
         body = figures.coverage(made, self._maps.info(found, version).created, states)
         return _written(pack_json(body, figures.COVERAGE_JSON), Path(target))
+
+    def check_plan(
+        self,
+        situation: str,
+        version: int,
+        size: int | None,
+        margin: float,
+        level: float,
+        seed: int,
+        form: str,
+        target: str,
+    ) -> dict[str, Any]:
+        """Places to check on a map: what the plan holds as JSON, or its places as a file."""
+        from crowdfield.service import spotchecks
+
+        found = self._store.situation(situation)
+        now = self._maps.load(found, version)
+        plan = spotchecks.draw_plan(now, size=size, margin=margin, level=level, seed=seed)
+        if form == "json":
+            return _written(pack_json(spotchecks.told_plan(plan, version)), Path(target))
+        return self._as_file(
+            f"{found.id}-checks-v{version}-seed{seed}.{form}",
+            lambda path: spotchecks.write_plan(plan, path),
+            Path(target),
+        )
+
+    def check_result(self, situation: str, version: int, level: float, uploaded: str, target: str) -> dict[str, Any]:
+        """What answers to spot checks say of a map."""
+        from crowdfield.service import spotchecks
+
+        now = self._maps.load(self._store.situation(situation), version)
+        body = spotchecks.told_result(now, json.loads(Path(uploaded).read_text()), level)
+        return _written(pack_json(finite(body)), Path(target))
+
+    def _as_file(self, name: str, write: Callable[[Path], None], target: Path) -> dict[str, Any]:
+        """A file that is written under its own name, and sent under it."""
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            path = Path(folder) / name
+            write(path)
+            path, media, headers = exports.bundle(path, target)
+        return _told(pack_files(path, media, headers))
 
     def _figures(
         self, situation: Situation, version: int, areas: Any, level: float, threshold: float, exact: bool

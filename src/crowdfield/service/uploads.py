@@ -17,7 +17,7 @@ from crowdfield.box import Answer, Limits, ask, believing
 from crowdfield.box.message import from_codes
 from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
-from crowdfield.io.boxed import MOST_REJECTS
+from crowdfield.io.boxed import CHECK_NUMBERS, CHECK_WORDS, MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service.districts import MOST_AREAS, MOST_CORNERS, areas_of
 from crowdfield.service.metrics import Metrics
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 # Cells along the longer side of a new map, about; `crowdfield fuse` makes as many.
 CELLS = 100
+# Places in a file of answers to spot checks.
+MOST_CHECKS = 20_000
 # Share of the time limit for reading a file that may be processor time; starting and waiting take the rest.
 PROCESSOR_SHARE = 0.8
 
@@ -103,6 +105,11 @@ class Reader:
                 corners=MOST_CORNERS,
             )  # fmt: skip
 
+    def checks(self, file: IO[bytes]) -> dict[str, list[Any]]:
+        """Answers to spot checks by column."""
+        with _on_disk(file) as path:
+            return self._boxed("checks", path, _checks, largest=self._settings.import_limit, most=MOST_CHECKS)
+
     def _boxed(self, task: str, path: Path, believed: Callable[[Answer], T], **arguments: Any) -> T:
         """What a task of `crowdfield.io.boxed` makes of a file; what is wrong with it is a problem of its sender."""
         shown = "the file"
@@ -138,6 +145,17 @@ def _on_disk(content: IO[bytes]) -> Iterator[Path]:
         with path.open("wb") as out:
             shutil.copyfileobj(content, out, 2**20)
         yield path
+
+
+def _checks(answer: Answer) -> dict[str, list[Any]]:
+    columns = {str(name): list(values) for name, values in answer.header["columns"].items()}
+    if not set(columns) <= {*CHECK_WORDS, *CHECK_NUMBERS} or len({len(values) for values in columns.values()}) > 1:
+        raise ValueError("columns that were not asked for")
+    for name, values in columns.items():
+        kind = str if name in CHECK_WORDS else float
+        if len(values) > MOST_CHECKS or not all(value is None or isinstance(value, kind) for value in values):
+            raise ValueError("values that are none of a check")
+    return columns
 
 
 def _areas(answer: Answer) -> dict[str, Any]:

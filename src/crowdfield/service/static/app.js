@@ -2,6 +2,7 @@
 
 import { addressOf, readAddress, writeAddress } from "./address.js";
 import { call, get, keyFromAddress, listen, newId, post, signedIn, useNoKey } from "./api.js";
+import { ChecksPanel } from "./checks.js";
 import { $, fill, make, options, tabs } from "./dom.js";
 import { DistrictsPanel } from "./districts.js";
 import { EventTime } from "./events.js";
@@ -33,6 +34,7 @@ let importing = null;
 let reports = null;
 let manage = null;
 let districts = null;
+let checks = null;
 let sheet = null;
 let events = null;
 let notice = ""; // said until another version or map is chosen
@@ -92,6 +94,7 @@ async function start() {
   if (view) new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
   reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
   districts = new DistrictsPanel({ save, guarded });
+  checks = new ChecksPanel({ save, guarded });
   manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
@@ -135,6 +138,7 @@ async function open(situation) {
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
     districts.update(null);
+    checks.update(null, [], false);
     panels.sources(null, {});
     panels.looks([], {});
     return status();
@@ -197,6 +201,7 @@ async function redraw() {
   slider();
   layer();
   guarded(() => districts.update(situation, chosen.state, newest(), may("admin")))();
+  checks.update(situation, versions, may("reporter"));
   if (!number) {
     await view?.clear();
     exact = may("trusted");
