@@ -2,7 +2,7 @@
 
 import pytest
 from tests.browser import needs_chromium
-from tests.service.page.live import DRAWN, newest, opened, ready, serious, shot, until
+from tests.service.page.live import DRAWN, PHONE, newest, opened, ready, serious, shot, until
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -60,6 +60,36 @@ def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
         page.goto(f"{live.url}/{dated}&event=2010-01-18T12:00Z")
         ready(page)
         assert page.inner_text("#event-moment").startswith("Jan 18, 2010") and shown(page) == 1
+
+
+def test_readers_follow_the_days_on_which_many_people_reported(live):
+    """Without a key: whole days, places with enough reports, and nothing of the day that one person tells of."""
+    here = {"longitude": -72.3, "latitude": 18.5, "label": "flooded"}
+    rows = [here | {"source": f"s{i % 3}", "time": FIRST + DAY * (2 * (i // 3) + 0.1 * (i % 3))} for i in range(6)]
+    rows.append(here | {"source": "s4", "latitude": 18.6, "time": FIRST + DAY})
+    with live.api() as api:
+        api.post("/situations", json=FLOOD | {"id": "days", "title": "Days"}).raise_for_status()
+        api.post("/situations/days/reports", json=rows).raise_for_status()
+    try:
+        with opened(live, None, query="?situation=days", **PHONE) as page:
+            ready(page)
+            assert page.is_hidden("#tab-reports") and page.inner_text("#event-moment") == "All times"
+            page.focus("#event-slider")
+            page.keyboard.press("Home")
+            assert page.inner_text("#event-moment") == "Jan 12, 2010 · 3 published reports"
+            assert "on the day it came in" in page.inner_text("#event-note")
+            cells = (
+                "crowdfieldMap.areTilesLoaded() && crowdfieldMap.queryRenderedFeatures({ layers: ['cells'] }).length"
+            )
+            until(page, f"{cells} === 1")
+            shot(page, "event-time-reader-phone")
+            page.keyboard.press("ArrowRight")
+            assert page.inner_text("#event-moment") == "Jan 13, 2010 · 0 published reports"
+            until(page, f"{cells} === 0")
+            assert serious(page) == []
+    finally:
+        with live.api() as api:
+            api.delete("/situations/days").raise_for_status()
 
 
 def test_five_hints_are_given_once_and_can_be_called_back(live):

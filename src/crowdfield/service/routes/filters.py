@@ -1,6 +1,7 @@
 """How a request chooses among reports: one set of parameters for lists and for points."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Query
@@ -29,25 +30,29 @@ Until = Annotated[
 Timed = Annotated[bool, Query(description="only reports that say when it happened")]
 
 
-def points_wanted(
+def _chosen(
     source: Source = None,
     label: Label = None,
     trust: TrustQuery = None,
     since: Since = None,
     until: Until = None,
     timed: Timed = False,
+) -> Filter:
+    return Filter(source, label, trust, since, until, timed)
+
+
+Chosen = Annotated[Filter, Depends(_chosen)]
+
+
+def points_wanted(
+    chosen: Chosen,
     list: Annotated[Literal["all", "new"], Query(description="all, or those of the last day")] = "all",
 ) -> Filter:
-    return Filter(source, label, trust, since, until, timed, list)
+    return replace(chosen, list=list)
 
 
 def reports_wanted(
-    source: Source = None,
-    label: Label = None,
-    trust: TrustQuery = None,
-    since: Since = None,
-    until: Until = None,
-    timed: Timed = False,
+    chosen: Chosen,
     list: Annotated[
         ListName,
         Query(
@@ -57,7 +62,7 @@ def reports_wanted(
     ] = "all",
     bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
 ) -> Filter:
-    return Filter(source, label, trust, since, until, timed, list, parse_box(bbox))
+    return replace(chosen, list=list, bbox=parse_box(bbox))
 
 
 PointsWanted = Annotated[Filter, Depends(points_wanted)]

@@ -18,8 +18,8 @@ export function moment(seconds) {
 export const date = (seconds) => new Date(1000 * seconds).toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });
 
 export function percent(p) {
-  if (p > 0 && p < 0.01) return signs("< 1 %");
-  if (p > 0.99 && p < 1) return signs("> 99 %");
+  if (p > 0 && p < 0.01) return signs("<\u00a01\u00a0%");
+  if (p > 0.99 && p < 1) return signs(">\u00a099\u00a0%");
   return percentage.format(p).replace("%", "\u00a0%");
 }
 
@@ -30,7 +30,9 @@ export function why(answer) {
   const known = answer.unknown ? T.whyUnknown : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
-    states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: signs(`${percent(p)} ± ${percent(answer.sd[state])}`) }));
+    // One standard deviation either way, as far as there are probabilities.
+    const [low, high] = [Math.max(p - answer.sd[state], 0), Math.min(p + answer.sd[state], 1)];
+    states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: signs(`${percent(p)} (${percent(low)} – ${percent(high)})`) }));
   }
   // What nobody knows has no number in large letters: somebody would act on it.
   const big = answer.unknown
@@ -123,13 +125,14 @@ function source(s, answer, { mayTrust, onTrust, open }) {
   range.style.width = `${100 * (s.accuracy_high - s.accuracy_low)}%`;
   const at = make("i", { class: "at" });
   at.style.left = `${100 * s.accuracy}%`;
-  const facts = [T.reportsFound({ n: s.reports }), s.informativeness === undefined || s.informativeness === null ? null : T.sourceInformative({ bits: decimal.format(s.informativeness) })];
+  const told = s.informativeness === undefined || s.informativeness === null ? null : make("p", { class: "hint", textContent: T.sourceInformative({ bits: decimal.format(s.informativeness) }) });
   const details = make(
     "details",
     { class: "source", open },
     make("summary", {}, make("b", { textContent: s.source, title: s.source }), make("span", { textContent: percent(s.accuracy) }),
-      make("small", { textContent: joined(...facts, `${T.sourceAccuracy} ${signs(`${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}`)}`) }), make("div", { class: "meter" }, range, at)),
+      make("small", { textContent: joined(T.reportsFound({ n: s.reports }), `${T.sourceAccuracy} ${signs(`${percent(s.accuracy_low)} – ${percent(s.accuracy_high)}`)}`) }), make("div", { class: "meter" }, range, at)),
     matrix(s, answer),
+    ...(told ? [told] : []),
   );
   details.dataset.source = s.source;
   if (mayTrust) {
