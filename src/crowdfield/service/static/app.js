@@ -219,10 +219,14 @@ async function redraw() {
   looks = next.features;
   $("tab-reports").hidden = !exact;
   events.update(times);
-  if (exact) await reports.update(number);
   panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
+  // After the map: of many reports the service takes a moment to say which are doubtful.
+  if (exact) {
+    await reports.update(number);
+    if (reports.drawn()) marks();
+  }
   if (chosen.place) await ask(...chosen.place, { quiet: true });
   document.body.dataset.version = number; // for scripts and tests
   if (!embedded) tour.welcome();
