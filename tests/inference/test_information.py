@@ -11,56 +11,52 @@ C = contrast(2)
 GOOD, COIN = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full((2, 2), 0.5)
 
 
-def arrays(n=1, mean=0.0, variance=1.0):
-    return np.full((n, 1), mean), np.full((n, 1), variance), np.zeros((n, 2))
+def told(pi, mean=0.0, variance=1.0):
+    """What a source with this confusion matrix would say at one place of two states."""
+    return information.ByStates(np.zeros((1, 2)), pi, C).foresee(np.full((1, 1), mean), np.full((1, 1), variance))
 
 
 def test_a_coin_tells_nothing_and_a_good_source_something():
-    mean, variance, said = arrays()
     for score in (information.about_field, information.about_state):
-        assert score(mean, variance, said, COIN, C)[0] == pytest.approx(0.0, abs=1e-12)
-        assert score(mean, variance, said, GOOD, C)[0] > 0.05
-    np.testing.assert_allclose(information.precision(mean, variance, said, COIN, C), 0.0, atol=1e-15)
+        assert score(told(COIN))[0] == pytest.approx(0.0, abs=1e-12)
+        assert score(told(GOOD))[0] > 0.05
+    np.testing.assert_allclose(information.precision(told(COIN)), 0.0, atol=1e-15)
 
 
 def test_information_by_hand_and_by_monte_carlo():
     """I(c; t) at even odds is a binary channel's 1 − H(0.1); I(c; f) cannot exceed it, nor what the field has."""
-    mean, variance, said = arrays(variance=4.0)
+    by_hand = told(GOOD, variance=4.0)
     channel = 1.0 + 0.9 * np.log2(0.9) + 0.1 * np.log2(0.1)
-    assert information.about_state(mean, variance, said, GOOD, C)[0] == pytest.approx(channel, abs=1e-9)
+    assert information.about_state(by_hand)[0] == pytest.approx(channel, abs=1e-9)
     f = 2.0 * np.random.default_rng(0).standard_normal(400_000)
     p = 0.1 + 0.8 / (1.0 + np.exp(-f))
     conditional = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)).mean()
     by_sampling = 1.0 - conditional
-    assert information.about_field(mean, variance, said, GOOD, C)[0] == pytest.approx(by_sampling, abs=2e-3)
+    assert information.about_field(by_hand)[0] == pytest.approx(by_sampling, abs=2e-3)
     assert by_sampling < channel
 
 
 def test_nothing_is_left_to_learn_where_all_is_known():
-    mean, variance, said = arrays(variance=1e-12)
-    assert information.about_field(mean, variance, said, GOOD, C)[0] == pytest.approx(0.0, abs=1e-9)
-    mean, variance, said = arrays(mean=30.0)
-    assert information.about_state(mean, variance, said, GOOD, C)[0] == pytest.approx(0.0, abs=1e-6)
+    assert information.about_field(told(GOOD, variance=1e-12))[0] == pytest.approx(0.0, abs=1e-9)
+    assert information.about_state(told(GOOD, mean=30.0))[0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_precision_a_report_adds_is_what_its_score_varies():
     """Fisher information by differences of log p(c | f)."""
-    mean, variance, said = arrays(mean=0.7, variance=1e-10)
     sigma = 1.0 / (1.0 + np.exp(-0.7))
     p = 0.1 + 0.8 * sigma
     slope = 0.8 * sigma * (1 - sigma)
-    assert information.precision(mean, variance, said, GOOD, C)[0, 0] == pytest.approx(
-        slope**2 / (p * (1 - p)), rel=1e-4
-    )
+    added = information.precision(told(GOOD, mean=0.7, variance=1e-10))[0, 0]
+    assert added == pytest.approx(slope**2 / (p * (1 - p)), rel=1e-4)
 
 
 def test_three_states_are_treated_alike():
-    pi = np.eye(3) * 0.7 + 0.1
+    reports = information.ByStates(np.zeros((1, 3)), np.eye(3) * 0.7 + 0.1, np.eye(3))
     mean, variance = np.array([[0.3, -0.2, 0.8]]), np.array([[1.0, 0.5, 2.0]])
     turn = [2, 0, 1]
     for score in (information.about_field, information.about_state):
-        one = score(mean, variance, np.zeros((1, 3)), pi, np.eye(3))
-        other = score(mean[:, turn], variance[:, turn], np.zeros((1, 3)), pi, np.eye(3))
+        one = score(reports.foresee(mean, variance))
+        other = score(reports.foresee(mean[:, turn], variance[:, turn]))
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
@@ -100,12 +96,12 @@ def test_a_greedy_step_is_the_update_of_a_gaussian():
     rng = np.random.default_rng(1)
     A = rng.standard_normal((6, 6))
     K = A @ A.T + np.eye(6)
-    mean, said = np.zeros((6, 1)), np.zeros((6, 2))
-    first, _ = information.greedy(1, mean, [K], said, GOOD, C, "variance", np.ones(6))
+    mean, reports = np.zeros((6, 1)), information.ByStates(np.zeros((6, 2)), GOOD, C)
+    first, _ = information.greedy(1, mean, [K], reports, "variance", np.ones(6))
     best = first[0]
-    lam = information.precision(mean[:1], K[best : best + 1, best : best + 1], said[:1], GOOD, C)[0, 0]
+    lam = information.precision(told(GOOD, variance=K[best, best]))[0, 0]
     left = np.linalg.inv(np.linalg.inv(K) + lam * np.outer(np.eye(6)[best], np.eye(6)[best]))
-    second, scores = information.greedy(2, mean, [K], said, GOOD, C, "variance", np.ones(6))
+    second, scores = information.greedy(2, mean, [K], reports, "variance", np.ones(6))
     others = [i for i in range(6) if i != best]
     assert scores[1] == pytest.approx(np.diag(left)[others].max()) and second[1] != best
 

@@ -1,11 +1,15 @@
 """What a report would tell: mutual information between a label not yet given and the field, and batches of places.
 
 A report depends on the field only through f at its own place, so what it would tell about the whole map is what it
-would tell about f there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))], with p(c|f) = Σ_j r_j(f) π_jc, r(f) = softmax(f Cᵀ + ℓ)
-and ℓ what reports at that place have said already. (With t summed out: a place whose state is settled tells little.)
+would tell about f there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))]. How p(c|f) comes about is the model's (`Foresight`). In
+the one-state model p(c|f) = Σ_j r_j(f) π_jc, r(f) = softmax(f Cᵀ + ℓ) with ℓ what reports at that place have said
+already. (With t summed out: a place whose state is settled tells little.)
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,11 +17,46 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.quadrature import latent_nodes, softmax
 
 
-def label_probabilities(mean: Array, variance: Array, said: Array, pi: Array, C: Array) -> tuple[Array, Array, Array]:
-    """p(c | f) at the nodes of f [n, Q, L], with r(f) [n, Q, J] and the nodes' weights [Q]."""
-    f, w = latent_nodes(mean, variance)
-    r = softmax(f @ C.T + said[:, None, :])
-    return r @ pi, r, w
+class Foreseen(NamedTuple):
+    """What a report at each of some places would say, at nodes of f there."""
+
+    labels: Array  # p(c | f) [n, Q, L]
+    slopes: Array  # ∂p(c | f) / ∂f [n, Q, F, L]
+    with_states: Array  # P(t = j, c), over all f [n, J, L]
+    weights: Array  # of the nodes [Q]
+
+
+class Foresight(Protocol):
+    """What somebody would report, at each of the candidates."""
+
+    def foresee(self, mean: Array, variance: Array) -> Foreseen:
+        """With these moments of f at the candidates [n, F]."""
+        ...
+
+    def importance(self, mean: Array) -> Array:
+        """How strongly state probabilities depend on f, by the field alone: their squared slopes [n, F]."""
+        ...
+
+
+class ByStates(NamedTuple):
+    """A hidden state lies behind the reports, and whoever reports has a confusion matrix."""
+
+    said: Array  # ℓ [n, J] log likelihood of the states by the reports at each place
+    pi: Array  # [J, L] of who would report
+    C: Array  # [J, F]
+
+    def foresee(self, mean: Array, variance: Array) -> Foreseen:
+        f, w = latent_nodes(mean, variance)
+        r = softmax(f @ self.C.T + self.said[:, None, :])
+        p, r_f = r @ self.pi, r @ self.C
+        # ∂r_k/∂f_j = r_j (δ_jk − r_k), so ∂p_c/∂f_j = r_j (π_jc − p_c); with two states f is that of the second.
+        own = self.pi[1:] if self.C.shape[1] == 1 else self.pi
+        slopes = r_f[..., None] * (own - p[..., None, :])
+        return Foreseen(p, slopes, np.einsum("nqj,q->nj", r, w)[..., None] * self.pi, w)
+
+    def importance(self, mean: Array) -> Array:
+        rho = softmax(mean @ self.C.T) @ self.C
+        return np.asarray((rho * (1.0 - rho)) ** 2)
 
 
 def entropy(p: Array) -> Array:
@@ -25,31 +64,25 @@ def entropy(p: Array) -> Array:
     return np.asarray(-(p * np.log2(np.maximum(p, np.finfo(float).tiny))).sum(-1))
 
 
-def about_field(mean: Array, variance: Array, said: Array, pi: Array, C: Array) -> Array:
-    """Bits that one report would tell about the map.   mean, variance [n, F]; said [n, J]; pi [J, L] -> [n]"""
-    p, _, w = label_probabilities(mean, variance, said, pi, C)
-    return np.asarray(entropy(np.einsum("nql,q->nl", p, w)) - entropy(p) @ w)
+def about_field(told: Foreseen) -> Array:
+    """Bits that one report would tell about the map: [n]."""
+    return np.asarray(entropy(np.einsum("nql,q->nl", told.labels, told.weights)) - entropy(told.labels) @ told.weights)
 
 
-def about_state(mean: Array, variance: Array, said: Array, pi: Array, C: Array) -> Array:
+def about_state(told: Foreseen) -> Array:
     """Bits that one report would tell about the state of its own place: which images to look at again. [n]"""
-    p, r, w = label_probabilities(mean, variance, said, pi, C)
-    now = np.einsum("nqj,q->nj", r, w)
-    return np.asarray(entropy(np.einsum("nql,q->nl", p, w)) - now @ entropy(pi))
+    both = told.with_states
+    return np.asarray(entropy(both.sum(1)) + entropy(both.sum(2)) - entropy(both.reshape(len(both), -1)))
 
 
-def precision(mean: Array, variance: Array, said: Array, pi: Array, C: Array) -> Array:
+def precision(told: Foreseen) -> Array:
     """E[(∂ log p(c|f) / ∂f)²], the precision that a report is expected to add at its place. [n, F]"""
-    p, r, w = label_probabilities(mean, variance, said, pi, C)
-    r_f = r @ C
-    # ∂r_k/∂f_j = r_j (δ_jk − r_k), so ∂p_c/∂f_j = r_j (π_jc − p_c); with two states f is that of the second.
-    rows = pi[1:] if C.shape[1] == 1 else pi
-    slope = r_f[..., None] * (rows - p[..., None, :])
-    return np.asarray(np.einsum("nqfl,q->nf", slope**2 / np.maximum(p[..., None, :], 1e-300), w))
+    each = told.slopes**2 / np.maximum(told.labels[..., None, :], 1e-300)
+    return np.asarray(np.einsum("nqfl,q->nf", each, told.weights))
 
 
 def greedy(
-    n: int, mean: Array, covariance: list[Array], said: Array, pi: Array, C: Array, score: str, cost: Array
+    n: int, mean: Array, covariance: list[Array], reports: Foresight, score: str, cost: Array
 ) -> tuple[list[int], list[float]]:
     """Pick places one after another, each with the posterior that the reports picked so far would leave.
 
@@ -60,41 +93,38 @@ def greedy(
     chosen: list[int] = []
     scores: list[float] = []
     open_ = np.ones(len(mean), dtype=bool)
+    matters = reports.importance(mean)
     for _ in range(min(n, len(mean))):
         variance = np.maximum(np.stack([np.diag(c) for c in covariance], 1), 0.0)
-        value = np.where(open_, SCORES[score](mean, variance, said, pi, C, covariance) / cost, -np.inf)
+        told = reports.foresee(mean, variance)
+        value = np.where(open_, SCORES[score](told, variance, covariance, matters) / cost, -np.inf)
         best = int(np.argmax(value))
         chosen.append(best)
         scores.append(float(value[best]))
         open_[best] = False
-        added = precision(mean[best : best + 1], variance[best : best + 1], said[best : best + 1], pi, C)[0]
+        added = precision(told)[best]
         for j, c in enumerate(covariance):
             column = c[:, best].copy()
             c -= np.outer(column, column) * (added[j] / (1.0 + added[j] * column[best]))
     return chosen, scores
 
 
-def _map_variance(mean: Array, variance: Array, said: Array, pi: Array, C: Array, covariance: list[Array]) -> Array:
+def _map_variance(told: Foreseen, variance: Array, covariance: list[Array], matters: Array) -> Array:
     """How much the expected report shrinks the variance of f, summed over all candidates and weighted by how much f
-    matters there, ρ(1−ρ): the places where an answer could still change."""
-    added = precision(mean, variance, said, pi, C)
-    rho = softmax(mean @ C.T) @ C
-    weight = (rho * (1.0 - rho)) ** 2
+    matters there: the places where an answer could still change."""
+    added = precision(told)
     gains = [
-        added[:, j] / (1.0 + added[:, j] * variance[:, j]) * (weight[:, j] @ c**2) for j, c in enumerate(covariance)
+        added[:, j] / (1.0 + added[:, j] * variance[:, j]) * (matters[:, j] @ c**2) for j, c in enumerate(covariance)
     ]
     return np.asarray(np.sum(gains, axis=0))
 
 
-def _entropy_now(mean: Array, variance: Array, said: Array, pi: Array, C: Array, covariance: list[Array]) -> Array:
-    _, r, w = label_probabilities(mean, variance, said, pi, C)
-    return entropy(np.einsum("nqj,q->nj", r, w))
+Score = Callable[[Foreseen, Array, list[Array], Array], Array]
 
-
-SCORES = {
-    "information": lambda m, v, s, pi, C, cov: about_field(m, v, s, pi, C),
-    "state": lambda m, v, s, pi, C, cov: about_state(m, v, s, pi, C),
+SCORES: dict[str, Score] = {
+    "information": lambda told, variance, covariance, matters: about_field(told),
+    "state": lambda told, variance, covariance, matters: about_state(told),
     "map": _map_variance,
-    "variance": lambda m, v, s, pi, C, cov: v.sum(1),
-    "entropy": _entropy_now,
+    "variance": lambda told, variance, covariance, matters: variance.sum(1),
+    "entropy": lambda told, variance, covariance, matters: entropy(told.with_states.sum(2)),
 }

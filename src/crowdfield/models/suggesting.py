@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.errors import InputError
 from crowdfield.inference import information
 from crowdfield.inference.data import contrast
-from crowdfield.models import sources
+from crowdfield.inference.information import Foresight
+from crowdfield.inference.instrument import foresight
+from crowdfield.inference.instrument.foresight import ByAppearance, Known
+from crowdfield.inference.instrument.model import Fitted
+from crowdfield.models import instrument, sources
 from crowdfield.models.base import Array, validated_places, whole
 from crowdfield.models.reported import log_likelihoods, same_places
 
@@ -35,15 +39,50 @@ def places_to_look(
         raise InputError("cost must be positive, one for each candidate.")
     if len(places) > MOST_CANDIDATES:
         raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
-    mean, _ = model._predictor.latent(places)
-    if mean.shape[1] == 1 and len(model.classes_) > 2:
-        raise InputError("suggest does not know ordered states yet. Fit with ordered=False to ask where to look.")
-    covariance = model._predictor.covariance(places)
-    reporter = _confusion_of(model, source)
-    chosen, scores = information.greedy(
-        count, mean, covariance, _said_at(model, places), reporter, contrast(len(model.classes_)), score, price
-    )
+    mean, covariance, reports = _foresight(model, places, source)
+    chosen, scores = information.greedy(count, mean, covariance, reports, score, price)
     return np.array(chosen, dtype=np.int64), np.array(scores)
+
+
+def _foresight(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], Foresight]:
+    """Mean [M, F] and covariances [M, M] of the field at the candidates, and what a report there would say."""
+    fitted = model._instrument if model.reports_model_ == "instrument" else None
+    if isinstance(fitted, Fitted):
+        mean, _ = fitted.surface.at(places)
+        known = Known.of(fitted, _things_at(model, same_places(model, places)))
+        reports = ByAppearance(known, fitted.joint.variances.nugget, _reader(model, fitted, source))
+        return mean[:, None], [fitted.surface.covariance_at(places)], reports
+    mean, _ = model._predictor.latent(places)
+    said, reporter = _said_at(model, places), _confusion_of(model, source)
+    by_states = information.ByStates(said, reporter, contrast(len(model.classes_)))
+    return mean, model._predictor.covariance(places), by_states
+
+
+def _things_at(model: MapQueries, sites: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """What was reported on at each of some places (−1: nothing), as rows of the instrument model's sites."""
+    place = model._asked.place
+    order = np.argsort(place, kind="stable")
+    first, end = (np.searchsorted(place[order], sites, side=side) for side in ("left", "right"))
+    return [order[a:b] for a, b in zip(first.tolist(), end.tolist(), strict=True)]
+
+
+def _reader(model: MapQueries, fitted: Fitted, source: Any) -> Array:
+    """P(t = j, l | g) of who would report: [J, L, K].
+
+    A source that gives labels reads the appearance; one that is trusted, or gives scores only, or is a matrix, sees the
+    state. None stands for a typical source of this crowd.
+    """
+    if source is None:
+        weight = model._reports_by_source().astype(float)
+    elif isinstance(source, Hashable) and source in model.reports_.sources:
+        weight = (np.arange(len(model.reports_.sources)) == model.reports_.sources.index(source)).astype(float)
+    else:
+        return foresight.through_states(fitted, _confusion_of(model, source))
+    weight /= weight.sum()
+    trusted = instrument.trusted_sources(model, model.reports_, model.classes_)[0] | fitted.scores_only
+    by_state = np.einsum("sjl,s->jl", model.confusion_[trusted], weight[trusted])
+    reading = foresight.reading(fitted, np.where(trusted, 0.0, weight))[:, np.argsort(model._asked.order)]
+    return np.asarray(reading + foresight.through_states(fitted, by_state))
 
 
 def whom_to_ask(

@@ -223,5 +223,3 @@ def test_states_without_order_have_no_grades():
     fitted = estimator(ordered=False, reports_model="one_state").fit(X[site], label, sources=source)
     with pytest.raises(cf.errors.InputError, match="no order"):
         fitted.predict_grade(X)
-    with pytest.raises(cf.errors.InputError, match="suggest"):
-        estimator().fit(X[site], label, sources=source).suggest(X)

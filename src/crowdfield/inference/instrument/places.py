@@ -50,15 +50,7 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -
     f = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES  # [n, Q]
     prior = _nugget_density(f, nugget)  # [n, Q, K]
     prior_mean, prior_variance = _moments(prior)
-    top = likelihood.max(1)
-    joint = prior * np.exp(likelihood - top[:, None])[:, None, :]
-    total = joint.sum(2)
-    lost = np.flatnonzero((total == 0.0).any(1))
-    total[lost] = 1.0
-    joint /= total[:, :, None]
-    log_total = np.log(total) + top[:, None]
-    if len(lost):
-        joint[lost], log_total[lost] = _in_logarithms(likelihood[lost], f[lost], nugget[lost])
+    joint, log_total = _given(likelihood, f, nugget, prior)
     g_mean, g_variance = _moments(joint)
     own = nugget[:, None]
     gradient = (g_mean - prior_mean) / own
@@ -73,6 +65,25 @@ def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -
         energy=moved @ F_WEIGHTS,
         informed=((prior_variance - g_variance) / own) @ F_WEIGHTS,
     )
+
+
+def given_field(likelihood: Array, f: Array, nugget: Array) -> Array:
+    """P(g | f, reports) of places with f at some nodes [n, Q]: [n, Q, K]."""
+    return _given(likelihood, f, nugget, _nugget_density(f, nugget))[0]
+
+
+def _given(likelihood: Array, f: Array, nugget: Array, prior: Array) -> tuple[Array, Array]:
+    """The same, and the log of what it is normalised by [n, Q]. prior: P(g | f) [n, Q, K]."""
+    top = likelihood.max(1)
+    joint = prior * np.exp(likelihood - top[:, None])[:, None, :]
+    total = joint.sum(2)
+    lost = np.flatnonzero((total == 0.0).any(1))
+    total[lost] = 1.0
+    joint /= total[:, :, None]
+    log_total = np.log(total) + top[:, None]
+    if len(lost):
+        joint[lost], log_total[lost] = _in_logarithms(likelihood[lost], f[lost], nugget[lost])
+    return joint, log_total
 
 
 def _in_logarithms(likelihood: Array, f: Array, nugget: Array) -> tuple[Array, Array]:
