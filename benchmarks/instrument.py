@@ -1,6 +1,7 @@
 """Is the fast inference of the instrument model as calibrated as the exact posterior?
 
     python -m benchmarks.instrument [--sets 25] [--crowds few many] [--write docs/benchmarks/instrument.md]
+    python -m benchmarks.instrument --why 150     where intervals of sources that miss the truth come from
     python -m benchmarks.instrument --calibration 400     ranks of simulation-based calibration of the sampler itself
 
 Data sets are drawn from the instrument model and the priors that the fit assumes, save crowds that vary too much. For
@@ -68,9 +69,9 @@ def draw(crowd: Crowd, seed: int) -> World:
     return World(X, truth, site, source, simulated.say(rng, truth.theta, truth.g, site, source))
 
 
-def judge(world: World, crowd: Crowd, **way: Any) -> dict[str, float]:
-    """NLPD of ρ at places not reported on and reported on; coverage; seconds; split-R̂ of the sampler."""
-    model = cf.HeatmapBCC(
+def estimator(**way: Any) -> cf.HeatmapBCC:
+    """With the priors that worlds are drawn from."""
+    return cf.HeatmapBCC(
         lengthscale=LENGTHSCALE,
         reports_model="instrument",
         states=[0, 1],
@@ -79,6 +80,11 @@ def judge(world: World, crowd: Crowd, **way: Any) -> dict[str, float]:
         random_state=0,
         **way,
     )
+
+
+def judge(world: World, crowd: Crowd, **way: Any) -> dict[str, float]:
+    """NLPD of ρ at places not reported on and reported on; coverage; seconds; split-R̂ of the sampler."""
+    model = estimator(**way)
     start = time.process_time()
     model.fit(world.X[world.site], world.label, sources=world.source)
     seconds = time.process_time() - start
@@ -127,6 +133,35 @@ def compare(sets: int, names: list[str], ways: list[str]) -> list[str]:
     return rows
 
 
+def why(sets: int, crowd: Crowd) -> None:
+    """Of sensitivity and lean, by the fast inference: 90 % intervals that hold the truth, with the variances held and
+    with what is not known of them; how far off the truth is in standard deviations; and how the learned variance of the
+    crowd compares with the true one.
+    """
+    held, joint, off, ratio = [], [], [], []
+    for seed in range(sets):
+        world = draw(crowd, seed)
+        model = estimator().fit(world.X[world.site], world.label, sources=world.source)
+        fitted: Any = model._instrument
+        error = world.truth.theta[np.asarray(model.sources_seen_, dtype=int)] - fitted.state.theta
+        for found, sources in ((held, fitted.held.sources), (joint, fitted.joint.sources)):
+            found.append(error / np.sqrt(np.einsum("sdd->sd", sources)))
+        off.append(joint[-1].mean(0))
+        ratio.append(np.log(fitted.state.variances.population.variance / world.truth.variance))
+    inside = [[(np.abs(z) < 1.645).mean(0) for z in found] for found in (held, joint)]
+    spread = np.mean([z.std(0) for z in joint], axis=0)
+    for d, name in enumerate(("sensitivity", "lean")):
+        coverage = np.array([each[d] for each in inside[1]])
+        print(
+            f"{name}: {np.mean([each[d] for each in inside[0]]):.1%} with variances held, "
+            f"{coverage.mean():.1%} in all; "
+            f"truth less estimate {np.mean(off, axis=0)[d]:+.2f} ± {spread[d]:.2f} standard deviations; "
+            f"log of learned over true variance {np.mean(ratio, axis=0)[d]:+.2f} ± {np.std(ratio, axis=0)[d]:.2f}; "
+            f"{coverage[np.argsort(np.array(ratio)[:, d])[: max(sets // 4, 1)]].mean():.1%} in the quarter of worlds "
+            "where that is smallest"
+        )
+
+
 def calibrate(worlds: int) -> None:
     """The larger version of the test: p-values of uniform ranks."""
     from tests.inference.instrument.test_gibbs import ranks_of_one_world
@@ -145,11 +180,17 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=sampling.SWEEPS, help="of the sampler, after a third as many")
     parser.add_argument("--write", type=Path, help="the page to write the table to")
     parser.add_argument("--calibration", type=int, metavar="WORLDS")
+    parser.add_argument("--why", type=int, metavar="WORLDS")
     given = parser.parse_args()
     if given.calibration:
         calibrate(given.calibration)
         return
     warnings.simplefilter("ignore")
+    if given.why:
+        for name in given.crowds:
+            print(name, CROWDS[name])
+            why(given.why, CROWDS[name])
+        return
     defaults = sampling.run.__kwdefaults__ or {}
     defaults.update(sweeps=given.sweeps, warm_up=given.sweeps // 3)
     rows = compare(given.sets, given.crowds, given.ways)

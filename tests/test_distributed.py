@@ -98,6 +98,7 @@ def test_reports_in_memory_give_an_ordinary_model(client, frame, tmp_path):
         frame[["easting", "northing"]].to_numpy(), frame["label"], sources=frame["source"], gold=gold
     )
     assert type(fitted) is cf.HeatmapBCC
+    assert fitted.reports_model_ == "one_state" and "Dask" in fitted.reports_model_reason_
     assert differs_by(fitted, alone) < 1e-6
     np.testing.assert_allclose(fitted.predict_proba(alone.places_), alone.posterior_, atol=1e-6)
     fitted.save(tmp_path / "model.cf")

@@ -20,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Reports
+from crowdfield.distributed import instrument, reading
 from crowdfield.distributed import partitions as partitions_
-from crowdfield.distributed import reading
 from crowdfield.distributed.partitions import Partitions
 from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import lengthscale_selection, selection, solvers
+from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
 from crowdfield.models import learned, learning, problem
 from crowdfield.models.base import as_classes, validated_reports
 from crowdfield.models.heatmap_bcc import HeatmapBCC
+from crowdfield.models.instrument import ask
+from crowdfield.models.learned import FitInput
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -41,6 +44,7 @@ Progress = Callable[[int, float, float], None]
 
 PARTITION = 500_000  # reports of a partition, about
 CONNECT_SECONDS = 10
+ONE_STATE = "fits over Dask take it unless reports_model asks for the other"
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}  # reports given in memory travel in the graph
 
 
@@ -66,7 +70,7 @@ class DistributedHeatmapBCC(HeatmapBCC):
         """Maps show the field alone: E[t] of places with reports stays with the workers."""
         return None
 
-    partial_fit = forget = explain = save = _without_reports
+    partial_fit = forget = explain = save = left_out = score_reports = to_arviz = _without_reports
 
 
 def fit(
@@ -193,6 +197,8 @@ def _fit_into(
         if posed.engine().name == "exact":
             learning.learn(model, reports, states, known)  # so few that one process is quicker
             return
+    if model.reports_model == "instrument":
+        instrument.refuse(model, states, names.labels)
     wanted = partitions or max(-(-whole.count // PARTITION), sum(client.nthreads().values()))
     coding = client.submit(reading.hold, reading.Coding(names.labels, names.sources, len(states), known), pure=False)
     data = reading.shuffled(client, pieces, columns, coding, whole.cuts(wanted))
@@ -200,6 +206,13 @@ def _fit_into(
     sizes = client.gather([client.submit(partitions_.n_sites, d) for d in data])
     data = [d for d, n in zip(data, sizes, strict=True) if n]
     sizes = [n for n in sizes if n]
+    named = [str(c) for c in columns.places], [f"p_{state}" for state in states]
+    if model.reports_model == "instrument":
+        posed = problem.pose(model, names, states, known)
+        target = None if sites_to is None else (fspath(sites_to), *named)
+        read = instrument.fit(model, client, data, names, states, posed, target, progress)
+        _keep_instrument(model, read, FitInput(posed, reports, states, known), whole)
+        return
     sample = partitions_.sample(client, problem.pose(model, names, states, known), data, sizes)
     start = None
     if problem.learns_lengthscale(model.lengthscale):
@@ -216,12 +229,11 @@ def _fit_into(
     solved = selection.solve(sample, start, max_iter=model.max_iter, tol=model.tol, lay_out=lay_out, progress=progress)
     responsibilities, q = solved.solver.at_sites(solved.fit.q)
     if sites_to is not None:
-        named = [str(c) for c in columns.places], [f"p_{state}" for state in states]
         cluster.write(responsibilities, q, fspath(sites_to), *named)
     model.classes_ = as_classes(states)
     model.labels_seen_, model.sources_seen_ = as_classes(names.labels), as_classes(names.sources)
     model.inference_ = "collapsed" if model.inference == "auto" else model.inference
-    model.reports_model_reason_, model.model_comparison_ = "fits over Dask know no other", None
+    model.reports_model_reason_, model.model_comparison_ = ONE_STATE, None
     model.reports_, model._gold_, model._posed = reports, known, sample
     if isinstance(model, DistributedHeatmapBCC):
         model.places_, model._counted = np.empty((0, dimension)), whole.by_source(names.sources)
@@ -233,6 +245,29 @@ def _fit_into(
     here = Sites(model._posed.data, model._posed.prior, partitions_.moved(engine, model.places_))
     local = solvers.over(model._posed, here).with_communities(solved.fit.state.communities)
     learned.keep_fit(model, selection.Solved(local, solved.fit), cluster.targets(responsibilities, q))
+
+
+def _keep_instrument(model: HeatmapBCC, found: instrument.Found, given: FitInput, whole: reading.Survey) -> None:
+    """What a fit of the instrument model leaves behind in the estimator."""
+    asked, fitted, kernel = found.asked, found.fitted, found.asked.problem.kernel
+    posed = given.posed.with_kernel(kernel)
+    if isinstance(model, DistributedHeatmapBCC):
+        model._counted = whole.by_source(given.reports.sources)
+        J = len(given.states)
+        fitted = replace(fitted, site_states=np.empty((0, J)), appearances=np.empty((0, 2)))
+    else:
+        learning.warn_about_one_label(given.reports)
+        posed = replace(problem.pose(model, given.reports, given.states, given.gold), kernel=kernel)
+        asked = ask(model, given.reports, given.states, given.gold, kernel, posed.mean_at, None)
+        design = Design(fitted.design.basis, asked.problem.columns, asked.problem.X)
+        fitted = replace(fitted, problem=asked.problem, design=design)
+    learned.keep_input(model, given._replace(posed=posed))
+    if found.lengthscale is not None:
+        model.lengthscale_log_sd_ = np.array([found.lengthscale.log_sd])
+        model.lengthscale_tried_ = found.lengthscale.tried
+    model._tasks = None
+    model.reports_model_reason_, model.model_comparison_ = "reports_model asks for it", None
+    learned.keep_instrument(model, asked, fitted, given.states)
 
 
 @contextmanager

@@ -136,8 +136,13 @@ def _sites(data: Data, layout: tuple[type, Basis, LatentMean, Prior], first: int
 
 
 def _write(sites: Sites, r: Array, path: str, places: list[str], states: list[str]) -> None:
+    write_places(sites.data.X, r, path, places, states)
+
+
+def write_places(X: Array, r: Array, path: str, places: list[str], states: list[str]) -> None:
+    """State probabilities r [n, J] of places X [n, D] as a Parquet file."""
     import fsspec
 
-    frame = pd.DataFrame(np.hstack([sites.data.X, r]), columns=[*places, *states])
+    frame = pd.DataFrame(np.hstack([X, r]), columns=[*places, *states])
     with fsspec.open(path, "wb", auto_mkdir=True) as file:
         frame.to_parquet(file, index=False)

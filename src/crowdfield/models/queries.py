@@ -169,6 +169,7 @@ class MapQueries(ReportClassifier):
                 frame = sampled_instrument.source_table(self, fitted, level)
             else:
                 frame = instrument.source_table(self, fitted, self.confusion_, self.classes_, level)
+            frame["reports"] = self._reports_by_source()
             return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
         frame = sources_.table(self.reports_, self.classes_, self.alpha_, level)
         frame["reports"] = self._reports_by_source()

@@ -9,10 +9,12 @@ import numpy as np
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference.instrument import linear, link, places, responses, scoring
-from crowdfield.inference.instrument.grid import APPEARANCES, LEAST_NUGGET, Array
+from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Design, Weights
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.observed import Observed as Observed
+from crowdfield.inference.instrument.passes import Sums
+from crowdfield.inference.instrument.passes import shares as shares
 from crowdfield.inference.instrument.responses import Population
 
 Progress = Callable[[int, float, float], None]
@@ -91,7 +93,7 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
     q = linear.posterior(design, state.eta, state.lam, v)
     mean, variance = design.moments(q)
     nugget = design.nuggets(v, rough)
-    sums = pass_over(observed, state, mean, variance, nugget)
+    sums = observed.pass_over(state, mean, variance, nugget)
     objective = sums.expected - linear.kl(design, q, v) + link.log_prior(state.link, population)
     objective += float(responses.log_prior(state.theta, population).sum())
     if not np.isfinite(objective):
@@ -133,52 +135,6 @@ def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array
     scored, own = scoring.maximise(state.theta[:, L:], sums.scored, machines)
     slopes = np.hstack([slope, scoring.slope(state.theta[:, L:], sums.scored, machines)])
     return np.hstack([theta, scored]), scoring.joined(covariance, own), slopes
-
-
-class Sums(NamedTuple):
-    """What one pass over all places adds up to."""
-
-    expected: float
-    eta: Array  # [N]
-    lam: Array  # [N]
-    nugget_energy: float
-    nugget_informed: float
-    lost_energy: float
-    lost_informed: float
-    answers: Array  # [S, L, K] how often every source said what at which appearance
-    checked: Array  # [J, K] how often checked places were in which state at which appearance
-    scored: Array  # [S, 6] of scores (`scoring.moments`)
-
-
-def pass_over(observed: Observed, state: State, mean: Array, variance: Array, nugget: Array) -> Sums:
-    """Appearances of all places under q(f), block by block, so that memory stays flat."""
-    table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
-    eta, lam = np.empty(observed.n_sites), np.empty(observed.n_sites)
-    answers, totals = np.zeros_like(table), np.zeros(5)
-    checked, scored = np.zeros((len(observed.state_scores), len(APPEARANCES))), np.zeros((observed.n_sources, 6))
-    for rows in observed.blocks():
-        likelihood = observed.likelihood(rows, table, state.link, state.theta)
-        local = places.integrate(likelihood, mean[rows], variance[rows], nugget[rows])
-        eta[rows], lam[rows] = local.eta, local.lam
-        answers += observed.votes[rows].T @ local.posterior
-        if observed.readings is not None:
-            scored += scoring.moments(observed.readings.within(rows), local.posterior, observed.n_sources)
-        checks = observed.checks.within(rows)
-        checked += link.answers(state.link, checks, local.posterior[checks.site])
-        totals += local.expected, *shares(local.energy, local.informed, nugget[rows], state.variances)
-    shape = observed.n_sources, len(observed.scores), len(APPEARANCES)
-    return Sums(
-        float(totals[0]), eta, lam, totals[1], totals[2], totals[3], totals[4], answers.reshape(shape), checked, scored
-    )
-
-
-def shares(energy: Array, informed: Array, nugget: Array, variances: Variances) -> tuple[float, float, float, float]:
-    """What places have to themselves, shared out between its two variances: energy and information of the nugget, and
-    of what averaging over inexact places loses.   energy, informed, nugget (of both) [n]
-    """
-    share = variances.nugget / nugget
-    lost = variances.smooth * (nugget - variances.nugget) / nugget**2  # squared share over the lost variance
-    return float(share**2 @ energy), float(share @ informed), float(lost @ energy), float((1.0 - share) @ informed)
 
 
 def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:

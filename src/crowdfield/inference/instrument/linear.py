@@ -64,6 +64,11 @@ class Design:
         dense = self.prefers_dense(len(X), basis)
         self.phi = np.hstack([basis.features_at(self.points), self.Z]) if dense else None  # [N, m + C]
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is little enough for Newton's joint step of field and sources."""
+        return self.phi is not None
+
     @staticmethod
     def prefers_dense(n: int, basis: Basis) -> bool:
         most = DENSE_SPECTRAL if basis.name == "spectral" else DENSE_OTHER
@@ -101,6 +106,10 @@ class Design:
             out[:m, m + c] = out[m + c, :m] = self.basis.project(self.points, lam * self.Z[:, c])
         return out
 
+    def summarised(self, values: Array, lam: Array) -> tuple[Array, Array]:
+        """`gram` of λ and `project` of the values."""
+        return self.gram(lam), self.project(values)
+
     def moments(self, q: Weights) -> tuple[Array, Array]:
         """Mean and variance of f at the places: [N], [N]."""
         if self.phi is not None:
@@ -136,11 +145,10 @@ class Weights(NamedTuple):
 
 def posterior(design: Design, eta: Array, lam: Array, variance: float) -> Weights:
     """q from Gaussian sites."""
-    precision = design.gram(lam)
+    precision, linear = design.summarised(eta - lam * design.offset, lam)
     precision[np.diag_indices_from(precision)] += design.precision(variance)
     root = cholesky(precision, "the posterior precision of the map")
     covariance = inverse_from_cholesky(root)
-    linear = design.project(eta - lam * design.offset)
     return Weights(covariance @ linear, covariance, -2.0 * float(np.log(np.diag(root)).sum()))
 
 

@@ -15,7 +15,6 @@ from crowdfield.inference.instrument import (
     coupled,
     iterate,
     left_out,
-    link,
     methods,
     places,
     responses,
@@ -24,7 +23,7 @@ from crowdfield.inference.instrument import (
     unsure_variances,
 )
 from crowdfield.inference.instrument.coupled import Coupled
-from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State
+from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
@@ -165,8 +164,7 @@ class Fitted:
 
     def implied_confusion(self, theta: Array) -> Array:
         """The same for other parameters of the sources [S, d]."""
-        density = places.marginal(*self.settled_moments, self.settled.at.nugget).mean(0)
-        observed = self.problem.one_appearance
+        density, observed = self._common_appearances, self.problem.one_appearance
         out = responses.implied_confusion(theta, observed.scores, density, self.link.truth)
         scoring_only = self.scores_only
         if scoring_only.any():
@@ -174,6 +172,11 @@ class Fitted:
             out[scoring_only] = 0.0
             out[scoring_only, :, :2] = scoring.implied_confusion(theta[scoring_only, L:], density, self.link.truth)
         return out
+
+    @cached_property
+    def _common_appearances(self) -> Array:
+        """How common each appearance is on this map: [K]."""
+        return places.mean_marginal(*self.settled_moments, self.settled.at.nugget)
 
     @property
     def scores_only(self) -> NDArray[np.bool_]:
@@ -267,31 +270,14 @@ def finished(problem: Problem, design: Design, settled: Settled, policy: Policy)
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
-    before = _at_sites(problem.observed, at, at.mean, at.variance, at.state.link)
+    before = problem.observed.at_sites(at.state, at.mean, at.variance, at.nugget, at.state.link)
     held = coupled.join(problem.observed, design, at, before[1][:, 0])
     joint = held
     if policy.unsure_variances:
         joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
     mean, variance = design.moments(joint.q)
-    truth, appearances = _at_sites(problem.observed, at, mean, variance, joint.link)
+    truth, appearances = problem.observed.at_sites(at.state, mean, variance, at.nugget, joint.link)
     return Fitted(problem, design, settled, held, joint, truth, appearances)
-
-
-def _at_sites(observed: Observed, at: Evaluated, mean: Array, variance: Array, truth_link: Link) -> tuple[Array, Array]:
-    """P(t = j) [N, J], and mean and variance of the appearance [N, 2]."""
-    state = at.state
-    table = responses.log_responses(state.theta, observed.scores).reshape(-1, len(APPEARANCES))
-    truth, appearances = np.empty((len(mean), len(truth_link.scores))), np.empty((len(mean), 2))
-    by_appearance = truth_link.truth
-    for rows in observed.blocks():
-        likelihood = observed.likelihood(rows, table, state.link, state.theta)
-        posterior = places.integrate(likelihood, mean[rows], variance[rows], at.nugget[rows]).posterior
-        truth[rows], appearances[rows] = posterior @ by_appearance.T, coupled.appearance_moments(posterior)
-        checks = observed.checks.within(rows)
-        known = np.einsum("gjk,gk->gj", link.state_given_appearance(state.link, checks), posterior[checks.site])
-        settled = np.isfinite(checks.said)  # gold is certain, whatever rounding says
-        truth[rows.start + checks.site] = np.where(checks.certain[:, None], settled, known)
-    return truth, appearances
 
 
 def with_learned_lengthscale(
@@ -300,19 +286,8 @@ def with_learned_lengthscale(
     bounds: tuple[float, float] | None,
     log_prior: Callable[[float], float] | None,
 ) -> tuple[Problem, selection.Learned]:
-    found = selection.learn(
-        problem.observed,
-        problem.reported,
-        problem.X,
-        problem.columns,
-        problem.prior,
-        problem.kernel,
-        problem.engine,
-        problem.start() if start is None else start,
-        bounds,
-        log_prior,
-        problem.rng(),
-    )
+    first = problem.start() if start is None else start
+    found = selection.learn(problem, first, bounds, log_prior, problem.rng())
     return problem._replace(kernel=problem.kernel.with_lengthscale(found.lengthscale)), found
 
 

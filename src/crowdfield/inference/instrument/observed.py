@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from crowdfield.inference.instrument import link, scoring
+from crowdfield.inference.instrument import link, passes, scoring
 from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.joint_information import Information, LocalInformation
+from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.passes import Sums
 from crowdfield.inference.instrument.scoring import Readings
+
+if TYPE_CHECKING:
+    from crowdfield.inference.instrument.fitting import State
 
 BLOCK = 1 << 16  # places in hand at a time
 
@@ -98,3 +104,16 @@ class Observed(NamedTuple):
         if len(checks.site):
             out[checks.site] += link.log_likelihood(truth_link, checks)
         return out
+
+    # --- what a fit asks of the places: sums over them, so that runs of places may be kept anywhere -------------------
+
+    def pass_over(self, state: State, mean: Array, variance: Array, nugget: Array) -> Sums:
+        return passes.pass_over(self, state, mean, variance, nugget)
+
+    def at_sites(
+        self, state: State, mean: Array, variance: Array, nugget: Array, truth_link: Link
+    ) -> tuple[Array, Array]:
+        return passes.at_sites(self, state, mean, variance, nugget, truth_link)
+
+    def information(self, design: Design, state: State, nugget: Array, appearances: Array) -> Information:
+        return LocalInformation(self, design, state, nugget, appearances)

@@ -17,6 +17,7 @@ from crowdfield.inference.sites import over_rows
 F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
 ROWS = 2048  # places in hand at a time: the temporaries stay in the cache
+BLOCK = 1 << 16  # places in hand where they are only added up
 LEAST_PRECISION = 1e-10  # of a site: rounding of zero
 
 
@@ -120,3 +121,12 @@ def marginal(mean: Array, variance: Array, nugget: Array | float) -> Array:
     density -= density.max(1, keepdims=True)
     np.exp(density, out=density)
     return np.asarray(density / density.sum(1, keepdims=True))
+
+
+def mean_marginal(mean: Array, variance: Array, nugget: Array) -> Array:
+    """The mean of it over places: [n] -> [K]."""
+    total = np.zeros(len(APPEARANCES))
+    for start in range(0, len(mean), BLOCK):
+        rows = slice(start, start + BLOCK)
+        total += marginal(mean[rows], variance[rows], nugget[rows]).sum(0)
+    return np.asarray(total / len(mean))

@@ -7,7 +7,7 @@ length-scale inherits the variances of another, and large maps are searched on a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,15 @@ from scipy.spatial import cKDTree
 
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.instrument import bases, iterate
-from crowdfield.inference.instrument.fitting import Prior, State
+from crowdfield.inference.instrument.fitting import State
 from crowdfield.inference.instrument.grid import Array
-from crowdfield.inference.instrument.linear import Columns, Design
+from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Checks
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
-from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.lengthscale import log_moments
+
+if TYPE_CHECKING:
+    from crowdfield.inference.instrument.model import Problem
 
 STEP = 2.2  # factor between the rungs of the ladder: less than the evidence's width in a length-scale
 MOST_RUNGS = 8
@@ -85,51 +87,46 @@ def at_places(observed: AnyObserved, reported: Reported, kept: NDArray[np.int64]
 
 
 def learn(
-    observed: AnyObserved,
-    reported: Reported,
-    X: Array,
-    columns: Columns,
-    prior: Prior,
-    kernel: Kernel,
-    engine: str,
+    problem: Problem,
     start: State,
     bounds: tuple[float, float] | None,
     log_prior: Callable[[float], float] | None,
     rng: np.random.Generator,
 ) -> Learned:
     """One length-scale for all columns."""
-    low, high = bounds or search_range(coordinates(kernel, X), rng)
-    kept = thinned(observed, X, rng, SEARCH_SITES)
-    fewer, part = at_places(observed, reported, kept)
+    limits = bounds or search_range(coordinates(problem.kernel, problem.X), rng)
+    kept = thinned(problem.observed, problem.X, rng, SEARCH_SITES)
+    fewer, part = at_places(problem.observed, problem.reported, kept)
     first = start._replace(eta=start.eta[kept], lam=start.lam[kept])
-    return _search(part, fewer, X[kept], columns, prior, kernel, engine, first, (low, high), log_prior, rng)
+    part_of = problem._replace(X=problem.X[kept], reported=fewer, observed=part)
+    return search(part_of, first, limits, log_prior, rng)
 
 
-def _search(
-    observed: AnyObserved,
-    reported: Reported,
-    X: Array,
-    columns: Columns,
-    prior: Prior,
-    kernel: Kernel,
-    engine: str,
+def search(
+    problem: Problem,
     start: State,
     limits: tuple[float, float],
     log_prior: Callable[[float], float] | None,
     rng: np.random.Generator,
 ) -> Learned:
+    """The same within limits, on all places of the problem."""
+    X, observed, kernel = problem.X, problem.observed, problem.kernel
     low, high = limits
     tried: dict[float, float] = {}
     centre = np.log(high / 7.0)
 
     def value(log_l: float) -> None:
         basis = bases.choose(
-            engine, kernel.with_lengthscale(float(np.exp(log_l))), X, rng, bases.SEARCH.shared_by(observed.functions)
+            problem.engine,
+            kernel.with_lengthscale(float(np.exp(log_l))),
+            X,
+            rng,
+            bases.SEARCH.shared_by(observed.functions),
         )
-        method = method_for(observed, Design(basis, columns, X), prior)
+        method = method_for(observed, Design(basis, problem.columns, X), problem.prior)
         current, _ = iterate.learn_variances(method, method.evaluate(start), iterate.Policy(variance_sweeps=SWEEPS))
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
-        tried[log_l] = float(method.left_out(current, *reported[:3]) @ reported.looks) + weight
+        tried[log_l] = float(method.left_out(current, *problem.reported[:3]) @ problem.reported.looks) + weight
 
     if not high > low:
         value(float(np.log(low)))

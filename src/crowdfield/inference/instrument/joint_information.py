@@ -1,0 +1,159 @@
+"""What reports tell about sources, link and field together: minus the Hessian, with the appearances eliminated.
+
+The matrices of `coupled`: sums over places, so that those of several runs of places add up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from crowdfield.inference.instrument import responses, scoring
+from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.linear import Design
+from crowdfield.inference.instrument.link import Link
+from crowdfield.inference.instrument.scoring import Readings
+
+if TYPE_CHECKING:
+    from crowdfield.inference.instrument.fitting import State
+    from crowdfield.inference.instrument.observed import Observed
+
+ROWS = 1 << 14  # places in hand at a time
+
+
+class Information(Protocol):
+    """Of the reports, without the priors."""
+
+    @property
+    def parameters(self) -> Array:
+        """In sources and link: [p, p], p = S·d + J."""
+        ...
+
+    def gram(self) -> Array:
+        """In the field: Σ λ̃ φφᵀ [m + C, m + C]."""
+        ...
+
+    def projected(self) -> Array:
+        """Between both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
+        ...
+
+    def moved(self, step: Array) -> Array:
+        """c̃ · step: how far a step of sources and link [p] moves the field's sites: [N]."""
+        ...
+
+
+class LocalInformation:
+    """Of places that are here. g [N]: the mean appearance of each."""
+
+    def __init__(self, observed: Observed, design: Design, state: State, nugget: Array, g: Array):
+        (S, d), J = state.theta.shape, len(state.link.theta)
+        site, column = observed.votes.nonzero()
+        source = column // len(observed.scores)
+        info = _report_information(state.theta[source], observed.scores, g[site])  # [R, 1 + d, 1 + d] in (g, θ)
+        info *= observed.votes.data[:, None, None]
+        if observed.readings is not None:
+            site, source, info = _with_scores(observed.readings, state.theta, g, site, source, info)
+        checks, check_info = _check_information(observed, state.link, g)
+        said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites).astype(np.float64, copy=False)
+        np.add.at(said, checks, check_info[:, 0, 0])
+        cross = _cross(site, source, info, checks, check_info, observed.n_sites, (S, d, J))  # sparse c [N, p]
+        C = -(cross.T @ sp.diags(1.0 / (1.0 / nugget + said)) @ cross).toarray()
+        complete = np.zeros((S, d, d))
+        np.add.at(complete, source, info[:, 1:, 1:])
+        for s in range(S):
+            rows = slice(s * d, (s + 1) * d)
+            C[rows, rows] += complete[s]
+        C[S * d :, S * d :] += check_info[:, 1:, 1:].sum(0)
+        held = 1.0 + nugget * said
+        self.design, self.parameters = design, C
+        self._by_place = (sp.diags(1.0 / held) @ cross).tocsr()  # c̃ = c / (1 + τ² Λ) [N, p]
+        self._informed = said / held  # λ̃ [N]
+
+    def gram(self) -> Array:
+        return self.design.gram(self._informed)
+
+    def projected(self) -> Array:
+        B = np.zeros((self.design.size, self._by_place.shape[1]))
+        for start in range(0, self._by_place.shape[0], ROWS):
+            rows = slice(start, min(start + ROWS, self._by_place.shape[0]))
+            B += (self._by_place[rows].T @ self.design.features(rows)).T
+        return B
+
+    def moved(self, step: Array) -> Array:
+        return np.asarray(self._by_place @ step)
+
+
+def _report_information(theta: Array, scores: Array, g: Array) -> Array:
+    """Jᵀ (diag p − p pᵀ) J with J = ∂ logits / ∂(g, θ) at the place's mean appearance: [R, 1 + d, 1 + d]."""
+    R, d = len(theta), len(scores)
+    design = responses.lean_design(scores)
+    logits = theta[:, :1] * scores * g[:, None] + theta[:, 1:d] @ design.T
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    J = np.zeros((R, len(scores), 1 + d))
+    J[:, :, 0] = theta[:, :1] * scores
+    J[:, :, 1] = scores * g[:, None]
+    J[:, :, 2:] = design
+    mean = np.einsum("rl,rla->ra", p, J)
+    return np.asarray(np.einsum("rl,rla,rlb->rab", p, J, J) - mean[:, :, None] * mean[:, None, :])
+
+
+def _with_scores(
+    readings: Readings, theta: Array, g: Array, site: NDArray[np.int64], source: NDArray[np.int64], info: Array
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Reports that are labels, and then those that are scores, with the parameters of both kinds."""
+    first = theta.shape[1] - scoring.PARAMETERS
+    own = scoring.report_information(theta[readings.source, first:], g[readings.site])
+    every = np.zeros((len(info) + len(own), 1 + theta.shape[1], 1 + theta.shape[1]))
+    every[: len(info), : 1 + first, : 1 + first] = info
+    columns = np.r_[0, 1 + first : 1 + theta.shape[1]]
+    every[np.ix_(np.arange(len(info), len(every)), columns, columns)] = own
+    return np.concatenate([site, readings.site]), np.concatenate([source, readings.source]), every
+
+
+def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:
+    """The same for checked places, less what not knowing their state takes away: [G, 1 + J, 1 + J] in (g, a, γ)."""
+    checks, scores = observed.checks, truth_link.scores
+    mean, _ = truth_link.logits(g[checks.site])
+    value, vector = np.linalg.eigh(_covariance(mean) - _covariance(mean + checks.said))
+    root = (vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]).transpose(0, 2, 1)
+    J = np.zeros((len(mean), len(scores), 1 + len(scores)))
+    J[:, :, 0], J[:, :, 1] = truth_link.theta[0] * scores, g[checks.site, None] * scores
+    J[:, :, 2:] = responses.lean_design(scores)
+    half = root @ J
+    return checks.site, half.transpose(0, 2, 1) @ half
+
+
+def _covariance(logits: Array) -> Array:
+    """diag p − p pᵀ of p = softmax.   [n, J] -> [n, J, J]"""
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    return np.asarray(p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
+
+
+def _cross(
+    site: NDArray[np.int64],
+    source: NDArray[np.int64],
+    info: Array,
+    checks: NDArray[np.int64],
+    check_info: Array,
+    N: int,
+    sizes: tuple[int, int, int],
+) -> sp.csr_matrix:
+    S, d, J = sizes
+    columns = source[:, None] * d + np.arange(d)
+    rows = np.broadcast_to(site[:, None], columns.shape)
+    more = S * d + np.broadcast_to(np.arange(J), (len(checks), J))
+    return sp.csr_matrix(
+        (
+            np.concatenate([info[:, 0, 1:].ravel(), check_info[:, 0, 1:].ravel()]),
+            (
+                np.concatenate([rows.ravel(), np.broadcast_to(checks[:, None], more.shape).ravel()]),
+                np.concatenate([columns.ravel(), more.ravel()]),
+            ),
+        ),
+        shape=(N, S * d + J),
+    )
