@@ -38,6 +38,7 @@ from crowdfield.inference.instrument.passes import Sums
 from crowdfield.inference.instrument.selection import Learned, Reported
 from crowdfield.inference.posed import Posed
 from crowdfield.models.instrument import Asked, ask, quiet_blas, why_not
+from crowdfield.models.learning import log_gamma
 from crowdfield.models.problem import Gold
 
 if TYPE_CHECKING:
@@ -237,14 +238,10 @@ def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Pro
     )
     observed = Observed.of(*reported, len(kept), like.n_sources, like.scores, checks, like.state_scores)
     part = problem._replace(X=X[kept], reported=reported, observed=observed)
-    log_prior = None if posed.lengthscale_prior is None else partial(_log_gamma, *posed.lengthscale_prior)
+    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
     with quiet_blas():
         learned = selection.search(part, part.start(), limits, log_prior, rng)
     return problem._replace(kernel=problem.kernel.with_lengthscale(learned.lengthscale)), learned
-
-
-def _log_gamma(shape: float, rate: float, length: float) -> float:
-    return float((shape - 1.0) * np.log(length) - rate * length)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, asked: instrument.As
         start = instrument.warm_start(before, model._asked, asked)
     if not posed.free:
         return _Prepared(asked, start, None)
-    log_prior = None if posed.lengthscale_prior is None else partial(_log_gamma, *posed.lengthscale_prior)
+    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
     with instrument.quiet_blas():
         found, lengthscale = with_learned_lengthscale(asked.problem, start, posed.lengthscale_bounds, log_prior)
     return _Prepared(asked._replace(problem=found), start, lengthscale)
@@ -220,7 +220,8 @@ def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -
         learned.keep_instrument(model, asked, fitted, given.states)
 
 
-def _log_gamma(shape: float, rate: float, length: float) -> float:
+def log_gamma(shape: float, rate: float, length: float) -> float:
+    """The log density of a gamma distribution, up to its constant."""
     return float((shape - 1.0) * np.log(length) - rate * length)
 
 
