@@ -24,6 +24,8 @@ ENGINES = ("auto", "exact", "inducing", "spectral")
 
 EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting anything else up
 EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
+EIGEN_AT_MOST = 800  # sites: where ς is integrated, which takes an N × N eigendecomposition in every sweep. With more,
+NEARLY_EXACT = 0.02  # of the prior variance may be left at a site: places close together share a feature
 ITERATIVE_AT_MOST = 60_000  # features: the largest m for products by FFT and sampled variances
 AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
 DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not
@@ -96,7 +98,9 @@ def choose(
         if tried is not None:
             return tried
     if name == "auto" and n <= EXACT_AT_MOST:
-        return exact(kernel, X, integrates_scale)
+        if n <= EIGEN_AT_MOST or not integrates_scale:
+            return exact(kernel, X, integrates_scale)
+        return FeatureEngine(InducingBasis(kernel, X, EXACT_AT_MOST, NEARLY_EXACT), X)
     return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
 
 

@@ -1,0 +1,38 @@
+"""Between the exact engine and Fourier features: places that lie close together share a feature."""
+
+import numpy as np
+import pytest
+
+import crowdfield as cf
+from crowdfield.inference.fields.choose import EIGEN_AT_MOST, NEARLY_EXACT, choose
+from crowdfield.inference.kernels import kernel
+
+
+def towns(count, rng):
+    """Places in eight towns of a few length-scales, far apart."""
+    return rng.uniform(0, 400, (8, 2))[rng.integers(0, 8, count)] + rng.normal(0, 1.5, (count, 2))
+
+
+def test_close_places_share_features_and_far_ones_keep_their_own():
+    rng = np.random.default_rng(0)
+    X, matern = towns(1200, rng), kernel("matern32", 2.0)
+    engine = choose("auto", matern, X, integrates_scale=True, affordable=250)
+    assert engine.name == "inducing" and engine.size < len(X) / 2
+    assert engine.basis.residual(X).max() <= NEARLY_EXACT
+    apart = choose("auto", kernel("matern32", 0.001), X, integrates_scale=True, affordable=250)
+    assert apart.size == len(X)
+    assert choose("auto", matern, X[:EIGEN_AT_MOST], integrates_scale=True, affordable=250).name == "exact"
+
+
+def test_the_map_is_that_of_the_exact_engine():
+    rng = np.random.default_rng(1)
+    X = towns(900, rng)
+    truth = np.sin(X[:, 0]) > 0
+    source = rng.integers(0, 6, len(X))
+    said = np.where(rng.random(len(X)) < 0.8, truth, ~truth)
+    quick, exact = (
+        cf.HeatmapBCC(lengthscale=2.0, reports_model="one_state", engine=name, tol=1e-3).fit(X, said, sources=source)
+        for name in ("auto", "exact")
+    )
+    assert quick.engine_ == "inducing"
+    assert quick.predict_proba(X[:300]) == pytest.approx(exact.predict_proba(X[:300]), abs=0.03)
