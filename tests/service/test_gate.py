@@ -14,10 +14,10 @@ import pytest
 from tests.service.served import SOURCE, serving
 from tests.service.workspace import FLOOD, HERE
 
+from crowdfield.service import app
 from crowdfield.service.access import RouteAccess
 from crowdfield.service.clients import Clients, parse_address
 from crowdfield.service.limits import RateLimit
-from crowdfield.service.routes import alerts, districts, keys, ogc, operations, reports, situations
 
 HUGE = 150_000_000
 REPORTS = "/situations/flood/reports"
@@ -198,7 +198,7 @@ def test_a_chunked_body_is_not_read_either(server):
 
 
 def test_the_gate_knows_the_role_of_every_request_that_has_a_body(workspace):
-    access = RouteAccess(routes.router for routes in (situations, reports, districts, alerts, keys, ogc, operations))
+    access = RouteAccess(app.routers())
     for path, operations_ in workspace.app.openapi()["paths"].items():
         for method in set(operations_) & {"post", "put", "patch", "delete"}:
             asked = re.sub(r"{\w+}", "a", path)  # every name, number and id may be that

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from crowdfield import __version__
@@ -308,15 +308,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    routers = [routes.router for routes in (situations, reports, districts, checks, alerts, keys, ogc, operations)] + [
-        maps.situated()
-    ]
-    app.add_middleware(Gate, service=service, access=RouteAccess(routers))
-    for router in routers:
+    answering = routers()
+    app.add_middleware(Gate, service=service, access=RouteAccess(answering))
+    for router in answering:
         app.include_router(router)
     app.include_router(maps.short(), include_in_schema=False)
     page.install(app)
     return app
+
+
+def routers() -> list[APIRouter]:
+    """All routes that the gate must know."""
+    named = (situations, reports, districts, checks, alerts, keys, ogc, operations)
+    return [*(routes.router for routes in named), maps.situated()]
 
 
 def _kept(question: dict[str, Any]) -> float:
