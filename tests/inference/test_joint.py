@@ -228,3 +228,17 @@ def test_an_iteration_that_wanders_must_rise_in_the_end():
     late = policy.wandering + 5 * policy.narrowing
     assert policy.accepts(-0.5 * policy.slack, 0.0, policy.wandering)
     assert not policy.accepts(-0.5 * policy.slack, 0.0, late) and policy.accepts(0.0, 0.0, late)
+
+
+def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(0, 10, (1500, 2))
+    said = (X[:, 0] > 5) ^ (rng.random(1500) < 0.2)
+    source = rng.integers(0, 12, 1500)
+    settings: dict[str, Any] = {"lengthscale": 3.0, "reports_model": "one_state"}
+    model = cf.HeatmapBCC(**settings).fit(X[1:], said[1:], sources=source[1:])
+    sweeps = model.n_iter_
+    model.partial_fit(X[:1], said[:1], sources=source[:1])
+    assert model.n_iter_ < sweeps / 2
+    anew = cf.HeatmapBCC(**settings).fit(X, said, sources=source)
+    np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)

@@ -78,6 +78,10 @@ class Basis(Protocol):
         """The joint covariance of what it leaves out, [M, M], where that is known: k(X, X) − φφᵀ."""
         return None
 
+    def is_same_as(self, other: Basis) -> bool:
+        """Whether weights of the other basis mean the same here."""
+        return self is other
+
     def prior_root(self, kernel: Kernel) -> Array:
         """R with w ~ N(0, RRᵀ/ς) where the field has another kernel: [m, m], or [m] where it is diagonal."""
         ...

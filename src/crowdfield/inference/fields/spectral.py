@@ -123,6 +123,12 @@ class SpectralBasis(Basis):
         self.entries = (int(np.prod(self.modes)) + 1) // 2  # frequencies q ≥ 0 of the wide lattice
         self.captured = float(weight.sum()) + self.kernel.level
 
+    def is_same_as(self, other: Basis) -> bool:
+        if type(other) is not type(self) or not isinstance(other, SpectralBasis):
+            return False
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("period", "centre", "lattice", "amplitude"))
+        return all(np.array_equal(a, b) for a, b in pairs)
+
     def prior_root(self, kernel: Kernel) -> Array:
         """The amplitudes of the same frequencies under another kernel, beside the own ones: [m]."""
         spacing = 1.0 / self.period

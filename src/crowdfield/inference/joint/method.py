@@ -30,6 +30,7 @@ from crowdfield.inference.joint.state import (
     Posterior,
     Rows,
     State,
+    has_weights_of,
     pack,
     readout,
     spread_over,
@@ -126,14 +127,17 @@ class Method:
         variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
         influence = (variance * at.sums.missing**2).sum((1, 2))
         most = min(S, MOST_COVARIANCES // (F * d * self.engine.size))
-        chosen = np.sort(np.argsort(-influence, kind="stable")[:most])
-        position = np.full(S, -1, dtype=np.int64)
+        chosen, position = np.sort(np.argsort(-influence, kind="stable")[:most]), np.full(S, -1, dtype=np.int64)
         position[chosen] = np.arange(len(chosen))
         nothing = np.zeros((len(chosen), F, d, self.engine.size))
         return state._replace(rows=state.rows._replace(position=position, projected=nothing))
 
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another length-scale or engine) implies here."""
+        if has_weights_of(q, self.engine):
+            prior = self.prior()
+            rooms = prior.rows._replace(position=q.position, projected=np.zeros_like(q.slope))
+            return self.step(self._evaluated(prior._replace(rows=rooms, precision=q.scale.mean), q), 1.0)
         at = self.sweep(table_elsewhere(q))
         state = self.prior()._replace(precision=q.scale.mean, statistics=at.statistics)
         state = self._with_communities(state, q.moments.log_pi, at)

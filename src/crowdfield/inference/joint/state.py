@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
-from crowdfield.inference.fields.base import Array, Field, Statistics
+from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
+from crowdfield.inference.fields.features import FeatureEngine, FeatureField
 from crowdfield.inference.joint import rows
 from crowdfield.inference.joint.rows import Layout, RowMoments
 from crowdfield.inference.joint.sums import Coupling, Sums, Table
@@ -177,3 +178,9 @@ def readout(state: State, image: State) -> Array:
     weight = np.sqrt(np.einsum("sfdd->s", image.rows.prior + image.rows.reports).clip(0.0))
     logits = (image.rows.logits - state.rows.logits) * weight[:, None, None]
     return np.concatenate([*field, logits.ravel(), np.log([image.precision / state.precision])])
+
+
+def has_weights_of(q: Posterior, engine: Engine) -> bool:
+    """Whether q, of other reports, is about the features of this engine: then a Newton step from it is enough."""
+    bases = [f.basis for f in q.fields if isinstance(f, FeatureField)]
+    return isinstance(engine, FeatureEngine) and bool(bases) and all(engine.basis.is_same_as(b) for b in bases)

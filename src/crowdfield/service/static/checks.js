@@ -75,11 +75,13 @@ export class ChecksPanel {
     const between = (value, low, high) => (value === null ? T.checksNone : T.districtsBetween({ share: percent(value), low: percent(low), high: percent(high) }));
     const square = (share) => count(Math.round(share * found.square_kilometres));
     const area = (row) => [between(row.area, row.area_low, row.area_high), make("small", { textContent: T.checksSquare({ area: square(row.area), low: square(row.area_low), high: square(row.area_high) }) })];
+    const inQuestion = (row) => row.state === this.situation.positive;
+    const rows = [...found.states].sort((a, b) => inQuestion(b) - inQuestion(a));
     fill(this.found,
       make("p", { class: "big" }, make("b", { textContent: T.checksRight({ share: percent(found.accuracy.value) }) })),
       make("p", { textContent: T.checksInterval({ low: percent(found.accuracy.low), high: percent(found.accuracy.high) }) }),
-      table([T.checksState, T.checksMapped, T.checksReally], found.states.map((row) => [row.state, percent(row.mapped_share), area(row)])),
-      table([T.checksState, T.checksUsers, T.checksProducers], found.states.map((row) => [row.state, between(row.users, row.users_low, row.users_high), between(row.producers, row.producers_low, row.producers_high)])),
+      table([T.checksState, T.checksMapped, T.checksReally], rows.map((row) => [row.state, percent(row.mapped_share), area(row)])),
+      table([T.checksState, T.checksUsers, T.checksProducers], rows.map((row) => [row.state, between(row.users, row.users_low, row.users_high), between(row.producers, row.producers_low, row.producers_high)])),
       make("p", { class: "hint", textContent: T.checksHow({ n: found.checks, version: found.version, level: percent(found.level) }) }),
       make("ul", { class: "hint" }, ...found.notes.map((note) => make("li", { textContent: note }))));
   }
