@@ -1,6 +1,7 @@
 """The page on a phone, in the dark, from right to left, shared by its address, inside another page, and on paper."""
 
 import io
+import re
 
 import httpx
 import numpy as np
@@ -138,6 +139,7 @@ def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
         until(page, "document.getElementById('paper-map').complete")
         assert page.is_hidden("header") and page.is_hidden("[role=tablist]") and page.is_hidden("#page-layers")
         assert "Léogâne" in page.inner_text("#paper-title") and "situation=flood" in page.inner_text("#paper-address")
+        assert re.search(r"\d{4}", page.inner_text("#moment"))  # paper is read on other days
         assert page.is_visible("#legend") and page.evaluate("document.documentElement.scrollWidth") <= 718
         image = np.asarray(Image.open(io.BytesIO(page.locator("#frame").screenshot())).convert("RGB")).astype(int)
         assert ((image.max(axis=-1) - image.min(axis=-1)) > 40).mean() > 0.02  # the map itself, not an empty surface

@@ -251,7 +251,8 @@ function slider() {
   input.value = shown();
   const version = versions.find((v) => v.number === shown());
   const words = version ? joined(T.status({ version: version.number, n: version.reports }), panels.moment(version.created)) : "";
-  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status({ version: version.number, n: version.reports })} · ` }) : null, version ? panels.moment(version.created) : null);
+  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status({ version: version.number, n: version.reports })} · ` }) : null,
+    version ? make("span", { class: "on-screen", textContent: panels.moment(version.created) }) : null, version ? make("span", { class: "on-paper", textContent: panels.date(version.created) }) : null);
   input.setAttribute("aria-valuetext", words);
   $("live").setAttribute("aria-pressed", chosen.version === null);
   const earlier = versions.filter((v) => v.number < shown());
