@@ -16,9 +16,14 @@ import pytest
 import crowdfield as cf
 from crowdfield.data import Reports
 from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.inference import lengthscale_selection
+from crowdfield.inference.posed import at_sites, thinned
+from crowdfield.models import problem
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 from crowdfield import distributed as over_dask  # noqa: E402
+from crowdfield.distributed import partitions  # noqa: E402
+from crowdfield.distributed.reading import hold  # noqa: E402
 
 # Tight, so that what is compared is the answer and not where the iteration happened to stop.
 SETTINGS: dict[str, Any] = {"lengthscale": 4.0, "engine": "spectral", "tol": 1e-6, "random_state": 0}
@@ -181,3 +186,19 @@ def test_without_dask_it_says_what_to_install(frame, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"crowdfield\[scale\]"):
         over_dask.fit(Reports.from_frame(frame))
+
+
+def test_a_large_search_sees_the_sites_and_sources_that_one_process_would_see(client):
+    rng = np.random.default_rng(4)
+    X, source, said = rng.uniform(0, 9, (12_000, 2)), rng.integers(0, 300, 12_000), rng.integers(0, 2, 12_000)
+    gold = problem.gold(None, (0, 1), 2)
+    posed = problem.pose(cf.HeatmapBCC(random_state=3), Reports.from_arrays(X, said, source), (0, 1), gold)
+    here = thinned(posed, lengthscale_selection.SEARCH_SITES)
+    cuts = [np.arange(5000), np.arange(5000, 12_000)]
+    parts = [client.submit(hold, at_sites(posed.data, cut), pure=False) for cut in cuts]
+    there = partitions.sample(client, posed, parts, [len(cut) for cut in cuts])
+    for name in ("X", "site", "source", "label", "known"):
+        np.testing.assert_array_equal(getattr(there.data, name), getattr(here.data, name))
+    assert len(here.data.X) == lengthscale_selection.SEARCH_SITES and len(set(here.data.source.tolist())) < 300
+    # Those who are seen are seen with nearly all their reports; with sites drawn alone it would be five in six.
+    assert len(here.data.source) > 0.95 * np.isin(source, here.data.source).sum()

@@ -241,4 +241,4 @@ def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
     model.partial_fit(X[:1], said[:1], sources=source[:1])
     assert model.n_iter_ < sweeps / 2
     anew = cf.HeatmapBCC(**settings).fit(X, said, sources=source)
-    np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)
+    np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)  # 1e-3 of either

@@ -86,8 +86,8 @@ def test_fits_and_evidences_in_turn_find_the_length_scale_that_a_search_over_fit
     groups = lengthscale_selection._groups(posed, posed.data.X)
     slow = lengthscale_selection._by_fits(posed, groups, None)
     quick, long = (np.log(each.posed.kernel.lengthscales(2)[0]) for each in (found, slow))
-    assert abs(quick - long) < 0.6 * slow.log_sd[0]
-    assert found.log_sd[0] == pytest.approx(slow.log_sd[0], rel=0.6)
+    assert abs(quick - long) < 0.25 * slow.log_sd[0]  # far less than reports can tell
+    assert found.log_sd[0] == pytest.approx(slow.log_sd[0], rel=0.4)  # ten points of a curve, against nine
 
 
 def test_columns_of_their_own_get_length_scales_of_their_own():

@@ -2,7 +2,7 @@
 
 The iteration is that of one process (`inference.instrument`). What it asks of the places (`Observed`, `Design`) are
 sums over runs of places, and here every partition adds up its own. The driver holds the places and their Gaussian
-sites, some hundred bytes each, however many reports there are about them.
+sites, however many reports there are about them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from crowdfield.inference.instrument.model import Fitted, Problem
 from crowdfield.inference.instrument.passes import Sums
 from crowdfield.inference.instrument.selection import Learned, Reported
 from crowdfield.inference.posed import Posed
-from crowdfield.models.instrument import Asked, ask, quiet_blas, why_not
+from crowdfield.inference.threads import one_blas_thread
+from crowdfield.models.instrument import Asked, ask, why_not
 from crowdfield.models.learning import log_gamma
 from crowdfield.models.problem import Gold
 
@@ -190,7 +191,7 @@ def fit(
     learned = None
     if posed.free:
         problem, learned = _with_lengthscale(problem, Parts(client, asked, ends), posed)
-    with quiet_blas():
+    with one_blas_thread():
         basis = bases.choose(problem.engine, problem.kernel, X, problem.rng())
         laid_out = client.submit(hold, basis, pure=False)
         parts = Parts(client, [client.submit(_part, part, laid_out) for part in asked], ends)
@@ -239,7 +240,7 @@ def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Pro
     observed = Observed.of(*reported, len(kept), like.n_sources, like.scores, checks, like.state_scores)
     part = problem._replace(X=X[kept], reported=reported, observed=observed)
     log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
-    with quiet_blas():
+    with one_blas_thread():
         learned = selection.search(part, part.start(), limits, log_prior, rng)
     return problem._replace(kernel=problem.kernel.with_lengthscale(learned.lengthscale)), learned
 

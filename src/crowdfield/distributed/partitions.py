@@ -18,7 +18,7 @@ from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.features import Basis, FeatureEngine, FeatureField
 from crowdfield.inference.fields.iterative import IterativeEngine
-from crowdfield.inference.posed import LatentMean, Posed, at_sites
+from crowdfield.inference.posed import Draw, LatentMean, Posed, at_sites, draw, first_turns
 from crowdfield.inference.sites import Sites
 
 if TYPE_CHECKING:
@@ -97,15 +97,18 @@ def _engine_of(kind: type, basis: Basis, X: Array) -> Engine:
 
 
 def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -> Posed:
-    """The problem on the very sites on which one process would search for the length-scale."""
-    total = sum(sizes)
-    most = lengthscale_selection.SEARCH_SITES
-    kept = np.arange(total)
+    """The problem on sites drawn as one process draws those on which it learns the length-scale."""
+    total, most = sum(sizes), lengthscale_selection.SEARCH_SITES
+    drawn = Draw(np.arange(total), np.ones(posed.data.n_sources, dtype=bool))
     if total > most:
-        kept = np.sort(posed.rng().choice(total, most, replace=False))
+        rng = posed.rng()
+        turn = rng.permutation(posed.data.n_sources)
+        turns = client.gather([client.submit(first_turns, d, turn, pure=False) for d in data])
+        drawn = draw(np.concatenate(turns), turn, most, rng)
     first = np.concatenate([[0], np.cumsum(sizes)])
-    ends = np.searchsorted(kept, first)
-    tasks = [client.submit(_chosen, d, kept[ends[i] : ends[i + 1]] - first[i], pure=False) for i, d in enumerate(data)]
+    ends = np.searchsorted(drawn.sites, first)
+    own = [drawn.sites[ends[i] : ends[i + 1]] - first[i] for i in range(len(data))]
+    tasks = [client.submit(_chosen, d, sites, drawn.sources, pure=False) for d, sites in zip(data, own, strict=True)]
     parts: list[Data] = client.gather(tasks)
     offset = np.concatenate([[0], np.cumsum([p.n_sites for p in parts])])
     repeats = [p.repeats for p in parts]
@@ -126,8 +129,8 @@ def n_sites(data: Data) -> int:
     return data.n_sites
 
 
-def _chosen(data: Data, sites: NDArray[np.int64]) -> Data:
-    return at_sites(data, sites)
+def _chosen(data: Data, sites: NDArray[np.int64], sources: NDArray[np.bool_]) -> Data:
+    return at_sites(data, sites, sources[data.source])
 
 
 def _sites(data: Data, layout: tuple[type, Basis, LatentMean, Prior], first: int, total: int) -> Sites:

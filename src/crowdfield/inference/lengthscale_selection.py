@@ -1,8 +1,8 @@
 """Learning the length-scale of the one-state model: maximum likelihood II on its objective.
 
 A fit, then the evidence of its sites under other length-scales (`fields.other_kernels`), then a fit at the best of
-these, until it stays where it is: two or three fits in all, each started from the last. Where sites have no evidence in
-closed form (mean-field VB, fields too large for a matrix) the objectives of fits are compared, ten or so.
+these, until it stays where it is: two to four fits as a rule, each started from the last. Where sites have no evidence
+in closed form (mean-field VB, fields too large for a matrix) the objectives of about ten fits are compared.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,24 +98,40 @@ class Posed:
         return self.with_kernel(self.kernel.with_lengthscale(float(scales[0]) if alike else scales))
 
 
+class Draw(NamedTuple):
+    """Some of the sites, and whose reports about them count."""
+
+    sites: NDArray[np.int64]  # ascending
+    sources: NDArray[np.bool_]  # [S]
+
+
 def thinned(posed: Posed, most: int) -> Posed:
-    """The problem on so many of its sites, with the reports of some of its sources, drawn at random.
+    """The problem on so many of its sites, with the reports of some of its sources, drawn at random."""
+    data, rng = posed.data, posed.rng()
+    if data.n_sites <= most:
+        return posed
+    turn = rng.permutation(data.n_sources)
+    drawn = draw(first_turns(data, turn), turn, most, rng)
+    fewer = at_sites(data, drawn.sites, drawn.sources[data.source])
+    return replace(posed, data=fewer, prior=posed.prior._replace(mean=posed.prior.mean[drawn.sites]))
+
+
+def first_turns(data: Data, turn: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first turn [N] among the sources who reported on each site; checked places come first of all."""
+    first = np.full(data.n_sites, len(turn))
+    np.minimum.at(first, data.site, turn[data.source])
+    first[data.known >= 0] = 0
+    return first
+
+
+def draw(first: NDArray[np.int64], turn: NDArray[np.int64], most: int, rng: np.random.Generator) -> Draw:
+    """Sources in turn [S] until they have so many sites, and so many of these.
 
     Few sources with many reports each say more than many with few, of whom nothing would be known.
     """
-    data = posed.data
-    if data.n_sites <= most:
-        return posed
-    rng = posed.rng()
-    turn = rng.permutation(data.n_sources)  # of every source
-    first = np.full(data.n_sites, data.n_sources)  # whose turn comes first, of the sources of a site
-    np.minimum.at(first, data.site, turn[data.source])
-    first[data.known >= 0] = 0
-    reached = np.cumsum(np.bincount(first, minlength=data.n_sources + 1))
+    reached = np.cumsum(np.bincount(first, minlength=len(turn) + 1))
     last = int(np.searchsorted(reached, most))
-    kept = np.sort(rng.choice(np.flatnonzero(first <= last), most, replace=False))
-    fewer = at_sites(data, kept, turn[data.source] <= last)
-    return replace(posed, data=fewer, prior=posed.prior._replace(mean=posed.prior.mean[kept]))
+    return Draw(np.sort(rng.choice(np.flatnonzero(first <= last), most, replace=False)), turn <= last)
 
 
 def at_sites(data: Data, kept: NDArray[np.int64], among: NDArray[np.bool_] | None = None) -> Data:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from crowdfield.inference import confusion, iterate, linearise, settle, vb
 from crowdfield.inference.communities import Communities
@@ -22,6 +21,7 @@ from crowdfield.inference.joint.method import Method as JointMethod
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
+from crowdfield.inference.threads import one_blas_thread
 
 SMALL = 2_000  # rows of a matrix that one thread factorises before two have woken up
 
@@ -196,14 +196,5 @@ def here(posed: Posed) -> Solver:
 
 
 def quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
-    """One BLAS thread for small matrices: waiting threads take the cores from the sweeps (half the time at 10⁶)."""
-    limits: AbstractContextManager[Any] = _libraries().limit(
-        limits=1 if engine.size <= SMALL else None, user_api="blas"
-    )
-    return limits
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """Finding the libraries takes as long as a small fit."""
-    return ThreadpoolController()
+    """One BLAS thread for small matrices (half the time at 10⁶ reports)."""
+    return one_blas_thread() if engine.size <= SMALL else nullcontext()

@@ -102,8 +102,8 @@ def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Compariso
 
 
 def _shared_kernel(model: HeatmapBCC, given: FitInput, rows: NDArray[np.int64], lay_out: selection.LayOut) -> Kernel:
-    """The kernel that was given, or one with the length-scale that the one-state model learns from these reports: in
-    a fifth of the time that the instrument model's own would take. Left-out reports prefer the same model with either.
+    """The kernel that was given, or one with the length-scale that the one-state model learns from these reports,
+    which is the quicker of the two to learn.
     """
     if not given.posed.free:
         return given.posed.kernel

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from threadpoolctl import ThreadpoolController
 
 from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
@@ -30,6 +27,7 @@ from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import scores as contrasts
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.threads import one_blas_thread
 from crowdfield.models import inexact, scored
 from crowdfield.models import sources as sources_
 from crowdfield.models.base import Array, confusion_priors, find_sites
@@ -343,23 +341,11 @@ def shares(
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
 
 
-@cache
-def _libraries() -> ThreadpoolController:
-    """Finding the libraries takes as long as a small fit."""
-    return ThreadpoolController()
-
-
-def quiet_blas() -> AbstractContextManager[Any]:
-    """One BLAS thread: matrices are small, and waiting BLAS threads take the cores from the passes over the places."""
-    limits: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
-    return limits
-
-
 def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]:
     """A fit that was found before, from the state it ended in."""
     asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
     problem = asked.problem
-    with quiet_blas():
+    with one_blas_thread():
         size = bases.FINAL.shared_by(problem.functions)
         basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
         design = Design(basis, problem.columns, problem.X)

@@ -22,6 +22,7 @@ from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
+from crowdfield.inference.threads import one_blas_thread
 from crowdfield.models import (
     comparison,
     counted,
@@ -94,7 +95,7 @@ def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, 
     asked = _ask_instrument(model, given)
     if choice.model == "instrument":
         return _Attempt("instrument", choice.why, _prepare_instrument(model, given, asked, warm))
-    with instrument.quiet_blas():
+    with one_blas_thread():
         compared, kernel = comparison.compare(model, asked, given)
     why = reports_model.why_compared(compared)
     if compared.better == "one_state":
@@ -196,7 +197,7 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, asked: instrument.As
     if not posed.free:
         return _Prepared(asked, start, None)
     log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
-    with instrument.quiet_blas():
+    with one_blas_thread():
         found, lengthscale = with_learned_lengthscale(asked.problem, start, posed.lengthscale_bounds, log_prior)
     return _Prepared(asked._replace(problem=found), start, lengthscale)
 
@@ -204,7 +205,7 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, asked: instrument.As
 def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -> None:
     asked = prepared.asked
     sampled = fitted = None
-    with instrument.quiet_blas():
+    with one_blas_thread():
         if model.inference == "gibbs":
             sampled = sample_instrument(asked.problem)
         else:

@@ -36,4 +36,4 @@ def test_the_map_is_that_of_the_exact_engine():
         for name in ("auto", "exact")
     )
     assert quick.engine_ == "inducing"
-    assert quick.predict_proba(X[:300]) == pytest.approx(exact.predict_proba(X[:300]), abs=0.03)
+    assert quick.predict_proba(X[:300]) == pytest.approx(exact.predict_proba(X[:300]), abs=NEARLY_EXACT)

@@ -24,8 +24,9 @@ ENGINES = ("auto", "exact", "inducing", "spectral")
 
 EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting anything else up
 EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
-EIGEN_AT_MOST = 800  # sites: where ς is integrated, which takes an N × N eigendecomposition in every sweep. With more,
-NEARLY_EXACT = 0.02  # of the prior variance may be left at a site: places close together share a feature
+# Where ς is integrated, every sweep takes an eigendecomposition of as many rows as there are features:
+EIGEN_AT_MOST = 800  # sites: the largest N for which `auto` takes a feature for every site
+NEARLY_EXACT = 0.02  # share of the prior variance that features may leave at a site, with more: close places share one
 ITERATIVE_AT_MOST = 60_000  # features: the largest m for products by FFT and sampled variances
 AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
 DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not

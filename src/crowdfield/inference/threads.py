@@ -1,0 +1,18 @@
+"""BLAS threads: matrices are small, and waiting BLAS threads take the cores from the passes over the sites."""
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    limits: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Finding the libraries takes as long as a small fit."""
+    return ThreadpoolController()
