@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 from sklearn.metrics import adjusted_rand_score
 
 import crowdfield as cf
@@ -127,3 +128,23 @@ def test_any_step_of_the_packed_communities_leads_to_communities():
     elsewhere = c.unpack(given, c.pack(given) + 5.0 * rng.standard_normal(3 * 2 * 4 + 3))
     assert (elsewhere.beta >= c.LEAST).all() and (elsewhere.weight > 0).all()
     assert elsewhere.weight.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("reports", [20, 200, 5_000])
+def test_the_price_of_a_community_is_what_not_knowing_its_mean_costs(reports):
+    """Sources that are all alike share one row: its evidence is a ratio of beta functions."""
+    said = np.array([0.7, 0.3]) * reports
+    n = np.zeros((reports, 2, 2))
+    n[:, 0] = said / reports  # one report each, all about the first state
+    tight = c.Communities(1e6 * np.array([[said / reports, [1 / 3, 2 / 3]]]), np.ones(1), np.ones(reports, dtype=bool))
+    base = BASE[0]
+    exact = (gammaln(said + base) - gammaln(base)).sum() - gammaln(reports + base.sum()) + gammaln(base.sum())
+    at_best = float((said * np.log(said / reports)).sum())
+    assert at_best - c.price(tight, n, BASE) == pytest.approx(exact, abs=0.1)
+
+
+def test_reports_by_few_sources_tell_less_of_a_community_than_by_many():
+    beta = np.array([[[6.0, 2.0], [2.0, 6.0]]])
+    few, many = np.full((3, 2, 2), 100.0), np.full((300, 2, 2), 1.0)
+    prices = [c.price(c.Communities(beta, np.ones(1), np.ones(len(n), dtype=bool)), n, BASE) for n in (few, many)]
+    assert 0.0 < prices[0] < prices[1] - 1.0

@@ -144,10 +144,25 @@ def log_likelihood(c: Communities, counts: Array) -> float:
     return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
 
 
-def price(c: Communities) -> float:
-    """What the parameters of the communities cost an objective that is compared between numbers of them (Schwarz).
+def price(c: Communities, counts: Array, base: Array) -> float:
+    """What the parameters of the communities cost an objective that is compared between numbers of them.
 
-    How tight a community is, Σ_l β, has a prior and is hardly pinned down by short reports: it costs nothing.
+    Laplace's approximation of the evidence takes off half the log of how many times more is known of a parameter than
+    before any report. Of a row's mean that is the Fisher information of all counts and of `base` against that of `base`
+    alone; of a community's share, one for every source. How tight a community is, Σ_l β, has a prior and is hardly
+    pinned down by short reports: it costs nothing.
     """
-    k, j, labels = c.beta.shape
-    return float(0.5 * (k * j * (labels - 1) + k - 1) * np.log(max(int(c.free.sum()), 1)))
+    n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
+    tightness = c.beta.sum(-1)  # [K, J]
+    told = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
+    gained = 1.0 + told / _information_about_mean(base.sum(-1), tightness)
+    k, _, labels = c.beta.shape
+    return float(0.5 * (labels - 1) * np.log(gained).sum() + 0.5 * (k - 1) * np.log(max(int(c.free.sum()), 1)))
+
+
+def _information_about_mean(n: Array, tightness: Array) -> Array:
+    """Fisher information of n labels by one source about the mean row of its community, in labels by the mean itself.
+
+    Labels by one source are alike: however many, they tell no more than 1 + Σ_l β independent ones.
+    """
+    return n * (1.0 + tightness) / (n + tightness)

@@ -55,12 +55,12 @@ def solve(
     best = one
     for k in range(2, communities_.MOST_COMMUNITIES + 1):
         candidate = settled(*_split(posed, one, k))
-        if _worth(candidate) <= _worth(best):
+        if _worth(posed, candidate) <= _worth(posed, best):
             break
         best = candidate
     # Communities must explain more than separate matrices do, or they are not there.
     separate = settled(solver, None if earlier is None else solver.warm_start(earlier))
-    return separate if _worth(separate) > _worth(best) else best
+    return separate if _worth(posed, separate) > _worth(posed, best) else best
 
 
 def _split(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:
@@ -71,10 +71,12 @@ def _split(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:
     return shared.solver.with_communities(chosen), shared.fit.state._replace(communities=chosen)
 
 
-def _worth(solved: Solved) -> float:
+def _worth(posed: Posed, solved: Solved) -> float:
     """The objective, less what the parameters of communities cost."""
     found = solved.fit.state.communities
-    return solved.fit.bound.total - (0.0 if found is None else communities_.price(found))
+    if found is None:
+        return solved.fit.bound.total
+    return solved.fit.bound.total - communities_.price(found, solved.solver.counts(solved.fit), posed.base)
 
 
 def restore(posed: Posed, state: Any) -> Solved:
