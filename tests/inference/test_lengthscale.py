@@ -48,6 +48,6 @@ def test_short_length_scales_are_not_tried_once_the_bound_has_clearly_fallen(lon
 def test_the_range_of_the_search_follows_the_extent_of_the_map():
     X = np.random.default_rng(0).random((400, 2)) * [100.0, 60.0]
     low, high = search_range(X)
-    assert low == pytest.approx(5.0, rel=0.05) and high == pytest.approx(100.0, rel=0.05)
+    assert low == pytest.approx(2.5, rel=0.05) and high == pytest.approx(100.0, rel=0.05)
     assert search_range(X * 1000)[0] == pytest.approx(1000 * low)
     assert search_range(np.zeros((5, 2))) == (1.0, 1.0)

@@ -28,11 +28,11 @@ class Learned(NamedTuple):
 
 
 def search_range(X: Array) -> tuple[float, float]:
-    """From well under the typical distance of neighbours, were the places even, to the map's extent."""
+    """From half the typical distance of neighbours, were the places even, to the map's extent."""
     extent = float(np.ptp(X, axis=0).max(initial=0.0)) if len(X) else 0.0
     if extent == 0.0:
         return 1.0, 1.0
-    return extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), extent
+    return 0.5 * extent / max(len(X) ** (1.0 / X.shape[1]), 4.0), extent
 
 
 def maximise(
