@@ -209,6 +209,21 @@ def test_a_fit_whose_every_step_lowers_the_objective_far_from_rest_does_not_clai
     assert not fit.converged and fit.state[0] == 10.0
 
 
+class Ledge(Hill):
+    """The same, but that every step from the place where a short opening ends leads downwards."""
+
+    def init(self, sweeps):
+        return np.array([10.0 if sweeps <= iterate.Policy().opening else 9.0])
+
+    def step(self, at, length):
+        return at.state + 100.0 * length if at.state[0] >= 10.0 else super().step(at, length)
+
+
+def test_a_fit_that_leads_to_a_dead_end_begins_again_after_a_longer_opening():
+    fit = iterate.run(Ledge(), tol=1e-6)
+    assert fit.converged and abs(fit.state[0] - 3.0) < 0.2
+
+
 def test_the_objective_may_fall_a_little_more_where_there_is_more_to_add_up():
     policy = iterate.Policy()
     assert not policy.accepts(-1.0, 0.0)

@@ -81,6 +81,7 @@ class Policy:
     """How steps are taken, judged and ended. Every constant of the iteration is here."""
 
     opening: int = 8  # plain sweeps from the prior, before sources and map are unsure together and ς is let go
+    longer_opening: int = 30  # where these led to a dead end
     shorter: float = 1.0 / 3.0  # a step that lowers the objective is tried again at this part of its length
     longer: float = 1.5  # after a step that went on in the last one's direction
     turned: float = 0.6  # after one that turned round: going to and fro, steps are too long
@@ -131,15 +132,26 @@ def run(
     policy: Policy = Policy(),  # noqa: B008 - frozen
     progress: Progress | None = None,
 ) -> Fit:
-    """Iterate to convergence, from the prior or from an earlier state; from the prior first without what is dear.
+    """Iterate to convergence, from an earlier state or from the prior.
 
-    An earlier state of other reports may lead to a dead end. Then the fit begins again from the prior.
+    An earlier state of other reports may lead to a dead end. Then the fit begins again from the prior, and once more
+    after a longer opening where that leads to a dead end, too.
     """
     if start is not None:
         fit = _climb(method, start, 1, max_iter, tol, policy, progress)
         if fit.converged or fit.n_iter >= max_iter:
             return fit
-    opening = min(policy.opening, max(max_iter - 1, 0))
+    fit = _from_prior(method, policy.opening, max_iter, tol, policy, progress)
+    if fit.converged or fit.n_iter >= max_iter:
+        return fit
+    return _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress)
+
+
+def _from_prior(
+    method: Method, opening: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
+) -> Fit:
+    """Iterate from the prior, first without what is dear."""
+    opening = min(opening, max(max_iter - 1, 0))
     state = method.init(opening)
     enough = tol if method.is_whole(state) else policy.first * tol
     first = _climb(method, state, 1 + opening, max_iter, enough, policy, progress)
