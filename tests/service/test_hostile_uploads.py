@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from tests.io.hostile import EVERY, TRAPS
+from tests.io.hostile import EVERY, MAPS, TRAPS
 from tests.io.test_hostile_files import listener, only_ours
 from tests.service.served import Served, serving
 from tests.service.workspace import FLOOD, HERE
@@ -116,12 +116,34 @@ DISTRICTS = (
 
 @pytest.mark.parametrize("case", DISTRICTS)
 def test_a_hostile_file_of_districts_is_refused_as_well(attacked, listener, tmp_path, case):
-    address, heard = listener
-    path = EVERY[case](tmp_path, address)
+    refused(attacked, listener, EVERY[case](tmp_path, listener[0]), "districts/hostile")
+    with attacked.server.client("admin") as client:
+        assert client.get("/situations/flood/districts").json() == []
+
+
+RASTERS = (
+    "a raster VRT called TIFF",
+    "a GeoTIFF of a hundred thousand rows and columns",
+    "a GeoTIFF of one block",
+    "a GeoTIFF with overviews and notes elsewhere",
+    "half a GeoTIFF",
+    "a NetCDF file that links to another",
+)
+
+
+@pytest.mark.parametrize("case", RASTERS)
+def test_a_hostile_raster_of_weights_is_refused_as_well(attacked, listener, tmp_path, case):
+    refused(attacked, listener, MAPS[case](tmp_path, listener[0]), "weights")
+    with attacked.server.client("admin") as client:
+        assert client.get("/situations/flood/weights").json() is None
+
+
+def refused(attacked, listener, path, place):
+    """An admin's file is refused in time and in our words, and nothing is fetched."""
+    heard = listener[1]
     before, began = len(heard), time.monotonic()
     with attacked.server.client("admin") as client, path.open("rb") as file:
-        reply = client.put("/situations/flood/districts/hostile", files={"file": (path.name, file)})
-        assert client.get("/situations/flood/districts").json() == []
+        reply = client.put(f"/situations/flood/{place}", files={"file": (path.name, file)})
     detail = reply.json()["detail"]
     assert reply.status_code in (413, 422) and only_ours(detail) and len(detail) < 1000
     assert "/tmp" not in detail and "upload" not in detail

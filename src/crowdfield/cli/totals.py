@@ -80,7 +80,7 @@ def totals(
         job.write_totals(found, path)
     for note in found.notes:
         talk.remark(f"note: {note}.")
-    state, unit = found.positive, found.weights or "km²"
+    state, unit = found.positive, found.unit
     rows = []
     for row in found.table.to_dict("records"):
         if not row["cells"] or row["weight"] <= 0:

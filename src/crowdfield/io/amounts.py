@@ -22,7 +22,8 @@ ROWS = 256  # of pixels in hand at a time
 
 
 def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
-    """The amount in every cell of the grid: [rows * columns]. Pixels without a value hold nothing."""
+    """The amount in every cell of the grid: [rows * columns]. Pixels without a value hold nothing; a raster that holds
+    nothing under the whole grid is an error."""
     if grid.crs is None:
         raise InputError("amounts of a raster need a map with a reference system.")
     rasters = read_covariates([path], grid.crs, grid).rasters
@@ -49,6 +50,8 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
                 cell = grid.index(np.column_stack([east, north]))
                 inside = cell >= 0
                 out += np.bincount(cell[inside], part[row, column][inside] / k**2, minlength=grid.size)
+    if not out.any():
+        raise InputError(f"{path} holds nothing under the map. Is it of another region?")
     return out
 
 

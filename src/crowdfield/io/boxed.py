@@ -148,16 +148,10 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
     from crowdfield.errors import InputError, TooLargeError
     from crowdfield.io.areas import read_areas
 
-    def without_path(message: str) -> str:
-        """The path on the server means nothing to whoever uploaded the file."""
-        for mention in (f"the file of areas {path}", str(path), path.name):
-            message = message.replace(mention, "the file")
-        return message
-
     try:
         read = read_areas(path, by)
     except InputError as error:
-        raise InputError(without_path(str(error))) from None
+        raise InputError(_without_path(str(error), path)) from None
     if len(read) > most:
         raise TooLargeError(f"the file holds {len(read):,} areas; {most:,} are the most")
     if (count := int(shapely.get_num_coordinates(read.shapes).sum())) > corners:
@@ -165,9 +159,32 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
     header = {
         "names": [name[:LONGEST_NAME] for name in read.names],
         "shapes": shapely.to_wkb(_polygons_only(read.shapes), hex=True).tolist(),
-        "notes": [without_path(note) for note in read.notes],
+        "notes": [_without_path(note, path) for note in read.notes],
     }
     return header, {}
+
+
+def _without_path(message: str, path: Path) -> str:
+    """The path on the server means nothing to whoever uploaded the file."""
+    for mention in (f"the file of areas {path}", f"the checks {path}", str(path), path.name):
+        message = message.replace(mention, "the file")
+    return message
+
+
+def amounts(path: Path, *, extent: Sequence[float], columns: int, rows: int, crs: str, largest: int) -> TaskResult:
+    """Run in a box that was asked for with `gdal.only("GTiff")`: what a GeoTIFF holds in each cell of a grid."""
+    from crowdfield.data import Grid
+    from crowdfield.errors import InputError, TooLargeError
+    from crowdfield.io.amounts import read_amounts
+
+    if path.stat().st_size > largest:
+        raise TooLargeError(f"the file is larger than {limits.size(largest)}")
+    west, east, south, north = extent
+    grid = Grid(west=west, east=east, south=south, north=north, columns=columns, rows=rows, crs=crs)
+    try:
+        return {}, {"amounts": read_amounts(path, grid)}
+    except InputError as error:
+        raise InputError(_without_path(str(error), path)) from None
 
 
 # What `crowdfield assess result` needs of a check: words, and numbers.
@@ -184,7 +201,7 @@ def checks(path: Path, *, largest: int, most: int) -> TaskResult:
     try:
         read = read_checked(path)
     except InputError as error:
-        raise InputError(str(error).replace(f"the checks {path}", "the file").replace(str(path), "the file")) from None
+        raise InputError(_without_path(str(error), path)) from None
     if len(read) > most:
         raise TooLargeError(f"the file holds {len(read):,} places; {most:,} are the most")
     columns: dict[str, list[Any]] = {}

@@ -22,6 +22,7 @@ from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
 FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", ".png")
+SQUARE_KILOMETRES = "km²"  # the unit of amounts where no raster says what cells count for
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,11 @@ class DistrictTotals:
     weights: str | None  # what the amounts are of, where a raster says what cells count for
     notes: tuple[str, ...]
     about: dict[str, Any]
+
+    @property
+    def unit(self) -> str:
+        """What amounts are counted in."""
+        return self.weights or SQUARE_KILOMETRES
 
 
 def totals(
@@ -109,7 +115,7 @@ def of_map(
     table.insert(3, "reports", reports)
     table.insert(5, "outside_share", located.outside)
     table["note"] = _notes(table, located)
-    how = {"level": asked.level, "draws": asked.draws, "seed": asked.seed}
+    how = {"level": asked.level, "draws": asked.draws, "seed": asked.seed, "unit": weights_name or SQUARE_KILOMETRES}
     return DistrictTotals(
         table,
         areas,
@@ -142,10 +148,7 @@ def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
         return square_kilometres(grid)
     from crowdfield.io.amounts import read_amounts
 
-    amounts = read_amounts(weights, grid)
-    if not amounts.any():
-        raise InputError(f"{weights} holds nothing under the map. Is it of another region?")
-    return amounts
+    return read_amounts(weights, grid)
 
 
 def _shown(fused: Fused, cells: np.ndarray) -> totals_.Shown:

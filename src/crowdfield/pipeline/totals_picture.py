@@ -56,7 +56,8 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
         _name(axes, found, state)
     axes.set_title(f"Share: {state}", loc="left", color=INK, fontsize=12, fontweight="bold")
     bar = figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), colours), ax=axes, shrink=0.6, pad=0.02)
-    bar.set_label(f"expected share that is “{state}”", fontsize=8.5, color=INK)
+    whole = f" of “{found.weights}”" if found.weights else ""
+    bar.set_label(f"expected share{whole} that is “{state}”", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
     handles = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="nobody knows")]
     if not np.isfinite(share).all():

@@ -17,7 +17,7 @@ from crowdfield.service.auth import Principal
 from crowdfield.service.deps import Need
 
 # How the addresses end that take files.
-FILES = ("/import", "/import/preview", "/districts/{name}", "/totals", "/checks/result")
+FILES = ("/import", "/import/preview", "/districts/{name}", "/weights", "/totals", "/checks/result")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Access:
 
     @property
     def imports(self) -> bool:
-        """Whether the body is a file (reports, districts, checks), which may be far larger than other bodies."""
+        """Whether the body is a file (reports, districts, weights, checks), far larger than other bodies."""
         return self.path.endswith(FILES)
 
 

@@ -62,6 +62,30 @@ class Standing:
     since: float
 
 
+@dataclass(frozen=True)
+class Covered:
+    """By area, the share where an alert's state is probable; with weights also the amount, and its unit."""
+
+    shares: Mapping[str, float]
+    amounts: Mapping[str, float] | None = None
+    unit: str | None = None
+
+    def of(self, area: str | None) -> "Covered":
+        """Of one area only, or of all where none is named."""
+        if area is None:
+            return self
+        shares = {name: share for name, share in self.shares.items() if name == area}
+        return Covered(shares, self.amounts, self.unit)
+
+    def told(self, areas: Sequence[str]) -> list[dict[str, Any]]:
+        """As messages tell it."""
+        rows: list[dict[str, Any]] = [{"area": area, "share": round(self.shares[area], 4)} for area in areas]
+        if self.amounts is not None:
+            for row in rows:
+                row["amount"] = round(self.amounts[row["area"]], 1)
+        return rows
+
+
 def changes(one: Alert, standing: Mapping[str, bool], shares: Mapping[str, float]) -> tuple[list[str], list[str]]:
     """The areas that pass the limit now, and those for which it is over; an area without a share stays as it was."""
     raised = [a for a, share in shares.items() if not standing.get(a, False) and share > one.share]
@@ -127,22 +151,23 @@ class Alerts:
             rows = connection.execute(query.where(alert.c.seen < newest.c.number))
             return [(_alert(row._mapping), row.number) for row in rows]
 
-    def compare(self, one: Alert, situation: Situation, number: int, shares: Mapping[str, float]) -> bool:
+    def compare(self, one: Alert, situation: Situation, number: int, found: Covered) -> bool:
         """Note what the shares of the areas mean, and queue a message where something changed; whether it did."""
-        known = {area: share for area, share in shares.items() if math.isfinite(share)}
+        known = {area: share for area, share in found.shares.items() if math.isfinite(share)}
         with writing(self._engine) as connection:
             mine = update(alert).where(alert.c.id == one.id, alert.c.seen < number).values(seen=number)
             if not connection.execute(mine).rowcount:
                 return False  # removed, or another worker was faster
             # Areas that went when the districts were replaced are over without a word.
-            gone = delete(alert_area).where(alert_area.c.alert == one.id, alert_area.c.area.not_in(list(shares)))
+            gone = delete(alert_area).where(alert_area.c.alert == one.id, alert_area.c.area.not_in(list(found.shares)))
             connection.execute(gone)
             rows = connection.execute(select(alert_area).where(alert_area.c.alert == one.id))
             raised, cleared = changes(one, {row.area: row.raised for row in rows}, known)
             for area in (*raised, *cleared):
                 _note(connection, one.id, area, area in raised, known[area])
             if raised or cleared:
-                told = {"raised": _told(raised, known), "cleared": _told(cleared, known)}
+                told: dict[str, Any] = {"raised": found.told(raised), "cleared": found.told(cleared)}
+                told |= {} if found.unit is None else {"unit": found.unit}
                 _queue(connection, one, situation, number, "alert", told)
         return bool(raised or cleared)
 
@@ -227,7 +252,3 @@ def _queue(
     row = {"id": identity, "alert": one.id, "body": body | told, "created": now, "due": now}
     connection.execute(insert(delivery).values(row | {"attempts": 0, "state": "waiting"}))
     return identity
-
-
-def _told(areas: Sequence[str], shares: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [{"area": area, "share": round(shares[area], 4)} for area in areas]

@@ -44,12 +44,25 @@ from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import asking
 from crowdfield.service.problems import Problem
-from crowdfield.service.routes import alerts, checks, districts, keys, maps, ogc, operations, page, reports, situations
+from crowdfield.service.routes import (
+    alerts,
+    checks,
+    districts,
+    keys,
+    maps,
+    ogc,
+    operations,
+    page,
+    reports,
+    situations,
+    weights,
+)
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Situation, Store
 from crowdfield.service.uploads import Reader
 from crowdfield.service.vectortiles import SUFFIX, VectorTiles
+from crowdfield.service.weights import Weights
 
 log = logging.getLogger("crowdfield.service")
 # For how many seconds a server may use what it last read of a situation or of its trusted sources.
@@ -78,6 +91,7 @@ class Service:
         self.files = Made()
         self.store = Store(self.engine)
         self.districts, self.alerts = Districts(self.engine), Alerts(self.engine)
+        self.weights = Weights(self.engine)
         self.intake_store = Store(self.intake_engine)
         self.keys = Keys(self.intake_engine, Role.reader if settings.anonymous_reading else Role.nobody)
         self.names = Names(self.engine)
@@ -319,7 +333,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def routers() -> list[APIRouter]:
     """All routes that the gate must know."""
-    named = (situations, reports, districts, checks, alerts, keys, ogc, operations)
+    named = (situations, reports, districts, weights, checks, alerts, keys, ogc, operations)
     return [*(routes.router for routes in named), maps.situated()]
 
 

@@ -10,12 +10,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import mail, webhooks
-from crowdfield.service.alerts import Alert, Alerts, Message
+from crowdfield.service.alerts import Alert, Alerts, Covered, Message
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts
 from crowdfield.service.maps import Maps, Recent
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store, Unknown
+from crowdfield.service.weights import Weights
 
 if TYPE_CHECKING:
     from crowdfield.pipeline.districts import Located
@@ -35,6 +36,7 @@ class Courier:
         self._engine = connect(settings.database, pool_size=SENDERS)
         self._store = Store(self._engine)
         self._alerts, self._districts = Alerts(self._engine), Districts(self._engine)
+        self._weights = Weights(self._engine)
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._located: Recent[Located] = Recent(SETS_KEPT)
 
@@ -71,12 +73,10 @@ class Courier:
         situation = self._store.situation(one.situation)
         if one.state not in situation.states:
             raise CrowdfieldError(f"the map has no state '{one.state}' any more")
-        shares = self._shares(one, number)
-        chosen = shares if one.area is None else {one.area: shares[one.area]} if one.area in shares else {}
-        return self._alerts.compare(one, situation, number, chosen)
+        return self._alerts.compare(one, situation, number, self._covered(one, number).of(one.area))
 
-    def _shares(self, one: Alert, number: int) -> dict[str, float]:
-        """Of each district the share where the state is more probable than the alert asks for, and somebody knows."""
+    def _covered(self, one: Alert, number: int) -> Covered:
+        """How much of each district is where the state is more probable than the alert asks for, and somebody knows."""
         from crowdfield.service import figures, tiles  # late: a worker without alerts does not need them
 
         situation = self._store.situation(one.situation)
@@ -88,7 +88,11 @@ class Courier:
         j = situation.states.index(one.state)
         known = 1.0 - now.sd[..., j] / tiles.prior_sd(now, j) >= tiles.UNKNOWN_BELOW
         above = (now.probability[..., j] > one.probability) & known
-        return dict(zip(areas.names, figures.covered_share(located, above).tolist(), strict=True))
+        weights = self._weights.load(situation)
+        shares, amounts = (
+            dict(zip(areas.names, values.tolist(), strict=True)) for values in figures.covered(located, above, weights)
+        )
+        return Covered(shares) if weights is None else Covered(shares, amounts, weights.name)
 
     def deliver(self) -> int:
         """Send what is due; how many arrived."""

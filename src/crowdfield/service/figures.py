@@ -22,6 +22,7 @@ from crowdfield.pipeline import totals as job
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.schemas import finite
+from crowdfield.service.weights import CellWeights
 
 # Corners of a polygon that comes in an address.
 MOST_ASKED_CORNERS = 1000
@@ -31,9 +32,12 @@ COVERAGE_JSON = "application/vnd.cov+json"
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 # The numbers of an area that are told of each state, by the end of their name.
 PARTS = {
-    "": "expected share of the area that is {state}",
+    "": "expected share of {whole} that is {state}",
     "low": "lower end of its {level} % interval",
     "high": "upper end of its {level} % interval",
+    "amount": "expected amount that is {state}",
+    "amount_low": "lower end of its {level} % interval",
+    "amount_high": "upper end of its {level} % interval",
 }
 NUMBERS = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 PLACE = re.compile(rf"\s*({NUMBERS})\s+({NUMBERS})\s*")
@@ -77,19 +81,27 @@ def _ring(text: str) -> list[tuple[float, float]]:
 
 
 def figures(
-    model: Any, now: MapArrays, areas: NamedAreas, counts: NDArray[np.int32], asked: job.Asked, *, exact: bool
+    model: Any,
+    now: MapArrays,
+    areas: NamedAreas,
+    counts: NDArray[np.int32],
+    asked: job.Asked,
+    weights: CellWeights | None = None,
+    *,
+    exact: bool,
 ) -> job.DistrictTotals:
     """Figures of districts on a published map, by the function of `crowdfield totals`.
 
     counts: reports of each cell, as the caller may see them [rows, columns]; where not exact, a district of which
-    nothing is told has no count instead of none.
+    nothing is told has no count instead of none. weights: what cells count for; their area where there are none.
     """
     heatmap = now.heatmap()
     located = locate(areas, now.grid, heatmap.mask)
     reports = _reports(located, counts)
     told = reports if exact else np.where(reports > 0, reports, np.nan)
-    shown, each = job.shown_field(heatmap), job.square_kilometres(now.grid)
-    return job.of_map(model, heatmap, areas, located, shown, each, told, asked)
+    each = job.square_kilometres(now.grid) if weights is None else weights.amounts
+    name = None if weights is None else weights.name
+    return job.of_map(model, heatmap, areas, located, job.shown_field(heatmap), each, told, asked, name)
 
 
 def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -110,16 +122,21 @@ def told(found: job.DistrictTotals, version: int) -> dict[str, Any]:
         | {"states": {s: {part: row[f"{column}_{s}"] for part, column in parts.items()} for s in found.states}}
         for row in found.table.to_dict("records")
     ]
-    body = {"version": version, "level": found.level, "threshold": threshold, "unit": "km²", "states": found.states}
+    body = {"version": version, "level": found.level, "threshold": threshold, "states": found.states}
+    body |= {"unit": found.unit, "weights": found.weights}
     return finite(body | {"areas": rows, "notes": found.notes})  # type: ignore[no-any-return]
 
 
-def covered_share(located: Located, above: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Of each district the share of its cells where something holds; NaN for one that the map does not reach.   [A]"""
-    whole = np.asarray(located.share.sum(axis=1)).ravel()
-    part = np.asarray(located.share @ above.ravel().astype(np.float64)).ravel()
+def covered(
+    located: Located, above: NDArray[np.bool_], weights: CellWeights | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of each district the share where something holds, and the amount. Each cell counts once without weights. The
+    share is NaN for a district that the map does not reach, or in which nothing is to be counted.   [A], [A]"""
+    each = np.ones(above.size) if weights is None else weights.amounts
+    whole = np.asarray(located.share @ each).ravel()
+    part = np.asarray(located.share @ (above.ravel() * each)).ravel()
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(whole > 0, part / whole, np.nan))
+        return np.asarray(np.where(whole > 0, part / whole, np.nan)), part
 
 
 def on_grid(areas: NamedAreas, grid: Grid) -> Located:
@@ -138,17 +155,20 @@ def coverage(found: job.DistrictTotals, created: float, states: Sequence[str]) -
     (polygon,) = found.areas.shapes
     corners = [[shapely.get_coordinates(ring).tolist() for ring in (polygon.exterior, *polygon.interiors)]]
     parameters, ranges = {}, {}
+    whole = f"{found.weights} in the area" if found.weights else "the area"
     for state in states:
         for part, words in PARTS.items():
-            name = f"{state}{part and '_' + part}"
+            name, of_share = f"{state}{part and '_' + part}", not part.startswith("amount")
             parameters[name] = {
                 "type": "Parameter",
-                "description": {"en": words.format(state=state, level=f"{100 * found.level:g}")},
-                "unit": {"symbol": "1"},
-                "observedProperty": {"label": {"en": f"share of the area that is {state}"}},
+                "description": {"en": words.format(state=state, whole=whole, level=f"{100 * found.level:g}")},
+                "unit": {"symbol": "1"} if of_share else {"label": {"en": found.unit}},
+                "observedProperty": {
+                    "label": {"en": f"{'share' if of_share else 'amount'} of {whole} that is {state}"}
+                },
             }
-            value = finite(row[f"share{part and '_' + part}_{state}"])
-            ranges[name] = {"type": "NdArray", "dataType": "float", "values": [value]}
+            column = f"share{part and '_' + part}" if of_share else part
+            ranges[name] = {"type": "NdArray", "dataType": "float", "values": [finite(row[f"{column}_{state}"])]}
     moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     domain = {
         "type": "Domain",

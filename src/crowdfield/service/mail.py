@@ -65,6 +65,8 @@ def subject(body: dict[str, Any]) -> str:
 
 def lines(body: dict[str, Any]) -> list[str]:
     condition = f"{body['state']} more probable than {body['probability']:g} in more than {100 * body['share']:g} %"
+    if "unit" in body:
+        condition += f" (counted in {body['unit']})"
     out = [f"{body['title']} ({body['situation']}), map version {body['version']}, {body['created']}.", ""]
     if body["type"] == "test":
         return [*out, f"This is a test. You will be told when a district has {condition} of it."]
@@ -74,7 +76,12 @@ def lines(body: dict[str, Any]) -> list[str]:
     ):
         told = body[name]
         if told:
-            out += [words, *(f"  {one['area']}: {100 * one['share']:.1f} %" for one in told[:NAMED])]
+            out += [words, *(_line(one, body.get("unit")) for one in told[:NAMED])]
             out += [f"  and {len(told) - NAMED} more"] if len(told) > NAMED else []
             out.append("")
     return out
+
+
+def _line(one: dict[str, Any], unit: str | None) -> str:
+    counted = "" if unit is None else f" ({one['amount']:,.0f} {unit})"
+    return f"  {one['area']}: {100 * one['share']:.1f} %{counted}"

@@ -5,6 +5,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from crowdfield.service.reportlists import ReportLists
 from crowdfield.service.reporttable import Filter
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import Situation, Store, VersionInfo
+from crowdfield.service.weights import Weights
 
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
@@ -38,7 +40,7 @@ class Maker:
 
     def __init__(self, hello: dict[str, Any]):
         self._store = Store(connect(hello["database"], pool_size=1))
-        self._districts = Districts(self._store.engine)
+        self._districts, self._weights = Districts(self._store.engine), Weights(self._store.engine)
         self._minimum = Minimum(hello["minimum_count"], hello["minimum_sources"])
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
@@ -207,9 +209,11 @@ class Maker:
         threshold: float,
         form: str,
         exact: bool,
+        weights: float | None,
         target: str,
     ) -> dict[str, Any]:
-        """Figures of stored districts, or of those in an uploaded file, as JSON or as a file."""
+        """Figures of stored districts, or of those in an uploaded file, as JSON or as a file. `weights` is when those
+        of the map were stored: it tells the question from the same one before."""
         from crowdfield.service import figures
 
         found = self._store.situation(situation)
@@ -224,7 +228,14 @@ class Maker:
         return self._as_file(name, lambda path: figures.write(made, path, found.positive), Path(target))
 
     def area(
-        self, situation: str, version: int, coords: str, states: list[str], exact: bool, target: str
+        self,
+        situation: str,
+        version: int,
+        coords: str,
+        states: list[str],
+        exact: bool,
+        weights: float | None,
+        target: str,
     ) -> dict[str, Any]:
         """Figures of one polygon as CoverageJSON."""
         from crowdfield.service import figures
@@ -287,7 +298,11 @@ class Maker:
         if model is None:
             raise Problem(404, "figures of districts are made of the newest version only, and of a map with reports")
         counts = now.reports if exact else self._cells.load(situation, now.info).counts(situation.grid)
-        return figures.figures(model, now, areas, counts, Asked(level, (threshold,)), exact=exact)
+        weights, stored = self._weights.load(situation), self._weights.find(situation.id)
+        made = figures.figures(model, now, areas, counts, Asked(level, (threshold,)), weights, exact=exact)
+        if stored is not None and not stored.fits(situation):
+            made = replace(made, notes=(*made.notes, stored.outdated))
+        return made
 
     def tile(
         self,

@@ -411,6 +411,15 @@ class DistrictsStored(DistrictsOut):
     notes: list[str] = Field(description="what was odd about the file")
 
 
+class WeightsOut(BaseModel):
+    """What the cells of a map count for in figures of its districts."""
+
+    name: str = Field(description="what amounts are counted in, for example people")
+    created: float
+    total: float = Field(description="the amount under the whole map")
+    current: bool = Field(description="false after the region of the map was changed: upload the raster again")
+
+
 class Trust(Strict):
     level: TrustLevel | None = None
     matrix: list[list[Annotated[float, Field(gt=0, le=1e6)]]] | None = Field(

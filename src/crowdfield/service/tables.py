@@ -160,6 +160,18 @@ district_set = Table(
     Column("content", LargeBinary, nullable=False),  # gzipped JSON: names, shapes in well-known binary, notes
 )
 
+# What each cell of a map counts for in figures of its districts: people, households.
+weights = Table(
+    "weights",
+    metadata,
+    Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("layout", String(16), nullable=False),  # of the map when they were stored: `Situation.layout_tag`
+    Column("total", Float(53), nullable=False),
+    Column("content", LargeBinary, nullable=False),  # gzipped numbers, one per cell
+)
+
 # When somebody is to be told: `state` is more probable than `probability` in more than `share` of a district.
 alert = Table(
     "alert",

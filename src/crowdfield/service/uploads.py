@@ -12,8 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crowdfield import geography
 from crowdfield.box import Answer, Limits, ask, believing
+from crowdfield.box.gdal import only
 from crowdfield.box.message import from_codes
 from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
@@ -110,6 +114,15 @@ class Reader:
         with _on_disk(file) as path:
             return self._boxed("checks", path, _checks, largest=self._settings.import_limit, most=MOST_CHECKS)
 
+    def amounts(self, file: IO[bytes], grid: Grid) -> NDArray[np.float64]:
+        """What a raster of amounts holds in each cell of a grid."""
+        laid = {"extent": grid.extent, "columns": grid.columns, "rows": grid.rows, "crs": grid.crs}
+        with _on_disk(file) as path:
+            return self._boxed(
+                "amounts", path, lambda answer: _amounts(answer, grid.size), environment=only("GTiff"),
+                largest=self._settings.import_limit, **laid,
+            )  # fmt: skip
+
     def _boxed(self, task: str, path: Path, believed: Callable[[Answer], T], **arguments: Any) -> T:
         """What a task of `crowdfield.io.boxed` makes of a file; what is wrong with it is a problem of its sender."""
         shown = "the file"
@@ -156,6 +169,13 @@ def _checks(answer: Answer) -> dict[str, list[Any]]:
         if len(values) > MOST_CHECKS or not all(value is None or isinstance(value, kind) for value in values):
             raise ValueError("values that are none of a check")
     return columns
+
+
+def _amounts(answer: Answer, cells: int) -> NDArray[np.float64]:
+    amounts = np.array(answer.arrays["amounts"], dtype=np.float64)
+    if amounts.shape != (cells,) or not np.isfinite(amounts).all() or (amounts < 0.0).any() or not amounts.any():
+        raise ValueError("amounts that were not asked for")
+    return amounts
 
 
 def _areas(answer: Answer) -> dict[str, Any]:

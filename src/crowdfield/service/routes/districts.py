@@ -71,8 +71,9 @@ async def totals(
     form: TotalsForm = "json",
 ) -> Response:
     """Figures of stored districts on the newest map, as `crowdfield totals` gives them: for every state its expected
-    share and amount (km²) with intervals from joint draws, and how much nobody knows. Readers are told counts of
-    reports as far as they are published; null where they are not."""
+    share and amount with intervals from joint draws, and how much nobody knows. Amounts are counted in `unit`: square
+    kilometres, or what the weights of the map count (people). Readers are told counts of reports as far as they are
+    published; null where they are not."""
     service = service_of(request)
     stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
     question = await _question(request, situation, principal, level, threshold, form)
@@ -111,9 +112,11 @@ async def _question(
 ) -> dict[str, Any]:
     service = service_of(request)
     info = await service.pools.reading.run(service.maps.info, situation)
+    weights = await service.pools.reading.run(service.weights.created, situation.id)
     return {
         "task": "totals", "situation": situation.id, "version": info.number, "level": round(level, DIGITS),
         "threshold": round(threshold, DIGITS), "form": form, "exact": principal.role >= Role.trusted,
+        "weights": weights,
     }  # fmt: skip
 
 

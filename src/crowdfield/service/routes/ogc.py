@@ -145,16 +145,18 @@ async def area(
     ] = None,
     f: Annotated[Literal["CoverageJSON"], Query(description="the format of the answer")] = "CoverageJSON",
 ) -> Response:
-    """What is known of an area (OGC API EDR): of each state its expected share of the area, and a 90 % interval."""
+    """What is known of an area (OGC API EDR): of each state its expected share and amount, and their 90 % intervals.
+    Both are of people, or what else is counted, where the map has weights; of the area itself where it has none."""
     service = service_of(request)
     states = [name.strip() for name in parameter_name.split(",")] if parameter_name else list(situation.states)
     unknown = [name for name in states if name not in situation.states]
     if unknown:
         raise Problem(400, f"this collection has no such parameter; it has: {', '.join(situation.states)}")
     info = await service.pools.reading.run(service.maps.info, situation)
+    weights = await service.pools.reading.run(service.weights.created, situation.id)
     question = {
         "task": "area", "situation": situation.id, "version": info.number, "coords": coords, "states": states,
-        "exact": principal.role >= Role.trusted,
+        "exact": principal.role >= Role.trusted, "weights": weights,
     }  # fmt: skip
     return send(request.headers, await service.made_file(service.pools.exports, question, situation), cache=PRIVATE)
 

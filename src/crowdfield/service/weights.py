@@ -1,0 +1,95 @@
+"""What each cell of a map counts for in figures of districts: people, households, from one raster per map.
+
+Only the sum of each cell is kept, not the raster. It belongs to the cells of one layout: when the region of a map is
+changed, the raster has to be uploaded again, and until then figures count square kilometres and say why.
+"""
+
+import gzip
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Engine, delete, insert, select
+
+from crowdfield.service.database import writing
+from crowdfield.service.store import Situation, Unknown
+from crowdfield.service.tables import weights
+
+# How amounts are kept in the database.
+KEPT_AS = "<f8"
+NO_WEIGHTS = "this map has no weights; its figures count square kilometres"
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Weights of a map without the amounts of its cells."""
+
+    name: str
+    created: float
+    layout: str
+    total: float
+
+    def fits(self, situation: Situation) -> bool:
+        """Whether they are of the cells that the map has now."""
+        return self.layout == situation.layout_tag
+
+    @property
+    def outdated(self) -> str:
+        """What is said where they are not."""
+        return (
+            f"the region of this map was changed after the weights '{self.name}' were uploaded: "
+            "amounts are square kilometres until they are uploaded again"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CellWeights:
+    """What each cell counts for, and what that is called."""
+
+    name: str
+    amounts: NDArray[np.float64]  # [rows * columns]
+
+
+class Weights:
+    """The weights of all maps."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def find(self, situation: str) -> StoredWeights | None:
+        c = weights.c
+        query = select(c.name, c.created, c.layout, c.total).where(c.situation == situation)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else StoredWeights(*row)
+
+    def created(self, situation: str) -> float | None:
+        """When the weights were stored that figures use now: what tells them from others before them."""
+        found = self.find(situation)
+        return None if found is None else found.created
+
+    def load(self, situation: Situation) -> CellWeights | None:
+        """The weights of a map, if there are any for the cells that it has now."""
+        c = weights.c
+        query = select(c.name, c.content).where(c.situation == situation.id, c.layout == situation.layout_tag)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            return None
+        return CellWeights(row.name, np.frombuffer(gzip.decompress(row.content), dtype=KEPT_AS))
+
+    def store(self, situation: Situation, name: str, amounts: NDArray[np.float64]) -> StoredWeights:
+        """Put weights in the place of those that the map has."""
+        found = StoredWeights(name, time.time(), situation.layout_tag, float(amounts.sum()))
+        row = {"situation": situation.id, "name": name, "created": found.created, "layout": found.layout}
+        row |= {"total": found.total, "content": gzip.compress(amounts.astype(KEPT_AS).tobytes(), 6)}
+        with writing(self._engine) as connection:
+            connection.execute(delete(weights).where(weights.c.situation == situation.id))
+            connection.execute(insert(weights).values(row))
+        return found
+
+    def remove(self, situation: str) -> None:
+        with writing(self._engine) as connection:
+            if not connection.execute(delete(weights).where(weights.c.situation == situation)).rowcount:
+                raise Unknown(NO_WEIGHTS)
