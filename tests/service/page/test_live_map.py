@@ -17,6 +17,7 @@ from tests.service.page.live import (
     until,
 )
 from tests.service.test_districts import HALVES
+from tests.service.test_weights import people
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -403,10 +404,33 @@ def test_districts_have_figures_and_alerts_on_the_page(live, tmp_path):
         page.wait_for_selector("#alert:not([hidden])")
         assert "no mail server is set" in page.inner_text("#alert")
         shot(page, "districts")
+        # A raster of people: from now on the panel counts them, and says so.
+        page.click("#districts details.weights summary")
+        wrong, right = tmp_path / "wrong.tif", tmp_path / "people.tif"
+        wrong.write_bytes(HALVES)
+        right.write_bytes(people(2000, 300))
+        for raster in (wrong, right):
+            page.set_input_files("#districts details.weights input[type=file]", raster)
+            page.click("#districts details.weights button[type=submit]")
+            if raster is wrong:
+                page.wait_for_selector("#alert:has-text('is not a GeoTIFF')")
+        page.wait_for_selector("#districts thead th:has-text('people where it is flooded')")
+        first = page.inner_text("#districts tbody tr:first-child")
+        assert "between" in first and "people" in first
+        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
+        assert "of people in a district" in page.inner_text("#districts form.alert")
+        assert page.is_hidden("#alert")  # what went wrong before is over
+        page.evaluate("document.getElementById('page-districts').scrollTop = 0")
+        shot(page, "districts-people")
+        page.click("#districts details.weights summary")
+        page.locator("#districts details.weights button >> nth=1").scroll_into_view_if_needed()
+        shot(page, "districts-people-form")
         assert serious(page) == []
-    with opened(live, "reader", **PHONE) as page:
+    with opened(live, "reader", query="?lang=ar", color_scheme="dark", **PHONE) as page:
         ready(page)
         page.click("#tab-districts")
         page.wait_for_selector("#districts tbody tr")
         assert page.locator("#districts form").count() == 0
+        assert "people" in page.inner_text("#districts thead")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
         shot(page, "districts-phone")

@@ -53,12 +53,16 @@ function say(message) {
   $("alert").textContent = message || "";
 }
 
-// Whatever fails is said on the page; nothing fails in silence.
+// Whatever fails is said on the page, until something else succeeds; nothing fails in silence.
+let fault = null;
 const guarded = (act) => async (...given) => {
   try {
-    return await act(...given);
+    const answer = await act(...given);
+    if (fault && $("alert").textContent === fault) say("");
+    return answer;
   } catch (error) {
-    say(error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message }));
+    fault = error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message });
+    say(fault);
     return undefined;
   }
 };

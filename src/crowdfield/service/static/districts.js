@@ -4,6 +4,7 @@ import { call, get, post } from "./api.js";
 import { $, fill, make, meter, options } from "./dom.js";
 import { percent } from "./panels.js";
 import { joined, T } from "./text.js";
+import { counted, weightsForm } from "./weights.js";
 
 const FORMS = ["csv", "xlsx", "geojson", "png"];
 
@@ -30,9 +31,10 @@ export class DistrictsPanel {
     if (!this.sets.some((set) => set.name === this.chosen)) this.chosen = this.sets[0]?.name ?? null;
     const query = `districts=${this.chosen}`;
     const figures = this.chosen && this.version ? await get(`${path}/totals?${query}`) : null;
-    const alerts = this.admin ? await get(`${path}/alerts`) : [];
+    const [alerts, weights] = this.admin ? await Promise.all([get(`${path}/alerts`), get(`${path}/weights`)]) : [[], null];
+    this.unit = figures?.weights ?? (weights?.current ? weights.name : null);
     this.shown = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
-    return fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...(this.admin && this.chosen ? [this.alerts(alerts), this.newAlert(figures)] : []), this.admin && this.upload());
+    return fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...(this.admin && this.chosen ? [this.alerts(alerts), this.newAlert(figures)] : []), ...(this.admin ? [this.upload(), weightsForm({ path: `${path}/weights`, weights, guarded: this.guarded, onChange: () => this.load(true) })] : []));
   }
 
   choice() {
@@ -42,16 +44,25 @@ export class DistrictsPanel {
     return make("label", { class: "row" }, make("span", { textContent: T.districtsSet }), select);
   }
 
+  // How much of a district: a number of people with weights, else a share of its area.
+  extent(row, unit) {
+    if (!row.cells) return [T.districtsNotReached];
+    if (unit) return counted(row, unit, percent(row.share));
+    return [meter(row.share), make("small", { textContent: T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) }) })];
+  }
+
   table(figures) {
-    const rows = figures.areas.map((area) => ({ ...area, ...(area.states[this.state] ?? {}) })).sort((a, b) => (b.share ?? -1) - (a.share ?? -1));
+    const unit = figures.weights;
+    const size = (row) => (row.cells ? (unit ? row.amount : row.share) ?? -1 : -2);
+    const rows = figures.areas.map((area) => ({ ...area, ...(area.states[this.state] ?? {}) })).sort((a, b) => size(b) - size(a));
     const line = (row) => make("tr", {},
       make("th", { scope: "row", textContent: row.area, title: row.note }),
-      make("td", {}, row.share === null ? T.districtsNotReached : meter(row.share), row.share === null ? null : make("small", { textContent: T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) }) })),
+      make("td", {}, ...this.extent(row, unit)),
       make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
-    const head = make("tr", {}, ...[T.districtsName, T.districtsShare({ state: this.state }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
+    const head = make("tr", {}, ...[T.districtsName, unit ? T.weightsIn({ unit, state: this.state }) : T.districtsShare({ state: this.state }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
     return make("div", {},
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
-      make("p", { class: "hint", textContent: T.districtsHow({ level: percent(figures.level), version: figures.version }) }),
+      make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
       make("ul", { class: "hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 
@@ -80,7 +91,7 @@ export class DistrictsPanel {
 
   alerts(found) {
     const line = (alert) => {
-      const words = T.alertRule({ area: alert.area ?? T.alertEach, state: alert.state, probability: percent(alert.probability), share: percent(alert.share) });
+      const words = (this.unit ? T.weightsAlertRule : T.alertRule)({ unit: this.unit, area: alert.area ?? T.alertEach, state: alert.state, probability: percent(alert.probability), share: percent(alert.share) });
       const message = alert.messages[0];
       const remove = this.guarded(async () => { await call(`/situations/${this.situation.id}/alerts/${alert.id}`, { method: "DELETE" }); await this.load(true); });
       return make("li", {}, make("div", {}, make("b", { textContent: words }), make("small", { textContent: joined(alert.webhook ?? alert.email, alert.over.length ? T.alertOver({ areas: alert.over.map((one) => one.area).join(", ") }) : T.alertQuiet, message ? T.alertMessages[message.state] : null, message?.error) })),
@@ -103,7 +114,7 @@ export class DistrictsPanel {
     });
     const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
     return make("form", { class: "alert", on: { submit: (event) => { event.preventDefault(); send(); } } },
-      make("h3", { textContent: T.alertNew({ state: this.state }) }), row(T.alertArea, area), row(T.alertProbability, probability), row(T.alertShare, share), row(T.alertTo, to),
+      make("h3", { textContent: T.alertNew({ state: this.state }) }), row(T.alertArea, area), row(T.alertProbability, probability), row(this.unit ? T.weightsAlertShare({ unit: this.unit }) : T.alertShare, share), row(T.alertTo, to),
       make("p", { class: "buttons" }, make("button", { type: "submit", textContent: T.alertSet })));
   }
 }
