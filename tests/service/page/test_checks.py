@@ -2,9 +2,10 @@
 
 import csv
 import io
+import json
 
 from tests.browser import needs_chromium
-from tests.service.page.live import PHONE, opened, ready, serious, shot
+from tests.service.page.live import PHONE, click_feature, opened, ready, serious, shot, until
 
 pytestmark = needs_chromium
 
@@ -56,12 +57,75 @@ def test_places_are_drawn_taken_along_and_judged(live, tmp_path):
         assert page.locator("#checks-found .big").count() == 1
 
 
+MARKS = "crowdfieldMap.queryRenderedFeatures({ layers: ['checks'] })"
+DONE = f"{MARKS}.filter(f => f.properties.done).length"
+
+
+def test_planned_places_are_marked_on_the_map_and_answered_there(live):
+    with opened(live, "reporter") as page:
+        ready(page)
+        page.click("#tab-checks")
+        page.fill("#checks-plan input >> nth=0", "12")
+        page.click("#checks-plan button[type=submit]")
+        page.wait_for_selector("#checks-places p:has-text('0 of 12 places answered')")
+        until(page, f"{MARKS}.length === 12 && {DONE} === 0")
+        # Nobody who answers is told what the map says: marks hold a number and whether it is done.
+        told = page.evaluate(f"{MARKS}.map(f => Object.keys(f.properties).sort().join())")
+        assert set(told) == {"done,id"}
+        click_feature(page, "checks")
+        page.wait_for_selector("#check-here h3")
+        assert page.is_visible("#tab-checks[aria-selected=true]") and page.locator("#why .big").count() == 0
+        page.click("#check-here button:text-is('flooded')")
+        until(page, f"{DONE} === 1")
+        assert page.get_attribute("#check-here button:text-is('flooded')", "aria-pressed") == "true"
+        # By the keyboard: the nearest place that is left, then one of the list; an answer can be taken back.
+        page.focus("#check-here .buttons:last-child button")
+        page.keyboard.press("Enter")
+        page.focus("#check-here button:text-is('dry')")
+        page.keyboard.press("Enter")
+        until(page, f"{DONE} === 2")
+        page.click("#checks-places summary")
+        page.focus("#check-list button >> nth=11")
+        page.keyboard.press("Enter")
+        until(page, "document.activeElement.id === 'check-here'")
+        shot(page, "checks-marks")
+        page.click("#tab-layers")
+        assert page.is_visible("#check-shapes") and page.locator("#check-shapes svg").count() == 2
+        shot(page, "checks-marks-legend")
+        page.uncheck("#show-checks")
+        until(page, f"{MARKS}.length === 0")
+        page.check("#show-checks")
+        assert serious(page) == []
+        # Answers outlive the page; handing them in needs no file.
+        page.reload()
+        ready(page)
+        page.click("#tab-checks")
+        page.wait_for_selector("#checks-places p:has-text('2 of 12 places answered')")
+        until(page, f"{DONE} === 2")
+        for number in range(12):
+            page.evaluate(f"document.querySelectorAll('#check-list button')[{number}].click()")
+            page.click(f"#check-here button:text-is('{('dry', 'flooded')[number % 2]}')")
+        page.wait_for_selector("#check-here:has-text('All other places')")
+        page.click("#checks-places button:text-is('Show what 12 answers say')")
+        page.wait_for_selector("#checks-found .big")
+        with page.expect_download() as saving:
+            page.click("#checks-places button:text-is('Save the answers')")
+        saved = json.loads(saving.value.path().read_text())
+        assert {feature["properties"]["state"] for feature in saved["features"]} == {"dry", "flooded"}
+
+
 def test_without_a_key_places_can_be_drawn_on_a_phone_but_not_judged(live):
     with opened(live, None, query="?lang=ar", color_scheme="dark", **PHONE) as page:
         ready(page)
         page.click("#tab-checks")
         page.click("#checks-plan button[type=submit]")
         page.wait_for_selector("#checks-planned table")
+        until(page, f"{MARKS}.length > 20")
+        shot(page, "checks-marks-arabic-dark-phone")
+        page.evaluate("document.querySelector('#check-list button').click()")
+        page.wait_for_selector("#check-here h3")
+        assert page.locator("#check-here [aria-pressed]").count() == 0
+        shot(page, "checks-here-arabic-dark-phone")
         assert page.locator("#checks-answers").count() == 0 and page.locator("#checks input[type=file]").count() == 0
         page.evaluate("document.getElementById('checks-planned').scrollIntoView()")
         shot(page, "checks-arabic-dark-phone")

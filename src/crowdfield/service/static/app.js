@@ -3,7 +3,8 @@
 import { addressOf, readAddress, writeAddress } from "./address.js";
 import { call, get, keyFromAddress, listen, newId, post, signedIn, useNoKey } from "./api.js";
 import { ChecksPanel } from "./checks.js";
-import { $, fill, make, options, tabs } from "./dom.js";
+import { checkLegend } from "./check-places.js";
+import { $, download, fill, make, options, tabs } from "./dom.js";
 import { DistrictsPanel } from "./districts.js";
 import { EventTime } from "./events.js";
 import { COLOURS, drawable, ends, MapView, OTHER } from "./map.js";
@@ -87,7 +88,7 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onMove: remember, interactive: !embedded });
+    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   new Menu({ address, title: () => document.title, picture: () => view?.picture() });
@@ -98,7 +99,8 @@ async function start() {
   if (view) new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
   reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
   districts = new DistrictsPanel({ save, guarded });
-  checks = new ChecksPanel({ save, guarded });
+  checks = new ChecksPanel({ save, guarded, onMarks: checkMarks, onPlace: (longitude, latitude) => view?.place(longitude, latitude, { covered: sheet.covers() }) });
+  fill($("check-shapes"), ...checkLegend());
   manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
@@ -297,6 +299,13 @@ function marks({ anew = false } = {}) {
   $("privacy").textContent = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
 }
 
+// Places of the plan that was drawn last.
+function checkMarks() {
+  const planned = checks?.marks() ?? [];
+  $("checks-row").hidden = $("check-shapes").hidden = !planned.length;
+  view?.checks($("show-checks").checked ? planned : []);
+}
+
 async function ask(longitude, latitude, { quiet = false } = {}) {
   if (!chosen.situation) return;
   chosen.place = [longitude, latitude];
@@ -372,15 +381,10 @@ async function trust(source, level) {
   await refresh();
 }
 
-// A plain link could not send the key; so the file is fetched and handed over.
 async function save(rest, name) {
   const response = await call(path(rest));
   const given = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1];
-  const link = make("a", { href: URL.createObjectURL(await response.blob()), download: name ?? given ?? "map" });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  download(await response.blob(), name ?? given ?? "map");
 }
 
 function upload(file) {
@@ -428,6 +432,7 @@ function listenToForms() {
   $("show-reports").addEventListener("change", () => marks());
   $("land-only").addEventListener("change", () => view?.land($("land-only").checked));
   $("show-next").addEventListener("change", () => marks());
+  $("show-checks").addEventListener("change", checkMarks);
   let sliding = null;
   $("slider").addEventListener("input", () => {
     // The number nearest to the slider among those that are kept.

@@ -1,6 +1,7 @@
 // Spot checks: places to check, drawn at random, and what the answers say about the map.
 
 import { call, get } from "./api.js";
+import { CheckPlaces } from "./check-places.js";
 import { $, fill, make, options } from "./dom.js";
 import { count, percent } from "./panels.js";
 import { joined, signs, T } from "./text.js";
@@ -9,9 +10,11 @@ const FORMS = ["csv", "geojson", "kml", "xlsx"];
 const MOST_PLACES = 10000; // as many as the service draws
 
 export class ChecksPanel {
-  // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong.
-  constructor({ save, guarded }) {
+  // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong; onMarks() when
+  // other places are to be marked on the map; onPlace(longitude, latitude) shows one of them there.
+  constructor({ save, guarded, onMarks, onPlace }) {
     Object.assign(this, { save, guarded, situation: null });
+    this.places = new CheckPlaces({ guarded, onMarks, onPlace, onHandIn: guarded(() => this.judge(this.places.file(), this.places.plan.version)) });
     this.size = make("input", { type: "number", min: 2, max: MOST_PLACES, step: 1, placeholder: T.checksSizeAuto, autocomplete: "off" });
     this.seed = make("input", { type: "number", min: 0, max: 2 ** 31 - 1, step: 1, value: 0, required: true, autocomplete: "off" });
     this.file = make("input", { type: "file", required: true, on: { change: () => this.guess() } });
@@ -24,15 +27,20 @@ export class ChecksPanel {
   // while new versions come, and go with the map.
   update(situation, versions, mayReport) {
     $("tab-checks").hidden = !situation || !versions.length;
-    if ($("tab-checks").hidden) return;
+    if ($("tab-checks").hidden) {
+      this.shown = null;
+      this.places.clear();
+      return;
+    }
     const now = `${situation.id} ${mayReport}`;
     const numbers = versions.map(({ number }) => number);
-    if (now !== this.shown) this.open(situation, mayReport);
+    const another = now !== this.shown;
     Object.assign(this, { situation, shown: now, newest: numbers[0] });
+    if (another) this.open(situation, mayReport, numbers);
     options(this.version, numbers.map((number) => [number, `${T.version} ${number}`]), numbers.includes(Number(this.version.value)) ? this.version.value : numbers[0]);
   }
 
-  open(situation, mayReport) {
+  open(situation, mayReport, numbers) {
     fill(this.planned);
     fill(this.found);
     const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
@@ -43,12 +51,27 @@ export class ChecksPanel {
         row(T.checksFile, this.file), row(T.checksVersion, this.version), send(T.checksSend))
       : make("p", { class: "hint", textContent: T.checksNeedsKey });
     fill($("checks"), form("checks-plan", this.guarded(() => this.plan()), make("h2", { textContent: T.checksTitle }), make("p", { class: "hint", textContent: T.checksHint }),
-      row(T.checksSize, this.size), row(T.checksSeed, this.seed), send(T.checksPlan)), this.planned, answers, this.found);
+      row(T.checksSize, this.size), row(T.checksSeed, this.seed), send(T.checksPlan)), this.planned, this.places.element, answers, this.found);
+    // Who was at it before goes on where they left off, as long as the version is there that the places are of.
+    this.places.open(situation, mayReport);
+    const { last } = this.places.memory;
+    if (last && numbers.includes(Number(new URLSearchParams(last).get("version")))) this.guarded(() => this.draw(last))();
+    else if (last) this.places.memory.forget(last);
   }
 
-  async plan() {
-    const query = new URLSearchParams({ seed: this.seed.value, version: this.newest, ...(this.size.value ? { size: this.size.value } : {}) });
-    const found = await get(`/situations/${this.situation.id}/checks/plan?${query}`);
+  marks = () => this.places.marks();
+
+  pick = (id) => this.places.pick(id);
+
+  plan() {
+    return this.draw(String(new URLSearchParams({ seed: this.seed.value, version: this.newest, ...(this.size.value ? { size: this.size.value } : {}) })));
+  }
+
+  async draw(query) {
+    const { situation } = this;
+    const path = `/situations/${situation.id}/checks/plan?${query}`;
+    const [found, places] = await Promise.all([get(path), get(`${path}&form=geojson`)]);
+    if (situation.id !== this.situation.id) return;
     const download = (name) => make("button", { type: "button", class: "quiet", textContent: T.checksForms[name], on: { click: this.guarded(() => this.save(`/checks/plan?${query}&form=${name}`)) } });
     const kind = ({ stratum, mapped }) => joined(mapped, T.checksCertainty[stratum.split("-").at(-1)]);
     fill(this.planned,
@@ -56,6 +79,7 @@ export class ChecksPanel {
       table([T.checksKind, T.checksCells, T.checksPlaces], found.strata.map((one) => [kind(one), count(one.cells), count(one.checks)])),
       make("p", { class: "buttons start" }, ...FORMS.map(download)),
       make("p", { class: "hint", textContent: T.checksBlind }));
+    this.places.use(query, { ...places, version: found.version });
   }
 
   // The name of a plan's file says which version it was drawn from.
@@ -64,11 +88,16 @@ export class ChecksPanel {
     if ([...this.version.options].some((option) => option.value === said)) this.version.value = said;
   }
 
-  async handIn() {
+  handIn() {
+    return this.judge(this.file.files[0], this.version.value);
+  }
+
+  async judge(file, version) {
     const body = new FormData();
-    body.append("file", this.file.files[0]);
-    const response = await call(`/situations/${this.situation.id}/checks/result?version=${this.version.value}`, { method: "POST", body });
+    body.append("file", file);
+    const response = await call(`/situations/${this.situation.id}/checks/result?version=${version}`, { method: "POST", body });
     this.show(await response.json());
+    this.found.scrollIntoView({ block: "nearest" });
   }
 
   show(found) {

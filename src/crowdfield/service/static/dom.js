@@ -20,6 +20,15 @@ export function options(select, entries, chosen) {
   fill(select, ...entries.map(([value, text]) => make("option", { value, textContent: text, selected: String(value) === String(chosen) })));
 }
 
+// A link could not send a key, so what is saved is fetched or made first, and handed over.
+export function download(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
 export function meter(share) {
   const bar = make("i");
   bar.style.width = `${Math.round(1000 * Math.min(Math.max(share, 0), 1)) / 10}%`;

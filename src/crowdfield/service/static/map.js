@@ -1,6 +1,7 @@
 // The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
 
 import { get, headers } from "./api.js";
+import { checkIcon } from "./check-shapes.js";
 import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
 
 // Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
@@ -26,6 +27,7 @@ const clusterName = (scale, said) => ["concat", "cluster/", short, "/", ["floor"
 const byLabel = (colours, of, otherwise) => (colours.length ? ["match", ["to-string", ["get", "label"]], ...colours.flatMap(([label, colour]) => [label, of(colour)]), otherwise] : otherwise);
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const DOTS = ["cells", "reports", "listed", "clusters"]; // layers of reports
+const MANY_CHECKS = 100; // places to check: with more, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
 export function drawable() {
@@ -35,9 +37,9 @@ export function drawable() {
 }
 
 export class MapView {
-  // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place;
-  // onMove() when another part of the world is shown.
-  constructor(container, label, { onAsk, onReport, onHere, onMove, interactive = true }) {
+  // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place, onCheck(id)
+  // for a place to check; onMove() when another part of the world is shown.
+  constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
     this.overlay = 0;
     this.wanted = []; // layers of reports that are to be seen
@@ -57,6 +59,7 @@ export class MapView {
           region: { type: "geojson", data: NOTHING },
           listed: { type: "geojson", data: NOTHING },
           preview: { type: "geojson", data: NOTHING },
+          checks: { type: "geojson", data: NOTHING },
         },
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
@@ -72,6 +75,11 @@ export class MapView {
             id: "preview-points", type: "circle", source: "preview", filter: ["==", ["geometry-type"], "Point"],
             paint: { "circle-radius": ["case", ["get", "inside"], 4, 6], "circle-color": ["get", "colour"], "circle-stroke-color": "#ffffff", "circle-stroke-width": 0.8, "circle-opacity": 0.85 },
           },
+          {
+            // What is still to do lies over what is done.
+            id: "checks", type: "symbol", source: "checks",
+            layout: { "icon-image": ["case", ["get", "done"], "check/done", "check/todo"], "icon-allow-overlap": true, "icon-ignore-placement": true, "symbol-sort-key": ["case", ["get", "done"], 0, 1] },
+          },
         ],
       },
     });
@@ -84,6 +92,7 @@ export class MapView {
     this.map.on("styleimagemissing", ({ id }) => {
       if (this.map.hasImage(id)) return;
       if (id === "hatched") this.map.addImage(id, hatched());
+      if (id.startsWith("check/")) this.map.addImage(id, checkIcon(id.slice(6)), { pixelRatio: 2 });
       if (id.startsWith("name/")) this.map.addImage(id, nameIcon(id.slice(5)), { pixelRatio: 2 });
       if (id.startsWith("cluster/")) this.map.addImage(id, clusterIcon(...id.split("/").slice(1)), { pixelRatio: 2 });
     });
@@ -95,6 +104,8 @@ export class MapView {
     if (!interactive) return;
     this.map.on("click", (event) => {
       const { x, y } = event.point;
+      const check = this.checkAt(event.point);
+      if (check !== null) return onCheck(check);
       const around = [[x - 3, y - 3], [x + 3, y + 3]];
       const layers = ["clusters", "reports", "listed"].filter((id) => this.map.getLayer(id));
       const [hit] = this.map.queryRenderedFeatures(around, { layers });
@@ -107,7 +118,9 @@ export class MapView {
     canvas.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
       const middle = this.map.getCenter();
-      onAsk(middle.lng, middle.lat);
+      const check = this.checkAt(this.map.project(middle));
+      if (check !== null) onCheck(check);
+      else onAsk(middle.lng, middle.lat);
     });
   }
 
@@ -158,6 +171,7 @@ export class MapView {
     }
     this.previewing = Boolean(found);
     this.showDots();
+    this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
@@ -303,6 +317,20 @@ export class MapView {
     const { x, y } = this.map.project([longitude, latitude]);
     const [sw, ne] = [this.map.unproject([x - pixels, y + pixels]), this.map.unproject([x + pixels, y - pixels])];
     return [turned(sw.lng), sw.lat, turned(ne.lng), ne.lat];
+  }
+
+  // Places to check; of many, each is drawn smaller until somebody zooms in.
+  async checks(features) {
+    await this.ready;
+    const small = features.length > MANY_CHECKS ? 0.55 : 0.9;
+    this.map.setLayoutProperty("checks", "icon-size", ["interpolate", ["linear"], ["zoom"], 9, small, 13, 1.1]);
+    this.map.getSource("checks").setData({ type: "FeatureCollection", features });
+  }
+
+  // The id of the place to check that is drawn at a point, or null.
+  checkAt({ x, y }) {
+    const [hit] = this.map.queryRenderedFeatures([[x - 2, y - 2], [x + 2, y + 2]], { layers: ["checks"] });
+    return hit?.properties.id ?? null;
   }
 
   async looks(features, label, onPick) {
