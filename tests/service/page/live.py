@@ -20,10 +20,14 @@ PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True, "dev
 
 
 # How many reports the map shows, with those behind the numbers: read from the tiles that are drawn.
-DRAWN = (
-    "crowdfieldMap.queryRenderedFeatures({ layers: ['reports', 'clusters'] })"
-    ".reduce((n, f) => n + (f.properties.points ?? 1), 0)"
-)
+def drawn(*layers):
+    """The features that these layers of reports show; while the map changes, also those that it showed before."""
+    names = "|".join(layers)
+    shown = f"crowdfieldMap.getStyle().layers.map(l => l.id).filter(id => /^({names})(-[0-9]+)?$/.test(id))"
+    return f"crowdfieldMap.queryRenderedFeatures({{ layers: {shown} }})"
+
+
+DRAWN = f"{drawn('reports', 'clusters')}.reduce((n, f) => n + (f.properties.points ?? 1), 0)"
 
 
 class Live:
@@ -94,10 +98,7 @@ def click_map(page, across, down):
 
 def click_feature(page, layer):
     """Click the first feature of a layer that is drawn and not under a control."""
-    places = page.evaluate(
-        f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }})"
-        ".map(f => crowdfieldMap.project(f.geometry.coordinates))"
-    )
+    places = page.evaluate(f"{drawn(layer)}.map(f => crowdfieldMap.project(f.geometry.coordinates))")
     box = page.locator("#map").bounding_box()
     inside = [p for p in places if 60 < p["x"] < box["width"] - 60 and 60 < p["y"] < box["height"] - 60]
     page.mouse.click(box["x"] + inside[0]["x"], box["y"] + inside[0]["y"])

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.browser import needs_chromium
-from tests.service.page.live import DRAWN, PHONE, newest, opened, ready, serious, shot, until
+from tests.service.page.live import DRAWN, PHONE, drawn, newest, opened, ready, serious, shot, until
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -79,9 +79,7 @@ def test_readers_follow_the_days_on_which_many_people_reported(live):
             page.keyboard.press("Home")
             assert page.inner_text("#event-moment") == "Jan 12, 2010 · 3 published reports"
             assert "on the day it came in" in page.inner_text("#event-note")
-            cells = (
-                "crowdfieldMap.areTilesLoaded() && crowdfieldMap.queryRenderedFeatures({ layers: ['cells'] }).length"
-            )
+            cells = f"crowdfieldMap.areTilesLoaded() && {drawn('cells')}.length"
             until(page, f"{cells} === 1")
             # On a phone its words stand under the slider, which keeps room to be moved.
             assert page.locator("#event-slider").bounding_box()["width"] > 100

@@ -8,6 +8,7 @@ from tests.service.page.live import (
     PHONE,
     click_feature,
     click_map,
+    drawn,
     newest,
     opened,
     picture,
@@ -15,6 +16,7 @@ from tests.service.page.live import (
     serious,
     shot,
     until,
+    wait,
 )
 from tests.service.test_districts import HALVES
 from tests.service.test_weights import people
@@ -218,9 +220,18 @@ def test_reports_can_be_read_filtered_and_judged(live):
         shown = page.locator("#report-list button").count()
         assert shown >= 60
         page.click("#filters summary")
+        until(page, f"crowdfieldMap.areTilesLoaded() && {DRAWN} >= 60")
+        everything, held = page.evaluate(DRAWN), []
+        page.route("**/points/*/*/*.mvt*", lambda request: held.append(request))
         page.select_option("#filter-label", "dry")
         until(page, f"(n => 0 < n && n < {shown})(document.querySelectorAll('#report-list button').length)")
         dry = page.locator("#report-list button").count()
+        # The reports of before stay on the map until the new ones are there.
+        wait(lambda: page.evaluate(DRAWN) and held)
+        assert page.evaluate(DRAWN) == everything
+        for request in held:
+            request.continue_()
+        page.unroute("**/points/*/*/*.mvt*")
         until(page, f"crowdfieldMap.areTilesLoaded() && {DRAWN} === {dry}")
         page.select_option("#filter-trust", "trusted")
         page.select_option("#filter-label", "")
@@ -234,14 +245,14 @@ def test_reports_can_be_read_filtered_and_judged(live):
         page.wait_for_selector("#report-chosen:has-text('lets it stand')")
         page.check("input[name=list][value=accepted]")
         until(page, "document.querySelectorAll('#report-list button').length === 1")
-        until(page, "crowdfieldMap.queryRenderedFeatures({ layers: ['listed'] }).length === 1")
+        until(page, f"{drawn('listed')}.length === 1")
         shot(page, "reports")
         page.check("input[name=list][value=retracted]")
         page.wait_for_selector("#report-count:has-text('No report was taken back')")
         assert serious(page) == []
         page.check("input[name=list][value=all]")
         # A number on the map opens into its reports; a report on the map opens in full.
-        until(page, "crowdfieldMap.queryRenderedFeatures({ layers: ['clusters'] }).length > 0")
+        until(page, f"{drawn('clusters')}.length > 0")
         zoom = page.evaluate("crowdfieldMap.getZoom()")
         click_feature(page, "clusters")
         until(
@@ -251,7 +262,7 @@ def test_reports_can_be_read_filtered_and_judged(live):
         page.evaluate("crowdfieldMap.jumpTo({ zoom: 12 })")
         until(
             page,
-            "crowdfieldMap.areTilesLoaded() && crowdfieldMap.queryRenderedFeatures({ layers: ['reports'] }).length > 0",
+            f"crowdfieldMap.areTilesLoaded() && {drawn('reports')}.length > 0",
         )
         page.click("#tab-layers")
         click_feature(page, "reports")

@@ -3,30 +3,10 @@
 import { get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
 import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
+import { clusterIcon, COLOURS, Points } from "./points.js";
 
-// Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
-export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
-export const OTHER = "#8a8d94";
-// The two ends of each scale of probabilities: what dots of reports are coloured by that say the other, and the chosen state.
-const ENDS = { plain: ["#1d4f9c", "#ffe14d"], water: ["#f2d264", "#12397a"], harm: ["#f7e08a", "#8c1030"] };
-export function ends(scale = "plain") {
-  const [other, said] = ENDS[scale.replace("-reversed", "")] ?? ENDS.plain;
-  return scale.endsWith("-reversed") ? [said, other] : [other, said];
-}
-const LIGHT = ["#ffe14d", "#f2d264", "#f7e08a"];
-// The vector tiles of the service, which clusters reports by zoom. A point with an id is one report.
-const POINTS = { type: "vector", minzoom: 0, maxzoom: 18 };
 const TOGETHER = 17; // from this zoom on, reports that are still one number are listed instead of zoomed into
-const TRUSTED = "trusted: "; // how the names of trusted sources begin
-const trusted = ["==", ["slice", ["to-string", ["get", "source"]], 0, TRUSTED.length], TRUSTED];
-const radius = ["+", 5, ["min", 12, ["*", 2, ["sqrt", ["get", "count"]]]]];
-const short = ["case", [">=", ["get", "points"], 10000], ["concat", ["round", ["/", ["get", "points"], 1000]], "k"], [">=", ["get", "points"], 1000], ["concat", ["/", ["round", ["/", ["get", "points"], 100]], 10], "k"], ["to-string", ["get", "points"]]];
-// `said` is the number of the label whose share of a cluster is drawn.
-const clusterName = (scale, said) => ["concat", "cluster/", short, "/", ["floor", ["/", ["*", 10, ["coalesce", ["get", `label_${said}`], 0]], ["get", "count"]]], "/", scale];
-// What each label is drawn in: an expression of the map's style.
-const byLabel = (colours, of, otherwise) => (colours.length ? ["match", ["to-string", ["get", "label"]], ...colours.flatMap(([label, colour]) => [label, of(colour)]), otherwise] : otherwise);
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
-const DOTS = ["cells", "reports", "listed", "clusters"]; // layers of reports
 const MANY_CHECKS = 100; // places to check: with more, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -42,7 +22,6 @@ export class MapView {
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
     this.overlay = 0;
-    this.wanted = []; // layers of reports that are to be seen
     this.map = new maplibregl.Map({
       container,
       attributionControl: false,
@@ -57,7 +36,6 @@ export class MapView {
           ground: { type: "geojson", data: NOTHING },
           lattice: { type: "geojson", data: lattice() },
           region: { type: "geojson", data: NOTHING },
-          listed: { type: "geojson", data: NOTHING },
           preview: { type: "geojson", data: NOTHING },
           checks: { type: "geojson", data: NOTHING },
         },
@@ -83,6 +61,7 @@ export class MapView {
         ],
       },
     });
+    this.dots = new Points(this.map, "preview-region");
     this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets()).then(() => this.dress());
     addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
     this.map.on("moveend", onMove);
@@ -107,8 +86,7 @@ export class MapView {
       const check = this.checkAt(event.point);
       if (check !== null) return onCheck(check);
       const around = [[x - 3, y - 3], [x + 3, y + 3]];
-      const layers = ["clusters", "reports", "listed"].filter((id) => this.map.getLayer(id));
-      const [hit] = this.map.queryRenderedFeatures(around, { layers });
+      const [hit] = this.map.queryRenderedFeatures(around, { layers: this.dots.clickable() });
       if (!hit) return onAsk(event.lngLat.lng, event.lngLat.lat);
       if (hit.properties.id) return onReport(hit.properties.id);
       const { lng, lat } = maplibregl.LngLat.convert(hit.geometry.coordinates);
@@ -169,8 +147,7 @@ export class MapView {
     for (const layer of this.map.getStyle().layers) {
       if (layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
     }
-    this.previewing = Boolean(found);
-    this.showDots();
+    this.dots.hide(Boolean(found));
     this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
     if (!found) return this.map.getSource("preview").setData(NOTHING);
@@ -272,44 +249,10 @@ export class MapView {
     this.url = null;
   }
 
-  // Reports from the tiles of an address, those close together as a number; or by cells, as readers see them. `listed`
-  // are features of a short list, drawn as they are instead. `anew` where the same address has another answer by now.
-  async points(url, { listed, exact, colours, scale, said, anew = false }) {
+  // What `Points.show` takes.
+  async points(url, options) {
     await this.ready;
-    this.wanted = !url ? [] : listed ? ["listed"] : exact ? ["reports", "clusters"] : ["cells"];
-    this.map.getSource("listed").setData(listed ? { type: "FeatureCollection", features: listed.map((f) => ({ ...f, properties: { ...f.properties, id: f.id } })) } : NOTHING);
-    if (!url) return this.showDots();
-    if (this.pointsAt !== url || anew) this.usePoints(url);
-    this.pointsAt = url;
-    this.showDots();
-    const rim = byLabel(colours, (colour) => (LIGHT.includes(colour) ? "#5c5320" : "#ffffff"), "#ffffff");
-    for (const id of ["cells", "reports", "listed"]) {
-      this.map.setPaintProperty(id, "circle-color", byLabel(colours, (colour) => colour, OTHER));
-      this.map.setPaintProperty(id, "circle-stroke-color", id === "cells" ? rim : ["case", trusted, "#1d1d1f", rim]);
-    }
-    this.map.setLayoutProperty("clusters", "icon-image", clusterName(scale, said));
-    return undefined;
-  }
-
-  // A source of its own for every address: one whose address changes while it loads complains on the console.
-  usePoints(url) {
-    for (const id of DOTS) if (this.map.getLayer(id)) this.map.removeLayer(id);
-    if (this.map.getSource("points")) this.map.removeSource("points");
-    this.map.addSource("points", { ...POINTS, tiles: [url] });
-    const tiles = { source: "points", "source-layer": "points" };
-    const size = ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, radius], 13, radius, 17, ["*", 1.6, radius]];
-    const one = { "circle-radius": size, "circle-stroke-width": ["case", trusted, 2.5, 1] };
-    const layers = [
-      { id: "cells", type: "circle", ...tiles, paint: { "circle-radius": radius, "circle-opacity": 0.85, "circle-stroke-width": 1 } },
-      { id: "reports", type: "circle", ...tiles, filter: ["has", "id"], paint: one },
-      { id: "listed", type: "circle", source: "listed", paint: one },
-      { id: "clusters", type: "symbol", ...tiles, filter: ["has", "points"], layout: { "icon-allow-overlap": true, "icon-ignore-placement": true } },
-    ];
-    layers.forEach((layer) => this.map.addLayer(layer, "preview-region"));
-  }
-
-  showDots() {
-    for (const id of DOTS.filter((one) => this.map.getLayer(one))) this.map.setLayoutProperty(id, "visibility", !this.previewing && this.wanted.includes(id) ? "visible" : "none");
+    this.dots.show(url, options);
   }
 
   // The box of a few pixels around a place.
@@ -366,31 +309,6 @@ export class MapView {
     const free = height - covered;
     if (x < 0 || x > width || y < 0 || y > free - 20) this.map.easeTo({ center: [longitude, latitude], offset: [0, -covered / 2] });
   }
-}
-
-// A number in a ring, of which a part in the colour of the chosen state are reports that say so. Drawn here: fonts of maps need a server.
-function clusterIcon(count, tenths, scale, side = 64) {
-  const [other, said] = ends(scale);
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = side;
-  const pen = canvas.getContext("2d");
-  const arc = (radius, from, to) => { pen.beginPath(); pen.arc(side / 2, side / 2, radius, from - Math.PI / 2, to - Math.PI / 2); };
-  arc(side / 2 - 2, 0, 2 * Math.PI);
-  pen.fillStyle = "#ffffff";
-  pen.fill();
-  pen.lineWidth = 7;
-  pen.strokeStyle = other;
-  arc(side / 2 - 6, 0, 2 * Math.PI);
-  pen.stroke();
-  pen.strokeStyle = said;
-  arc(side / 2 - 6, 0, (Math.PI * Number(tenths)) / 5);
-  pen.stroke();
-  pen.fillStyle = "#1d1d1f";
-  pen.font = `600 ${count.length > 3 ? 19 : 24}px system-ui, sans-serif`;
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
-  pen.fillText(count, side / 2, side / 2 + 1);
-  return pen.getImageData(0, 0, side, side);
 }
 
 // As the tiles draw what nobody knows.

@@ -30,7 +30,7 @@ export class ReportsPanel {
 
   // Another list, other filters, or another time.
   async changed() {
-    this.onFilter();
+    if (!this.short()) this.onFilter();
     await this.load();
     if (this.short()) this.onFilter();
   }
