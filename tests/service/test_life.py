@@ -58,6 +58,7 @@ def test_a_map_for_keys_only_is_not_there_for_strangers(space, start):
         "/situations/{}", "/situations/{}/tiles/probability/9/153/229.png", "/situations/{}/point/-72.3,18.5",
         "/situations/{}/points", "/situations/{}/next", "/situations/{}/sources", "/situations/{}/versions",
         "/situations/{}/export/csv", "/situations/{}/tilejson", "/situations/{}/events", "/situations/{}/districts",
+        "/situations/{}/weights",
         "/ogc/collections/{}", "/ogc/collections/{}/items", "/points?situation={}", "/basemap.json?situation={}",
     ]  # fmt: skip
     for key in (None, other):

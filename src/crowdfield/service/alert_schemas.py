@@ -18,7 +18,10 @@ class NewAlert(Strict):
     probability: Share = Field(
         0.7, description="a cell counts where the state is more probable than this, and somebody knows"
     )
-    share: Share = Field(0.05, description="told when more than this share of a district counts")
+    share: Share = Field(
+        0.05,
+        description="told when more than this share of a district counts: of its people, where the map has weights",
+    )
     clear: Share | None = Field(None, description="over when less than this counts; 0.8 times `share` by default")
     webhook: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
         None, description="an address whose origin is in CROWDFIELD_ALERT_HOSTS"

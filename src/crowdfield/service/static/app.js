@@ -208,7 +208,7 @@ async function redraw() {
   slider();
   layer();
   guarded(() => districts.update(situation, chosen.state, newest(), may("admin")))();
-  checks.update(situation, versions, may("reporter"));
+  if (!embedded) checks.update(situation, versions, may("reporter"));
   if (!number) {
     await view?.clear();
     exact = may("trusted");

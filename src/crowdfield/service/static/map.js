@@ -7,6 +7,7 @@ import { clusterIcon, COLOURS, Points } from "./points.js";
 
 const TOGETHER = 17; // from this zoom on, reports that are still one number are listed instead of zoomed into
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
+const REACH = matchMedia("(pointer: coarse)").matches ? 9 : 2; // pixels around a mark that still mean it: a finger is not a mouse
 const MANY_CHECKS = 100; // places to check: with more, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -272,7 +273,7 @@ export class MapView {
 
   // The id of the place to check that is drawn at a point, or null.
   checkAt({ x, y }) {
-    const [hit] = this.map.queryRenderedFeatures([[x - 2, y - 2], [x + 2, y + 2]], { layers: ["checks"] });
+    const [hit] = this.map.queryRenderedFeatures([[x - REACH, y - REACH], [x + REACH, y + REACH]], { layers: ["checks"] });
     return hit?.properties.id ?? null;
   }
 
