@@ -6,6 +6,7 @@ import pytest
 from crowdfield import geography, io
 from crowdfield.data import Grid, Raster
 from crowdfield.errors import CrowdfieldError, InputError, ReportFormatError
+from crowdfield.io.amounts import read_amounts
 
 rasterio = pytest.importorskip("rasterio")
 UTM = "EPSG:32618"
@@ -101,6 +102,21 @@ def test_large_rasters_are_averaged_down(tmp_path, degrees):
     layer = io.read_covariates([path], UTM)
     assert layer.rasters[0].values.size <= covariates.MOST_PIXELS * 1.01
     np.testing.assert_allclose(layer(np.array([[3050.0, 10.0], [5950.0, 5990.0]]))[:, 0], [30.0, 59.0])
+
+
+def test_people_of_a_large_raster_are_not_spread_over_pixels_without_a_value(tmp_path):
+    """A coast of many inlets: where pixels are merged, as many people are there as before."""
+    people = np.random.default_rng(0).integers(1, 9, (4200, 4200), dtype=np.uint8)
+    sea = np.arange(4200) % 7 < 3
+    people[:, sea] = 255
+    path = tmp_path / "people.tif"
+    with rasterio.open(
+        path, "w", driver="GTiff", width=4200, height=4200, count=1, dtype="uint8", crs=UTM, nodata=255,
+        transform=rasterio.transform.Affine(1, 0, 0, 0, -1, 4200), tiled=True,
+    ) as file:  # fmt: skip
+        file.write(people, 1)
+    amounts = read_amounts(path, Grid(west=0.0, east=4200.0, south=0.0, north=4200.0, rows=4, columns=4, crs=UTM))
+    assert amounts.sum() == pytest.approx(people[:, ~sea].sum(dtype=np.int64), rel=1e-6)
 
 
 def test_bad_files_are_refused_in_our_words(tmp_path, degrees):

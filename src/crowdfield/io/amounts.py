@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.data import Grid
 from crowdfield.errors import InputError
-from crowdfield.io.covariates import pixel_area, read_covariates
+from crowdfield.io.covariates import pixel_area, read_amount_rasters
 
 POINTS_PER_CELL = 2  # along each side of a cell, at least, where pixels are larger than cells
 MOST_POINTS = 16  # along each side of a pixel: beyond, the amount of a pixel is spread evenly enough
@@ -26,7 +26,7 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
     nothing under the whole grid is an error."""
     if grid.crs is None:
         raise InputError("amounts of a raster need a map with a reference system.")
-    rasters = read_covariates([path], grid.crs, grid).rasters
+    rasters = read_amount_rasters(path, grid)
     if len(rasters) != 1:
         raise InputError(f"{path} has {len(rasters)} bands; weights are one band.")
     raster = rasters[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,13 @@ def read_covariates(paths: Sequence[str | Path], crs: str, grid: Grid | None = N
     return Rasters(tuple(rasters), crs)
 
 
-def _read(path: Path, crs: str, grid: Grid | None) -> list[Raster]:
+def read_amount_rasters(path: str | Path, grid: Grid) -> list[Raster]:
+    """The bands of a GeoTIFF under a map as amounts: where pixels are merged, those without a value count as 0."""
+    assert grid.crs is not None
+    return _read(Path(path), grid.crs, grid, empty_is_nothing=True)
+
+
+def _read(path: Path, crs: str, grid: Grid | None, *, empty_is_nothing: bool = False) -> list[Raster]:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     if not first_bytes(path, 16).startswith(TIFF):
@@ -115,7 +122,7 @@ def _read(path: Path, crs: str, grid: Grid | None) -> list[Raster]:
     window = [0, 0, columns, rows]
     if grid is not None:
         window = _window(transform, (columns, rows), geography.transformer(crs, system), grid, path, turns)
-    answer = _ask("pixels", path, window=window)
+    answer = _ask("pixels", path, window=window, empty_is_nothing=empty_is_nothing)
     with believing(str(path)):
         step = _six(answer.header["transform"])
         bands = [np.array(answer.arrays[f"band {number}"], dtype=np.float32) for number in range(count)]
@@ -160,8 +167,11 @@ def about(path: Path) -> TaskResult:
         }, {}
 
 
-def pixels(path: Path, *, window: list[int]) -> TaskResult:
-    """Task of a box: the bands within a window (column, row, columns, rows), NaN where there is no value."""
+def pixels(path: Path, *, window: list[int], empty_is_nothing: bool = False) -> TaskResult:
+    """Task of a box: the bands within a window (column, row, columns, rows), NaN where there is no value.
+
+    empty_is_nothing: of pixels that are merged to one, those without a value count as 0; else they do not count.
+    """
     from rasterio.enums import Resampling
     from rasterio.windows import Window
 
@@ -172,15 +182,34 @@ def pixels(path: Path, *, window: list[int]) -> TaskResult:
         part = Window(column, row, columns, rows)
         arrays = {}
         for number in range(file.count):
-            band = file.read(
-                number + 1, window=part, out_shape=shape, masked=True, resampling=Resampling.average
-            ).astype(np.float32)
+            if empty_is_nothing and coarser > 1.0:
+                band = _mean_with_empty_as_nothing(file, number + 1, part, shape)
+            else:
+                band = file.read(
+                    number + 1, window=part, out_shape=shape, masked=True, resampling=Resampling.average
+                ).astype(np.float32)
             scaled = band * np.float32(file.scales[number]) + np.float32(file.offsets[number])
             arrays[f"band {number}"] = np.where(np.isfinite(scaled.filled(np.nan)), scaled.filled(np.nan), np.nan)
         a, b, c, d, e, f = list(file.transform)[:6]
     corner = (a * column + b * row + c, d * column + e * row + f)
     wide, high = columns / shape[1], rows / shape[0]
     return {"transform": [a * wide, b * high, corner[0], d * wide, e * high, corner[1]]}, arrays
+
+
+def _mean_with_empty_as_nothing(file: Any, number: int, part: Any, shape: tuple[int, int]) -> Any:
+    """The mean of a band over blocks of pixels, those without a value taken for 0: sums are kept.
+
+    GDAL averages over pixels with a value only, which would spread the people of a coast over the sea.
+    """
+    from rasterio.windows import Window
+
+    top, left = (np.arange(n) * size // n for n, size in zip(shape, (part.height, part.width), strict=True))
+    out = np.empty(shape, dtype=np.float32)
+    for i, (first, last) in enumerate(pairwise([*top.tolist(), part.height])):
+        rows = Window(part.col_off, part.row_off + first, part.width, last - first)
+        values = file.read(number, window=rows, masked=True).astype(np.float64).filled(0.0)
+        out[i] = np.add.reduceat(np.where(np.isfinite(values), values, 0.0).sum(axis=0), left)
+    return np.ma.MaskedArray(out * (shape[0] * shape[1] / (part.height * part.width)))
 
 
 class _Opened:
