@@ -112,7 +112,7 @@ export class ChecksPanel {
       table([T.checksState, T.checksMapped, T.checksReally], rows.map((row) => [row.state, percent(row.mapped_share), area(row)])),
       table([T.checksState, T.checksUsers, T.checksProducers], rows.map((row) => [row.state, between(row.users, row.users_low, row.users_high), between(row.producers, row.producers_low, row.producers_high)])),
       make("p", { class: "hint", textContent: T.checksHow({ n: found.checks, version: found.version, level: percent(found.level) }) }),
-      make("ul", { class: "hint" }, ...found.notes.map((note) => make("li", { textContent: note }))));
+      make("ul", { class: "notes hint" }, ...found.notes.map((note) => make("li", { textContent: note }))));
   }
 }
 

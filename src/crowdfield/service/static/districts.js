@@ -63,7 +63,7 @@ export class DistrictsPanel {
     return make("div", {},
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
       make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
-      make("ul", { class: "hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
+      make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 
   downloads(query) {
