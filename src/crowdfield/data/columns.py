@@ -62,14 +62,68 @@ def accuracies(accuracy: ArrayLike, rows: int) -> NDArray[np.float64]:
     return frozen(metres)
 
 
-def scores(score: ArrayLike, rows: int) -> NDArray[np.float64]:
-    """Give probabilities, NaN for reports that just say their label: [R]."""
-    sure = _numbers(score, rows, "scores", "score must be probabilities, NaN for reports that just say their label.")
+# Probabilities of one report that add up to less than 1 by more than this, or to more, are not those of all its states.
+SUM_TOLERANCE = 0.02
+
+
+def scores(score: ArrayLike, rows: int, labels: int) -> NDArray[np.float64]:
+    """Give probabilities, NaN for reports that just say their label: [R], or [R, L] with one column per label.
+
+    Rows of vectors are made to add up to exactly 1. A column that is NaN where its row has numbers is a label that the
+    vector says nothing of.
+    """
+    sure = _array(score, "score must be probabilities, NaN for reports that just say their label.")
+    if sure.shape not in ((rows,), (rows, labels)):
+        raise InputError(
+            f"{rows} places but scores of shape {sure.shape}: give one per report, or one row per report with a "
+            f"probability of each of the {labels} labels."
+        )
     bad = (sure < 0) | (sure > 1)
     if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"report {row} has a score of {sure[row]}. A score is a probability, between 0 and 1.")
+        row = int(np.argwhere(bad)[0][0])
+        raise InputError(f"report {row} has a score of {sure[bad][0]}. A score is a probability, between 0 and 1.")
+    if sure.ndim == 2:
+        total = np.nansum(sure, axis=1)
+        wrong = np.isfinite(sure).any(1) & (np.abs(total - 1.0) > SUM_TOLERANCE)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(f"the probabilities of report {row} add up to {total[row]:.3g}, not to 1.")
+        sure /= np.where(total > 0, total, 1.0)[:, None]
     return frozen(sure)
+
+
+def scored_rows(score: NDArray[np.float64] | None, rows: int) -> NDArray[np.bool_]:
+    """Which reports are scores: [R]."""
+    if score is None:
+        return np.zeros(rows, dtype=bool)
+    known = np.isfinite(score)
+    return np.asarray(known.any(1) if known.ndim == 2 else known)
+
+
+def aligned_scores(
+    score: NDArray[np.float64] | None, label: NDArray[np.int64], labels: tuple[Any, ...], wanted: tuple[Any, ...]
+) -> NDArray[np.float64]:
+    """Scores of any form as vectors over the labels `wanted`, which hold all of `labels`: [R, len(wanted)].
+
+    The probability of a report's own label says what the other's is where there are two labels.
+    """
+    out = np.full((len(label), len(wanted)), np.nan)
+    if score is None:
+        return out
+    columns = [wanted.index(name) for name in labels]
+    if score.ndim == 2:
+        out[:, columns] = score
+        return out
+    given = np.flatnonzero(np.isfinite(score))
+    if len(given) and len(labels) != 2:
+        raise InputError(
+            "some reports have the probability of their own label and others that of every state, which go together "
+            f"for two labels, and there are {len(labels)}. Give every report the probabilities of all states."
+        )
+    if len(given):
+        own, other = np.array(columns)[label[given]], np.array(columns)[1 - label[given]]
+        out[given, own], out[given, other] = score[given], 1.0 - score[given]
+    return out
 
 
 def looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
@@ -87,10 +141,14 @@ def looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
 
 def _numbers(values: ArrayLike, rows: int, what: str, must_be: str) -> NDArray[np.float64]:
     """A copy of a column as numbers, one per report."""
-    try:
-        out = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(must_be) from None
+    out = _array(values, must_be)
     if out.shape != (rows,):
         raise InputError(f"{rows} places but {what} of shape {out.shape}: give one per report.")
     return out
+
+
+def _array(values: ArrayLike, must_be: str) -> NDArray[np.float64]:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(must_be) from None

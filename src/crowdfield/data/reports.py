@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfield.data.columns import accuracies, frozen, looks, places_of, scores, times
+from crowdfield.data.columns import accuracies, aligned_scores, frozen, looks, places_of, scored_rows, scores, times
 from crowdfield.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Names of the two coordinate columns of a table, in the order they are looked for.
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
+SCORE_PREFIX = "p_"  # of the columns with the probability of every label
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 
 
@@ -54,8 +55,9 @@ class Reports:
     accuracy : array_like [R], optional
         How exact each place is, in metres: the radius around it that holds the true place with a probability of 68 %;
         NaN where it is not known (docs/accuracy.md).
-    score : array_like [R], optional
-        How sure the report is of its label, a probability; NaN where it just says it (docs/scores.md).
+    score : array_like [R] or [R, L], optional
+        How sure the report is of its label, a probability; or the probability of every label, one column for each of
+        ``labels``. NaN where a report just says its label (docs/scores.md).
     count : array_like [R] of int, optional
         How many looks each row stands for, "seen by 12": as many reports as that, all alike (docs/counts.md).
 
@@ -79,7 +81,7 @@ class Reports:
     id: tuple[Any, ...] | None = None
     crs: str | None = None
     accuracy: NDArray[np.float64] | None = None  # [R], metres
-    score: NDArray[np.float64] | None = None  # [R]
+    score: NDArray[np.float64] | None = None  # [R], or [R, L]
     count: NDArray[np.int64] | None = None  # [R]
 
     def __post_init__(self) -> None:
@@ -94,7 +96,7 @@ class Reports:
         if self.accuracy is not None:
             object.__setattr__(self, "accuracy", accuracies(self.accuracy, len(places)))
         if self.score is not None:
-            object.__setattr__(self, "score", scores(self.score, len(places)))
+            object.__setattr__(self, "score", scores(self.score, len(places), len(self.labels)))
         if self.count is not None:
             object.__setattr__(self, "count", looks(self.count, len(places)))
         if self.id is not None:
@@ -144,7 +146,7 @@ class Reports:
             id=None if id is None else tuple(id),
             crs=crs,
             accuracy=None if accuracy is None else accuracies(accuracy, len(where)),
-            score=None if score is None else scores(score, len(where)),
+            score=None if score is None else scores(score, len(where), len(label_names)),
             count=None if count is None else looks(count, len(where)),
         )
 
@@ -178,6 +180,8 @@ class Reports:
             return frame[name].to_numpy() if name is not None and name in frame.columns else None
 
         ids = optional(id)
+        if labels is None:
+            labels = _scored_labels(frame, label)
         return cls.from_arrays(
             frame[columns].to_numpy(),
             frame[label].to_numpy(),
@@ -190,7 +194,14 @@ class Reports:
             accuracy=optional(accuracy),
             score=optional(score),
             count=optional(count),
-        )
+        )._with_score_columns(frame)
+
+    def _with_score_columns(self, frame: pd.DataFrame) -> Reports:
+        """With the probability of every label, from columns that are named after all of them."""
+        names = [f"{SCORE_PREFIX}{label}" for label in self.labels]
+        if self.score is not None or not names or not set(names) <= set(frame.columns):
+            return self
+        return replace(self, score=frame[names].to_numpy(dtype=np.float64))
 
     def to_frame(self) -> pd.DataFrame:
         """A table that :meth:`from_frame` reads back (with ``count="count"`` where rows stand for several looks)."""
@@ -208,8 +219,11 @@ class Reports:
             columns["id"] = list(self.id)
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy
-        if self.score is not None:
+        if self.score is not None and self.score.ndim == 1:
             columns["score"] = self.score
+        if self.score is not None and self.score.ndim == 2:
+            for name, column in zip(self.labels, self.score.T, strict=True):
+                columns[f"{SCORE_PREFIX}{name}"] = column
         if self.count is not None:
             columns["count"] = self.count
         return pd.DataFrame(columns)
@@ -225,6 +239,11 @@ class Reports:
     def n_looks(self) -> int:
         """How many reports the rows stand for."""
         return len(self) if self.count is None else int(self.count.sum())
+
+    @property
+    def is_score(self) -> NDArray[np.bool_]:
+        """Which reports are scores rather than just labels: [R]."""
+        return scored_rows(self.score, len(self))
 
     def tally(self, codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
         """How many looks have which code: [R] of 0 … size − 1 -> [size]."""
@@ -294,7 +313,7 @@ class Reports:
             id=(*self.id, *other.id) if named else None,  # type: ignore[misc]
             crs=self.crs,
             accuracy=_joined(self.accuracy, other.accuracy, len(self), len(other)),
-            score=_joined(self.score, other.score, len(self), len(other)),
+            score=_joined_scores(self, other, labels),
             count=_joined_looks(self, other),
         )
 
@@ -338,6 +357,18 @@ def distinct_places(places: NDArray[np.float64]) -> Sites:
     site = np.empty(len(order), dtype=np.int64)
     site[order] = np.cumsum(new) - 1
     return Sites(frozen(places[order[new]]), frozen(site))
+
+
+def _joined_scores(first: Reports, then: Reports, labels: tuple[Any, ...]) -> NDArray[np.float64] | None:
+    if all(reports.score is None or reports.score.ndim == 1 for reports in (first, then)):
+        return _joined(first.score, then.score, len(first), len(then))
+    return np.concatenate([aligned_scores(r.score, r.label, r.labels, labels) for r in (first, then)])
+
+
+def _scored_labels(frame: pd.DataFrame, label: str) -> tuple[str, ...] | None:
+    """The labels that have a column of probabilities each, where all labels that were said are among them."""
+    named = [str(column).removeprefix(SCORE_PREFIX) for column in frame if str(column).startswith(SCORE_PREFIX)]
+    return tuple(sorted(named)) if len(named) > 1 and set(frame[label].unique()) <= set(named) else None
 
 
 def _joined_looks(first: Reports, then: Reports) -> NDArray[np.int64] | None:

@@ -123,6 +123,11 @@ def fit(
     problem.check_settings(settings)
     if settings.inference == "gibbs":
         raise InputError("Gibbs draws q(t) of all sites together; over Dask use inference='collapsed' or 'vb'.")
+    if isinstance(reports, Reports) and reports.score is not None:
+        raise InputError(
+            "scores are not read over Dask. Leave them out to use the labels (no --score, --score-columns none), or "
+            "fit in one process."
+        )
     if isinstance(reports, Reports) and reports.count is not None:
         raise InputError("fits over a cluster take every row for one look. Use reports.one_row_per_look().")
     if settings.engine == "exact":

@@ -46,7 +46,7 @@ def single_looks(model: HeatmapBCC, reports: Reports) -> NDArray[np.bool_]:
     """Which rows the model takes for one look each, whatever their count: [R]."""
     if model.inference == "gibbs":
         return np.ones(len(reports), dtype=bool)
-    return np.zeros(len(reports), dtype=bool) if reports.score is None else np.isfinite(reports.score)
+    return reports.is_score
 
 
 def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:

@@ -17,6 +17,7 @@ from crowdfield.models import comparison, counted, forgetting, grades, inexact, 
 from crowdfield.models.base import Array, validated_reports
 from crowdfield.models.covariates import Given
 from crowdfield.models.queries import MapQueries
+from crowdfield.models.scored import Scores
 
 PriorMean = float | Sequence[float] | Callable[[Array], ArrayLike]
 LengthScale = float | Literal["learn"] | Sequence[float | Literal["learn"]] | NDArray[np.float64]
@@ -223,7 +224,7 @@ class HeatmapBCC(MapQueries):
         gold: tuple[ArrayLike, ArrayLike] | None = None,
         tasks: ArrayLike | None = None,
         accuracy: ArrayLike | None = None,
-        scores: ArrayLike | None = None,
+        scores: Scores | None = None,
         counts: ArrayLike | None = None,
     ) -> Self:
         """Learn from reports, one row per report.
@@ -243,9 +244,10 @@ class HeatmapBCC(MapQueries):
         accuracy : float or array_like [R], optional
             How exactly the places are known, in the units of X: the radius around X that holds the true place with a
             probability of 68 %. NaN where it is not known, which is taken for exact (docs/accuracy.md).
-        scores : array_like [R], optional
-            How sure each report is of its own label: a classifier's probability, a volunteer's confidence. NaN where it
-            just says the label. Two states only, read by the instrument model (docs/scores.md).
+        scores : array_like [R] or [R, J], mapping or DataFrame, optional
+            How sure each report is of its own label, with two states: a classifier's probability, a volunteer's
+            confidence. Or the probability of every state, columns in the order of the states (`classes_`) or by their
+            names. NaN where a report just says its label. Read by the instrument model (docs/scores.md).
         counts : int or array_like [R] of int, optional
             How many looks each row stands for, "seen by 12": it counts as much as so many equal rows, and costs no more
             than one (docs/counts.md).
@@ -258,7 +260,7 @@ class HeatmapBCC(MapQueries):
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
         grades.check_order(self.ordered, self.states, states)
-        reports = _with_columns(reports, accuracy, scores, counts)
+        reports = _with_columns(reports, states, accuracy, scores, counts)
         about = _task_codes(tasks, len(reports))
         learning.learn(self, reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
         return self
@@ -271,7 +273,7 @@ class HeatmapBCC(MapQueries):
         *,
         classes: Sequence[Hashable] | None = None,
         accuracy: ArrayLike | None = None,
-        scores: ArrayLike | None = None,
+        scores: Scores | None = None,
         counts: ArrayLike | None = None,
     ) -> Self:
         """Add reports: starts from what is known, and ends where a fit to all reports would.
@@ -288,12 +290,12 @@ class HeatmapBCC(MapQueries):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
             grades.check_order(self.ordered, named, states)
-            reports = _with_columns(reports, accuracy, scores, counts)
+            reports = _with_columns(reports, states, accuracy, scores, counts)
             learning.learn(self, reports, states, problem.gold(None, states, self.n_features_in_))
             return self
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
-        new = _with_columns(new, accuracy, scores, counts)
+        new = _with_columns(new, tuple(self.classes_.tolist()), accuracy, scores, counts)
         learning.learn(self, self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
         return self
 
@@ -333,10 +335,15 @@ class HeatmapBCC(MapQueries):
 
 
 def _with_columns(
-    reports: Reports, accuracy: ArrayLike | None, scores: ArrayLike | None, counts: ArrayLike | None
+    reports: Reports,
+    states: Sequence[Hashable],
+    accuracy: ArrayLike | None,
+    scores: Scores | None,
+    counts: ArrayLike | None,
 ) -> Reports:
     """The reports with what else may be said of each."""
-    return counted.with_counts(scored.with_scores(inexact.with_accuracy(reports, accuracy), scores), counts)
+    placed = inexact.with_accuracy(reports, accuracy)
+    return counted.with_counts(scored.with_scores(placed, scores, states), counts)
 
 
 def _task_codes(tasks: ArrayLike | None, count: int) -> NDArray[np.int64] | None:

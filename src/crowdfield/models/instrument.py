@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from crowdfield.data import Reports
 from crowdfield.data.reports import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, link, responses, scoring
+from crowdfield.inference.instrument import bases, fitting, link, responses
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
@@ -107,6 +108,8 @@ def ask(
     observed = _observed(model, rows, len(thing), len(reports.sources), states, labels, checks)
     if isinstance(observed, Observed):
         observed = observed._replace(readings=scored.readings(reports, states, site, scores))
+    else:
+        observed = replace(observed, vectors=scored.vectors(reports, states, site, scores))
     X = np.asarray(places[thing])
     exact = X[:, : reports.places.shape[1]]
     covariates = None if model.covariates is None else Covariates.learn(model.covariates, exact)
@@ -203,8 +206,13 @@ def _checks(
     return trusted, Checks(chosen, said[chosen])
 
 
-def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State:
-    """What an earlier fit knows, laid out for other reports. Things are found again by place."""
+def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State | None:
+    """What an earlier fit knows, laid out for other reports. Things are found again by place.
+
+    None where sources have other parameters now: the first scores have come, or the last ones have gone.
+    """
+    if before.state.theta.shape[1] != new.problem.observed.parameters:
+        return None
     position = np.full(len(old.place), -1)
     if new.places.shape[1] < old.places.shape[1]:
         return instrument.extended(before.state, position, len(new.place), new.problem.observed.n_sources)
@@ -250,7 +258,7 @@ def source_table(model: MapQueries, fitted: AnyFitted, confusion: Array, states:
     sensitivity = Estimates(gain, gain - z * gain_sd, gain + z * gain_sd)
     lean = Estimates(leans, leans - z * lean_sd, leans + z * lean_sd)
     frame = source_frame(model, confusion, states, level, sensitivity, lean, _accuracy_interval(fitted, sd, z))
-    if model.reports_.score is not None and isinstance(fitted, Fitted):
+    if model.reports_.score is not None:
         frame["noise"] = fitted.noises()
     return frame
 
@@ -287,8 +295,12 @@ def source_frame(
     return frame
 
 
-def _reads_scores(fitted: AnyFitted) -> bool:
-    return isinstance(fitted, Fitted) and fitted.problem.one_appearance.readings is not None
+def _slopes(fitted: AnyFitted) -> tuple[int, ...]:
+    """The columns of sensitivities, and of gains where there are scores."""
+    if isinstance(fitted, Fitted):
+        observed = fitted.problem.one_appearance
+        return (0,) if observed.readings is None else (0, len(observed.scores))
+    return (0,) if fitted.observed.vectors is None else (0, fitted.observed.label_parameters)
 
 
 def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, Array]:
@@ -296,7 +308,7 @@ def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, A
     ends = []
     for sign in (-1.0, 1.0):
         theta = fitted.state.theta.copy()
-        for column in (0, -scoring.PARAMETERS) if _reads_scores(fitted) else (0,):
+        for column in _slopes(fitted):
             theta[:, column] += sign * z * sd[:, column]
         pi = fitted.implied_confusion(theta)
         ends.append(np.einsum("sjj->sj", pi[:, :, : pi.shape[1]]).mean(1))

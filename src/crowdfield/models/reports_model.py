@@ -63,7 +63,7 @@ def _why_no_instrument(model: HeatmapBCC, given: FitInput) -> str | None:
     if reason is None and given.posed.free not in ((), (tuple(range(given.reports.places.shape[1])),)):
         reason = "it learns one length-scale for all columns, not one for each"
     if reason is None and given.reports.score is not None:
-        reason = scored.why_not(model, given.states)
+        reason = scored.why_not(model, given.reports, given.states)
     return reason
 
 

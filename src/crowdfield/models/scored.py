@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,44 +10,127 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.data import Reports
-from crowdfield.inference.instrument import scoring
+from crowdfield.errors import InputError
+from crowdfield.inference.instrument import responses, scoring
 from crowdfield.inference.instrument.scoring import Readings
+from crowdfield.inference.instrument.several import scores as contrasts
+from crowdfield.inference.instrument.several import scoring as vector_scoring
+from crowdfield.inference.instrument.several.scoring import Vectors
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
+Scores = ArrayLike | Mapping[Any, ArrayLike]
 
-def with_scores(reports: Reports, scores: ArrayLike | None) -> Reports:
-    """The reports with how sure each is of its label; as they are where no report says so."""
+
+def with_scores(reports: Reports, scores: Scores | None, states: Sequence[Hashable]) -> Reports:
+    """The reports with how sure each is of its label, or with its probability of every state; as they are where no
+    report says so.
+    """
     if scores is None:
         return reports
-    told = replace(reports, score=np.asarray(scores))
-    return told if told.score is not None and np.isfinite(told.score).any() else reports
+    if isinstance(scores, Mapping) or hasattr(scores, "columns"):
+        columns: Any = scores
+        values = _named(reports, dict(columns.items()))
+    else:
+        values = _by_state(reports, np.asarray(scores), tuple(states))
+    told = replace(reports, score=values)
+    return told if told.is_score.any() else reports
 
 
-def why_not(model: HeatmapBCC, states: tuple[Any, ...]) -> str | None:
-    if len(states) > 2:
-        return (
-            f"scores are read for two states, and there are {len(states)}. Map one state against all others, with the "
-            "probability of that state as the score (--positive STATE), or leave the scores out and use the labels"
+def _named(reports: Reports, columns: Mapping[Any, Any]) -> NDArray[np.float64]:
+    """[R, L] from one column per state, by its name."""
+    unknown = [name for name in columns if name not in reports.labels]
+    if unknown:
+        raise InputError(f"there are scores of {unknown[0]!r}, which is not among the labels {list(reports.labels)!r}.")
+    out = np.full((len(reports), len(reports.labels)), np.nan)
+    for name, column in columns.items():
+        given = np.asarray(column)
+        if given.shape != (len(reports),):
+            raise InputError(f"{len(reports)} places but scores of {name!r} of shape {given.shape}: one per report.")
+        out[:, reports.labels.index(name)] = given
+    return out
+
+
+def _by_state(reports: Reports, scores: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
+    """Columns in the order of the states as columns in that of the labels."""
+    if scores.ndim != 2:
+        return scores
+    if scores.shape != (len(reports), len(states)):
+        raise InputError(
+            f"scores must have a row per report and a column per state, {len(reports)} x {len(states)} in the order "
+            f"{list(states)!r}, not shape {scores.shape}."
         )
-    return "inference='gibbs' does not read scores" if model.inference == "gibbs" else None
+    return _named(reports, dict(zip(states, scores.T, strict=True)))
+
+
+def by_label(reports: Reports) -> Any:
+    """Scores as `fit` takes them: vectors by the names of their columns, which hold in whatever order states are."""
+    if reports.score is None or reports.score.ndim == 1:
+        return reports.score
+    columns = zip(reports.labels, reports.score.T, strict=True)
+    return {name: column for name, column in columns if np.isfinite(column).any()}
+
+
+def why_not(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...]) -> str | None:
+    if model.inference == "gibbs":
+        return "inference='gibbs' does not read scores"
+    score = reports.score
+    if score is not None and score.ndim == 2:
+        told = score[given(reports, states)][:, [reports.labels.index(state) for state in states]]
+        if not np.isfinite(told).all():
+            missing = states[int(np.argmin(np.isfinite(told).all(0)))]
+            return f"some reports have probabilities of other states and none of {missing!r}: give every state's"
+    elif len(states) > 2:
+        return (
+            f"one score per report is read for two states, and there are {len(states)}. Give the probability of every "
+            "state (one column each; --score-columns), map one state against all others (--positive STATE), or leave "
+            "the scores out and use the labels"
+        )
+    return None
 
 
 def given(reports: Reports, states: tuple[Any, ...]) -> NDArray[np.bool_]:
     """Which reports are scores of a label that names a state: [R]."""
-    if reports.score is None:
-        return np.zeros(len(reports), dtype=bool)
     names_state = np.array([label in states for label in reports.labels])
-    return np.asarray(np.isfinite(reports.score) & names_state[reports.label])
+    return np.asarray(reports.is_score & names_state[reports.label])
 
 
 def readings(
     reports: Reports, states: tuple[Any, ...], site: NDArray[np.int64], chosen: NDArray[np.bool_]
 ) -> Readings | None:
-    """The chosen reports as log odds of the second state."""
+    """The chosen reports on the scale of two states, or of ordered ones."""
     if reports.score is None or not chosen.any():
         return None
-    z = scoring.log_odds(reports.score[chosen])
-    second = reports.label[chosen] == reports.labels.index(states[1])
-    return Readings(site[chosen], reports.source[chosen], np.where(second, z, -z))
+    return Readings(site[chosen], reports.source[chosen], _on_scale(reports, states, chosen))
+
+
+def _on_scale(reports: Reports, states: tuple[Any, ...], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Log odds of the second state; of grades where on their scale a vector lies."""
+    assert reports.score is not None
+    if reports.score.ndim == 1:
+        z = scoring.log_odds(reports.score[chosen])
+        second = reports.label[chosen] == reports.labels.index(states[1])
+        return np.where(second, z, -z)
+    vectors = _of_states(reports, states, chosen)
+    if len(states) == 2:
+        return scoring.log_odds(vectors[:, 1])
+    return scoring.along_scale(vectors, responses.state_scores(len(states)))
+
+
+def vectors(
+    reports: Reports, states: tuple[Any, ...], site: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> Vectors | None:
+    """The chosen reports as readings of the contrasts of states without an order."""
+    if reports.score is None or not chosen.any():
+        return None
+    value = vector_scoring.contrasts(_of_states(reports, states, chosen), contrasts.state_scores(len(states)))
+    return Vectors(site[chosen], reports.source[chosen], value)
+
+
+def _of_states(reports: Reports, states: tuple[Any, ...], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Probabilities of the states alone, adding up to 1: [Q, J]."""
+    assert reports.score is not None
+    told = reports.score[chosen][:, [reports.labels.index(state) for state in states]]
+    total = told.sum(1, keepdims=True)
+    return np.asarray(np.where(total > 0, told / np.where(total > 0, total, 1.0), 1.0 / len(states)))

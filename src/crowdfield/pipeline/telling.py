@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
-from crowdfield.models import counted
+from crowdfield.models import counted, scored
 from crowdfield.pipeline.tables import said_labels, said_sources
 
 EXACT_INFERENCES = ("vb", "gibbs")
@@ -33,7 +33,7 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
         "y": said_labels(reports),
         "sources": said_sources(reports),
         "accuracy": None if exact else reports.accuracy,
-        "scores": reports.score,
+        "scores": scored.by_label(reports),
         "counts": reports.count,
     }
 

@@ -73,7 +73,7 @@ def start(observed: Observed, prior: Prior, labels: int) -> State:
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
     J = len(observed.state_scores)
     # Grades in between start with even thresholds, each a logit above the one before; the crowd moves them.
-    mean[1 : J - 1] = 0.5 * (observed.state_scores[0] ** 2 - observed.state_scores[1 : J - 1] ** 2) / (J - 1)
+    mean[1 : J - 1] = responses.even_thresholds(observed.state_scores)[1 : J - 1]
     population = Population(mean, variance)
     if observed.readings is not None:
         population = Population(np.append(mean, scoring.MEAN), np.append(variance, scoring.VARIANCE))

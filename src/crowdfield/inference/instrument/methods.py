@@ -102,7 +102,7 @@ class SeveralStates:
         return at.image
 
     def learning_image(self, at: several.Evaluated) -> State:
-        variances = several.learned_variances(at, self.design, self.prior, len(self.observed.state_scores))
+        variances = several.learned_variances(self.observed, at, self.design, self.prior)
         return at.image._replace(variances=variances)
 
     def surprise(self, at: several.Evaluated, target: State) -> Array:

@@ -170,7 +170,10 @@ class Fitted:
         if scoring_only.any():
             L = len(observed.scores)
             out[scoring_only] = 0.0
-            out[scoring_only, :, :2] = scoring.implied_confusion(theta[scoring_only, L:], density, self.link.truth)
+            scores, crowd = observed.state_scores, self.state.variances.population.mean
+            offsets = responses.lean_design(scores) @ crowd[1 : len(scores)]  # thresholds of the average member
+            own = scoring.implied_confusion(theta[scoring_only, L:], density, self.link.truth, scores, offsets)
+            out[scoring_only, :, : len(scores)] = own
         return out
 
     @cached_property
@@ -194,7 +197,10 @@ class Fitted:
     def leans(self) -> tuple[Array, Array]:
         """The lean of every source from the first state to the last, and its standard deviation: [S], [S]."""
         column = np.where(self.scores_only, len(self.problem.observed.scores) + 1, len(self.link.scores) - 1)
-        return self._estimates(column)
+        value, sd = self._estimates(column)
+        reach = self.link.scores[-1] - self.link.scores[0]
+        unit = np.where(self.scores_only, reach, 1.0)  # a score leans in units of g
+        return value * unit, sd * unit
 
     def sensitivities(self) -> tuple[Array, Array]:
         """The sensitivity of every source (the gain of one that gives scores), and its standard deviation."""

@@ -43,6 +43,11 @@ def state_scores(count: int) -> Array:
     return np.asarray(np.sqrt(count - 1.0) * (np.arange(count) - 0.5 * (count - 1.0)))
 
 
+def even_thresholds(scores: Array) -> Array:
+    """Offsets of ordered states that make each threshold lie a logit above the one before; 0 for two states: [J]."""
+    return np.asarray(0.5 * (scores[0] ** 2 - scores**2) / (len(scores) - 1.0))
+
+
 def label_scores(states: tuple[object, ...], labels: tuple[object, ...]) -> Array:
     """a [L]: the score of the state that a label names; 0, the middle, for labels that name none."""
     scores = state_scores(len(states))

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
-from crowdfield.inference.instrument.responses import LONGEST_STEP, NEWTON_STEPS, Population
+from crowdfield.inference.instrument.responses import LONGEST_STEP, NEWTON_STEPS, Population, even_thresholds
+from crowdfield.inference.quadrature import softmax
 
 PARAMETERS = 3  # α, b, log σ²
 # A calibrated score has a gain of about one. Machines differ far more than people do, and there are few of them.
@@ -27,6 +28,7 @@ MEAN: Array = np.array([1.0, 0.0, 0.0])
 VARIANCE: Array = np.array([1.0, 1.0, 2.0])
 # Scores nearer to 0 or 1 than this are rounding, or a machine's way to say "sure": beyond, log odds mean nothing.
 NEAREST = 1e-3
+SCALE: Array = np.linspace(-15.0, 15.0, 6001)  # on which vectors of grades are looked up; NEAREST keeps them inside
 
 
 class Readings(NamedTuple):
@@ -113,13 +115,34 @@ def report_information(theta: Array, g: Array) -> Array:
     return np.asarray(out)
 
 
-def implied_confusion(theta: Array, appearances: Array, truth: Array) -> Array:
-    """E[P(score above ½ | t = j)] over the places of the map, as a confusion matrix: [S, J, 2]."""
-    mean = theta[:, :1] * APPEARANCES + theta[:, 1:2]
-    above = ndtr(mean * np.exp(-0.5 * theta[:, 2:]))  # [S, K]
+def along_scale(probability: Array, state_scores: Array) -> Array:
+    """Probability vectors of ordered states as numbers on the scale of the appearance: [Q, J] -> [Q].
+
+    z is where a source with even thresholds between the grades would expect the same grade on average; of two states
+    it is the log odds. The vector's mean is used and not its log ratios, because the small probabilities of far grades,
+    which a file rounds to 0, would count most in those.
+    """
+    p = np.maximum(probability, NEAREST)
+    logits = SCALE[:, None] * state_scores + even_thresholds(state_scores)
+    expected = softmax(logits) @ state_scores  # rises with z
+    return np.asarray(np.interp((p / p.sum(1, keepdims=True)) @ state_scores, expected, SCALE))
+
+
+def implied_confusion(theta: Array, appearances: Array, truth: Array, scores: Array, offsets: Array) -> Array:
+    """E[P(the state j' that a score speaks for | t = j)] over the places of the map, a confusion matrix: [S, J, J].
+
+    A score z speaks for the state with the largest score_j z + offset_j: the one above one half where there are two.
+    """
+    mean, sd = theta[:, :1] * APPEARANCES + theta[:, 1:2], np.exp(0.5 * theta[:, 2:])
     joint = appearances * truth
-    p = np.einsum("sk,jk->sj", above, joint / joint.sum(1, keepdims=True))
-    return np.stack([1.0 - p, p], axis=2)
+    weight = joint / joint.sum(1, keepdims=True)
+    columns = []
+    for j in range(len(scores)):
+        meets = [(offsets[i] - offsets[j]) / (scores[j] - scores[i]) if i != j else np.nan for i in range(len(scores))]
+        low, high = max(meets[:j], default=-np.inf), min(meets[j + 1 :], default=np.inf)
+        inside = np.maximum(ndtr((high - mean) / sd) - ndtr((low - mean) / sd), 0.0)  # [S, K]
+        columns.append(np.einsum("sk,jk->sj", inside, weight))
+    return np.stack(columns, axis=2)
 
 
 def joined(labels: Any, scores: Any) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crowdfield.inference.instrument.coupled import Coupled, solved, too_many
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
-from crowdfield.inference.instrument.several import weights
+from crowdfield.inference.instrument.several import scoring, weights
 from crowdfield.inference.instrument.several.fitting import Evaluated, link_prior, responsibilities
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.quadrature import softmax
@@ -28,7 +28,8 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
         return Coupled(at.q, at.covariance, truth, at.state.variances)
     crowd = at.state.variances.population
     nugget = design.nuggets(at.state.variances.smooth, at.state.variances.nugget)
-    said = _information(at.state.theta[observed.source], observed.scores, at.places.mean[observed.site])
+    first = observed.label_parameters
+    said = _information(at.state.theta[observed.source, :first], observed.scores, at.places.mean[observed.site])
     said *= observed.looks[:, None, None]
     checked = _check_information(observed, at)
     lam = np.zeros((observed.n_sites, F, F))
@@ -36,10 +37,17 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     np.add.at(lam, observed.checks.site, checked[:, :F, :F])
     cross = _cross(observed.site, observed.source * d, said[:, :F, F:], lam.shape[0], size)
     cross = cross + _cross(observed.checks.site, np.full(len(checked), S * d), checked[:, :F, F:], lam.shape[0], size)
+    by_source = np.zeros((S, d, d))
+    np.add.at(by_source[:, :first, :first], observed.source, said[:, F:, F:])
+    if (vectors := observed.vectors) is not None:
+        read = scoring.joint_information(at.state.theta[vectors.source, first:], at.places.mean[vectors.site])
+        np.add.at(lam, vectors.site, read[:, :F, :F])
+        np.add.at(by_source[:, first:, first:], vectors.source, read[:, F:, F:])
+        cross = cross + _cross(vectors.site, vectors.source * d + first, read[:, :F, F:], lam.shape[0], size)
     collapse = weights.collapsing(lam, nugget)
     eliminated = _block_diagonal(nugget[:, None, None] * collapse)
     C = -(cross.T @ eliminated @ cross).toarray()
-    for s, block in enumerate(_by_source(observed.source, said[:, F:, F:], S) + np.diag(crowd.precision)):
+    for s, block in enumerate(by_source + np.diag(crowd.precision)):
         C[s * d : (s + 1) * d, s * d : (s + 1) * d] += block
     C[S * d :, S * d :] += np.diag(link_prior(crowd, len(truth.scores)).precision) + checked[:, F:, F:].sum(0)
     A = weights.gram(design, _symmetric(lam @ collapse))
@@ -79,12 +87,6 @@ def _check_information(observed: Observed, at: Evaluated) -> Array:
 
 def _spread(p: Array) -> Array:
     return np.asarray(p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
-
-
-def _by_source(source: NDArray[np.int64], information: Array, S: int) -> Array:
-    out = np.zeros((S, *information.shape[1:]))
-    np.add.at(out, source, information)
-    return out
 
 
 def _cross(site: NDArray[np.int64], column: NDArray[np.int64], values: Array, N: int, size: int) -> Any:

@@ -22,7 +22,7 @@ class StatesDraws(NamedTuple):
     problem: Problem
     g: Array  # [D, N, F] the appearance of everything reported on
     f: Array  # [D, N, F] the field there
-    theta: Array  # [D, S, 1 + L] sensitivity and leans of every source
+    theta: Array  # [D, S, d] sensitivity and leans of every source, and what belongs to its probability vectors
     link: Array  # [D, 1 + J] slope and shifts
     linear: Array  # [D, F, 1 + C] intercepts and weights of the covariates
 
@@ -52,8 +52,9 @@ class StatesDraws(NamedTuple):
 
     def predictive(self, draw: int) -> Array:
         """P(label) of every report given this draw: [R, L]."""
-        theta = self.theta[draw][self.source]
-        return softmax(theta[:, :1] * (self.g[draw][self.site] @ self.problem.observed.scores.T) + theta[:, 1:])
+        scores = self.problem.observed.scores
+        theta = self.theta[draw][self.source, : 1 + len(scores)]
+        return softmax(theta[:, :1] * (self.g[draw][self.site] @ scores.T) + theta[:, 1:])
 
     def told(self, draw: int, rng: np.random.Generator) -> Array:
         """The same: the appearance of the place is a part of the draw."""

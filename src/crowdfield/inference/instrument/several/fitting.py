@@ -23,7 +23,7 @@ from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Columns, Design, Weights
 from crowdfield.inference.instrument.link import SHIFT_SD, Checks, Link
 from crowdfield.inference.instrument.responses import LONGEST_STEP, Population
-from crowdfield.inference.instrument.several import weights
+from crowdfield.inference.instrument.several import scoring, weights
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.readings import Readings, read
 from crowdfield.inference.instrument.several.weights import Places
@@ -70,10 +70,13 @@ def start(observed: Observed, prior: Prior) -> State:
     mean, variance = np.zeros(1 + L), np.full(1 + L, USUAL_LEAN_VARIANCE)
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
     population = Population(mean, variance)
+    if observed.vectors is not None:
+        machines = scoring.population(F)
+        population = Population(np.append(mean, machines.mean), np.append(variance, machines.variance))
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
     expected = link_prior(population, len(observed.state_scores))
     truth = Link(expected.mean, np.diag(expected.variance), observed.state_scores)
-    return State(np.zeros((n, F)), np.zeros((n, F, F)), np.tile(mean, (observed.n_sources, 1)), truth, first)
+    return State(np.zeros((n, F)), np.zeros((n, F, F)), np.tile(population.mean, (observed.n_sources, 1)), truth, first)
 
 
 def link_prior(population: Population, states: int) -> Population:
@@ -111,7 +114,7 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
     eta = said.gradient + checked.gradient + np.einsum("nab,nb->na", lam, at.mean)
     image = State(eta, lam, theta, truth, state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(len(population.mean)))
+    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(observed))
     return Evaluated(state, q, at, *by_variance, objective, evidence, image, covariance)
 
 
@@ -120,16 +123,40 @@ def _short(step: Array) -> Array:
     return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
 
 
-def usual(parameters: int) -> Array:
+def usual(observed: Observed) -> Array:
     """The variances of a source's parameters before they are learned: [d]."""
-    out = np.full(parameters, USUAL_LEAN_VARIANCE)
+    out = np.full(observed.label_parameters, USUAL_LEAN_VARIANCE)
     out[0] = SENSITIVITY_VARIANCE
-    return out
+    return out if observed.vectors is None else np.append(out, scoring.population(observed.functions).variance)
 
 
 def pass_over(observed: Observed, state: State, at: Places) -> Sums:
-    """All reports, run by run, so that memory stays flat."""
+    """All labels and probability vectors."""
+    labels = _pass_over_labels(observed, state, at)
+    if observed.vectors is None:
+        return labels
+    vectors, first = observed.vectors, observed.label_parameters
     (N, F), (S, d) = state.eta.shape, state.theta.shape
+    theta = state.theta[vectors.source, first:]
+    one = scoring.read(theta, vectors.value, at.mean[vectors.site], at.covariance[vectors.site])
+    by_site, by_source = scoring.sums(vectors.site, N), scoring.sums(vectors.source, S)
+    pull, information = np.zeros((S, d)), np.zeros((S, d, d))
+    pull[:, :first], information[:, :first, :first] = labels.pull, labels.information
+    pull[:, first:] = by_source @ one.pull
+    information[:, first:, first:] = (by_source @ one.information.reshape(len(theta), -1)).reshape(S, d - first, -1)
+    precision = (by_site @ one.precision.reshape(-1, F * F)).reshape(N, F, F)
+    return Sums(
+        labels.value + float(one.value.sum()),
+        labels.gradient + by_site @ one.gradient,
+        labels.precision + precision,
+        pull,
+        information,
+    )
+
+
+def _pass_over_labels(observed: Observed, state: State, at: Places) -> Sums:
+    """Run by run, so that memory stays flat."""
+    (N, F), S, d = state.eta.shape, len(state.theta), observed.label_parameters
     value, gradient, precision = 0.0, np.zeros((N, F)), np.zeros((N, F * F))
     pull, information = np.zeros((S, d)), np.zeros((S, d * d))
     for begin in range(0, len(observed.site), REPORTS):
@@ -146,7 +173,8 @@ def pass_over(observed: Observed, state: State, at: Places) -> Sums:
 
 def of_reports(observed: Observed, state: State, at: Places, rows: slice) -> Readings:
     site, source = observed.site[rows], observed.source[rows]
-    return read(state.theta[source], observed.scores, observed.said[rows], at.mean[site], at.covariance[site])
+    theta = state.theta[source, : observed.label_parameters]
+    return read(theta, observed.scores, observed.said[rows], at.mean[site], at.covariance[site])
 
 
 def pass_reports(observed: Observed, state: State, at: Places) -> Array:
@@ -182,7 +210,7 @@ def _checked(checks: Checks, truth: Link, at: Places, population: Population) ->
     return Sums(float(value.sum()) + log_prior, gradient, precision, nothing, nothing), moved
 
 
-def learned_variances(at: Evaluated, design: Design, prior: Prior, labels_of_states: int) -> Variances:
+def learned_variances(observed: Observed, at: Evaluated, design: Design, prior: Prior) -> Variances:
     """The variances that the evidence asks for at this q (MacKay's updates), symmetric in the states."""
     v, _, population = at.state.variances
     F, m, size = at.mean.shape[1], design.basis.size, design.size
@@ -193,15 +221,18 @@ def learned_variances(at: Evaluated, design: Design, prior: Prior, labels_of_sta
         informed + at.lost_informed + 2.0 * prior.smooth_shape
     )
     rough = (at.nugget_energy + 2.0 * prior.nugget_rate) / (at.nugget_informed + 2.0 * prior.nugget_shape)
-    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(at, population, labels_of_states))
+    return Variances(smooth, max(rough, LEAST_NUGGET), _learned_population(observed, at, population))
 
 
-def _learned_population(at: Evaluated, population: Population, labels_of_states: int) -> Population:
+def _learned_population(observed: Observed, at: Evaluated, population: Population) -> Population:
     theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
-    mean = population.mean.copy()
+    mean, first = population.mean.copy(), observed.label_parameters
     # The average of the crowd leans to no state; labels that name none have leans of their own.
-    mean[1 + labels_of_states :] = theta[:, 1 + labels_of_states :].mean(0)
+    leans, others = slice(1, 1 + len(observed.state_scores)), slice(1 + len(observed.state_scores), first)
+    mean[others] = theta[:, others].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
-    variance = (spread + PSEUDO_SOURCES * usual(len(mean))) / (len(theta) + PSEUDO_SOURCES)
-    variance[1 : 1 + labels_of_states] = variance[1 : 1 + labels_of_states].mean()
+    variance = (spread + PSEUDO_SOURCES * usual(observed)) / (len(theta) + PSEUDO_SOURCES)
+    variance[leans] = variance[leans].mean()
+    if observed.vectors is not None:
+        variance[first + 1 : -1] = variance[first + 1 : -1].mean()
     return Population(mean, variance)

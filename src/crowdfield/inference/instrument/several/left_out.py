@@ -32,10 +32,11 @@ def log_probabilities(
     for start in range(0, len(site), REPORTS):
         rows = slice(start, start + REPORTS)
         i, s, c = site[rows], source[rows], label[rows]
-        theta, said = at.state.theta[s], np.eye(len(observed.scores))[c]
+        d = observed.label_parameters
+        theta, said = at.state.theta[s, :d], np.eye(len(observed.scores))[c]
         own = read(theta, observed.scores, said, at.places.mean[i], at.places.covariance[i])
         mean, covariance = _without(at.places.mean[i], at.places.covariance[i], own.gradient, own.precision)
-        before = theta - np.einsum("rij,rj->ri", at.covariance[s], own.pull)
+        before = theta - np.einsum("rij,rj->ri", at.covariance[s, :d, :d], own.pull)
         p, _ = softmax_moments(*logits(before, observed.scores, mean, covariance), fine=False)
         out[rows] = np.log(p[np.arange(len(c)), c])
     return out
@@ -58,8 +59,7 @@ def further(observed: Observed, state: State, at: Places, new: tuple[NDArray[np.
     for start in range(0, len(site), REPORTS):
         rows = slice(start, start + REPORTS)
         i, c = site[rows], label[rows]
-        p, _ = softmax_moments(
-            *logits(state.theta[source[rows]], observed.scores, at.mean[i], at.covariance[i]), fine=False
-        )
+        theta = state.theta[source[rows], : observed.label_parameters]
+        p, _ = softmax_moments(*logits(theta, observed.scores, at.mean[i], at.covariance[i]), fine=False)
         out[rows] = np.log(p[np.arange(len(c)), c])
     return out

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import State
@@ -14,7 +15,7 @@ from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.iterate import Settled
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Link
-from crowdfield.inference.instrument.several import coupled, left_out, weights
+from crowdfield.inference.instrument.several import coupled, left_out, scoring, weights
 from crowdfield.inference.instrument.several.fitting import design_offset, offset_at
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.weights import Places
@@ -113,8 +114,9 @@ class FittedStates:
         return h @ mean, np.sqrt(np.einsum("ja,abc,jb->jc", h, block, h))
 
     def sensitivities(self) -> tuple[Array, Array]:
-        """The sensitivity of every source, and its standard deviation: [S], [S]."""
-        return self.state.theta[:, 0], np.sqrt(self.joint.sources[:, 0, 0])
+        """The sensitivity of every source (the gain of one that gives only vectors), and its standard deviation."""
+        rows, column = np.arange(len(self.state.theta)), np.where(self.scores_only, self.observed.label_parameters, 0)
+        return self.state.theta[rows, column], np.sqrt(self.joint.sources[rows, column, column])
 
     # --- sources ------------------------------------------------------------------------------------------------
 
@@ -139,15 +141,44 @@ class FittedStates:
         truth = softmax(self.link.theta[0] * (g @ self.link.scores.T) + self.link.theta[1:])
         truth *= np.tile(weight, len(few))[:, None]
         truth /= truth.sum(0)
-        scores = self.observed.scores
-        return np.stack([truth.T @ softmax(one[0] * (g @ scores.T) + one[1:]) for one in theta])
+        scores, first = self.observed.scores, self.observed.label_parameters
+        out = np.stack([truth.T @ softmax(one[0] * (g @ scores.T) + one[1:first]) for one in theta])
+        for s in np.flatnonzero(self.scores_only):
+            out[s] = 0.0
+            named = scoring.most_probable(theta[s, first:], g, self.observed.state_scores)
+            out[s, :, : named.shape[1]] = truth.T @ named
+        return out
+
+    @property
+    def scores_only(self) -> NDArray[np.bool_]:
+        """The sources that gave probability vectors and no label: [S]."""
+        observed = self.observed
+        if observed.vectors is None:
+            return np.zeros(observed.n_sources, dtype=bool)
+        labelled, scored = (
+            np.bincount(source, minlength=observed.n_sources) > 0
+            for source in (self.problem.reported.source, observed.vectors.source)
+        )
+        return np.asarray(~labelled & scored)
+
+    def noises(self) -> Array:
+        """The standard deviation of the log ratios in every source's vectors; NaN where it gave none: [S]."""
+        out = np.full(self.observed.n_sources, np.nan)
+        if self.observed.vectors is not None:
+            given = np.unique(self.observed.vectors.source)
+            out[given] = np.exp(0.5 * self.state.theta[given, -1])
+        return out
 
     def leans(self) -> tuple[Array, Array]:
         """Every source's lean to the state that it favours, against the mean of all, and its standard deviation."""
-        J = len(self.link.scores)
+        J, first = len(self.link.scores), self.observed.label_parameters
         b = self.state.theta[:, 1 : 1 + J]
         contrast = np.zeros(self.state.theta.shape)
         contrast[:, 1 : 1 + J] = np.eye(J)[b.argmax(1)] - 1.0 / J
+        for s in np.flatnonzero(self.scores_only):
+            favoured = int((self.link.scores @ self.state.theta[s, first + 1 : -1]).argmax())
+            contrast[s] = 0.0
+            contrast[s, first + 1 : -1] = self.link.scores[favoured]
         sd = np.sqrt(np.einsum("sd,sde,se->s", contrast, self.joint.sources, contrast))
         return (contrast * self.state.theta).sum(1), sd
 

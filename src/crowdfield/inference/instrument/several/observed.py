@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.link import Checks
+from crowdfield.inference.instrument.several import scoring
+from crowdfield.inference.instrument.several.scoring import Vectors
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,21 @@ class Observed:
     scores: Array  # [L, F]
     checks: Checks
     state_scores: Array  # [J, F]
+    vectors: Vectors | None = None  # reports that are probability vectors
 
     @property
     def functions(self) -> int:
         return int(self.scores.shape[1])
+
+    @property
+    def label_parameters(self) -> int:
+        """How many every source has for its labels, the first ones: sensitivity, and a lean to every label."""
+        return 1 + len(self.scores)
+
+    @property
+    def parameters(self) -> int:
+        """How many every source has."""
+        return self.label_parameters + (0 if self.vectors is None else scoring.parameters(self.functions))
 
     @cached_property
     def said(self) -> Array:
@@ -50,7 +63,10 @@ class Observed:
 
     def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
         """The reports about some places, which are numbered anew."""
-        return replace(self.with_reports(*reported), n_sites=len(kept), checks=checks)
+        position = np.full(self.n_sites, -1)
+        position[kept] = np.arange(len(kept))
+        vectors = None if self.vectors is None else self.vectors.at_places(position)
+        return replace(self.with_reports(*reported), n_sites=len(kept), checks=checks, vectors=vectors)
 
 
 def _sums(index: NDArray[np.int64], looks: NDArray[np.int64], size: int) -> Any:
