@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "standard input"
 READ = (
-    "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "score", "crs", "positive",
-    "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "missing",
+    "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "score", "score_columns", "crs",
+    "positive", "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "missing",
 )  # fmt: skip
 
 

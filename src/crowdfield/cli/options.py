@@ -83,6 +83,13 @@ Count = Annotated[
         metavar="COLUMN|none", help="Column that says how many people a row stands for; none: every row is one report."
     ),
 ]
+ScoreColumns = Annotated[
+    str | None,
+    _reading(
+        metavar="COLUMNS",
+        help="Columns with the probability of every state, with commas between (p_dry,p_wet; 'none' for none).",
+    ),
+]
 Score = Annotated[
     str | None,
     _reading(
@@ -181,6 +188,7 @@ class Columns(Said):
     accuracy: Accuracy = None
     count: Count = None
     score: Score = None
+    score_columns: ScoreColumns = None
     crs: Crs = None
     dates: Dates = None
     layer: Layer = None

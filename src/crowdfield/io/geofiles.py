@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.errors import ReportFormatError
-from crowdfield.io import columns, dyfi, mapswipe
+from crowdfield.io import columns, dyfi, mapswipe, score_columns
 from crowdfield.io.area_places import radii
 from crowdfield.io.collect import Batch
 from crowdfield.io.delimited import Chunk
 from crowdfield.io.features import Features
 from crowdfield.io.layouts import Options
+from crowdfield.io.plain import with_scores
 from crowdfield.io.points import Plan, refused_shape
 from crowdfield.io.tabular import sampled
 
@@ -72,19 +73,22 @@ class GeoFile:
             plan = dyfi.plan(self.header, self.name, options, {"lat": LAT, "lon": LON})
             return replace(plan, crs=self.crs)
         given = {role: name for role, name in options.columns.items() if role not in ("lat", "lon", "place")}
-        chosen = columns.choose(self.header, self.name, given, self.samples(), needed=())
-        if "label" not in chosen and self.kind == "kml":
+        samples = self.samples()
+        scores = score_columns.find(self.header, self.name, options.score_columns, samples)
+        chosen = columns.choose(self.header, self.name, given, samples, needed=())
+        if "label" not in chosen and not scores and self.kind == "kml":
             # A placemark has a name and little else: the name is what it says.
             chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
             if chosen.get("source") == chosen["label"]:
                 del chosen["source"]
-        if not chosen.get("label"):
+        if not chosen.get("label") and not scores:
             raise columns.missing_error(["label"], self.header, self.name)
         chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
         if self._areas and "accuracy" not in chosen:
             chosen["accuracy"], shown["accuracy"] = REACH, "the geometry"
-        return replace(options.plan(chosen, refuse=_not_points, shown=shown), crs=self.crs)
+        plan = with_scores(options, chosen, scores, samples, refuse=_not_points, shown=shown)
+        return replace(plan, crs=self.crs)
 
     def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
         yield Chunk(self._frame, 0)

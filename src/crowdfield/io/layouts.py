@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, Region
 from crowdfield.io.collect import Batch
-from crowdfield.io.columns import MISSING
+from crowdfield.io.columns import MISSING, NONE
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
 from crowdfield.io.tabular import Tabular
@@ -29,6 +29,7 @@ class Options:
     polygons: str | None = None  # what a polygon stands for: "inner-point", or "area"; None: refused
     all_accuracy: float | None = None  # metres, where one number holds for all reports
     all_reading: str | None = None  # of areas, where all reports say the same of them
+    score_columns: str | None = None  # the columns with the probability of every state
 
     def given(self, role: str) -> str | None:
         return self.columns.get(role)
@@ -41,6 +42,8 @@ class Options:
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
         kept |= {"polygons": self.polygons, "all_reading": self.all_reading} | more
+        if self.score_columns not in (None, NONE) and not kept.get("scores"):
+            raise InputError(f"--score-columns {self.score_columns} has no use here: this layout has none.")
         if (reading := self.given("reading")) is not None and "reading" not in columns:
             raise InputError(f"--reading {reading}: this layout has no such column.")
         return Plan(columns, **kept)  # type: ignore[arg-type]

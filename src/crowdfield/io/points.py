@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield import geography, readings
+from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.io import places
 from crowdfield.io.collect import Batch, clean
 from crowdfield.io.columns import MISSING
@@ -39,10 +40,11 @@ class Plan:
     lon_first: bool = False  # of pairs of numbers in one cell
     polygons: str | None = None  # what a polygon stands for
     all_reading: str | None = None  # what every report says of its area: "some", "most" or "all" of it
+    scores: dict[str, str] = field(default_factory=dict)  # column -> the state whose probability it holds
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
-        return [*self.columns.values(), *self.extra_columns]
+        return [*self.columns.values(), *self.extra_columns, *self.scores]
 
     def column(self, role: str) -> str | None:
         return self.made.get(role, self.columns.get(role))
@@ -69,14 +71,15 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
         lon, lat = _to_degrees(lon, lat, plan, why)
     if plan.crs != "local":
         lon = _in_range(lon, lat, plan, why)
-    label, unlabelled = _names(frame[plan.column("label")], plan.missing)
+    vectors = _vectors(frame, plan, why) if plan.scores else None
+    label, unlabelled = _labels(frame, plan, vectors)
     why.add(unlabelled, plan.column("label") or "", NO_LABEL)
     if plan.region is not None:
         usable = why.ok.copy()
         usable[usable] = ~geography.within(plan.region, lon[usable], lat[usable])
         why.add(usable, "", "lies outside the region.")
     counts = _counts(frame, plan, why)
-    score = _scores(frame, plan, why)
+    score = _scores(frame, plan, why) if vectors is None else vectors
     reading = _readings(frame, plan, why)
 
     ok = why.ok
@@ -277,6 +280,48 @@ def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
         lambda at: f"'{str(frame[name].iloc[at])[:40]}' is not a score: a probability between 0 and 1.",
     )
     return np.where(empty, np.nan, stated)
+
+
+def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64]:
+    """The probability of every state, NaN in rows whose cells are empty: [n, K]."""
+    names = list(plan.scores)
+    empty = np.stack([_empty(frame[name], plan.missing) for name in names], axis=1)
+    stated = np.stack([numbers(frame[name]) for name in names], axis=1)
+    some = ~empty.all(axis=1)
+    for k, name in enumerate(names):
+        why.add(some & empty[:, k], name, "is empty, and other probabilities of the row are not.")
+        why.add(
+            some & ~((stated[:, k] >= 0) & (stated[:, k] <= 1)),
+            name,
+            lambda at, name=name: f"'{str(frame[name].iloc[at])[:40]}' is not a probability between 0 and 1.",
+        )
+    total = stated.sum(axis=1)
+    why.add(
+        some & why.ok & ~(np.abs(total - 1.0) <= SUM_TOLERANCE),
+        names[0],
+        lambda at: Advised(
+            f"the probabilities of the row add up to {total[at]:.3g}, not to 1.",
+            "--score-columns NAMES names those that belong together, --score-columns none reads the labels alone.",
+        ),
+    )
+    return np.where(some[:, None], stated, np.nan)
+
+
+def _labels(
+    frame: pd.DataFrame, plan: Plan, vectors: NDArray[np.float64] | None
+) -> tuple[pd.Categorical, NDArray[np.bool_]]:
+    """What every row says, and which rows say nothing; the most probable state where only a vector says it."""
+    name = plan.column("label")
+    if vectors is None:
+        return _names(frame[name], plan.missing)
+    states = np.array(list(plan.scores.values()), dtype=object)
+    told = np.isfinite(vectors).all(axis=1)
+    said = np.full(len(frame), "", dtype=object)
+    said[told] = states[vectors[told].argmax(axis=1)]
+    if name is not None:
+        empty = _empty(frame[name], plan.missing)
+        said = np.where(empty, said, frame[name].to_numpy(dtype=object))
+    return _names(pd.Series(said, index=frame.index), plan.missing)
 
 
 def _coordinate(frame: pd.DataFrame, plan: Plan, role: str, why: _Refusals) -> NDArray[np.float64]:

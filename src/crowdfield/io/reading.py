@@ -25,6 +25,7 @@ from crowdfield.io.points import NO_LABEL, Plan
 from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
+from crowdfield.io.score_columns import by_label
 from crowdfield.io.times import Times
 from crowdfield.readings import READINGS
 
@@ -55,6 +56,7 @@ def read(
     place: str | None = None,
     accuracy: str | float | None = None,
     score: str | None = None,
+    score_columns: str | None = None,
     count: str | None = None,
     layer: str | None = None,
     polygons: Literal["inner-point", "area"] | None = None,
@@ -94,6 +96,9 @@ def read(
         A column with the accuracy of each place in metres, or one length for all, such as "50m"; "none" leaves it out.
     score : str, optional
         A column that says how sure each report is of its label: probabilities, empty for reports that just say it.
+    score_columns : str, optional
+        The columns with the probability of every state, with commas between them; "none" leaves them out. By default
+        those that are called ``p_…``, ``prob_…`` or ``score_…`` and add up to 1.
     layer : str, optional
         Which of several layers, sheets, or files in a zip file; a part of its name is enough.
     polygons : {"inner-point", "area"}, optional
@@ -151,6 +156,7 @@ def read(
         polygons=polygons,
         all_accuracy=length,
         all_reading=of_all,
+        score_columns=score_columns,
     )
     wanted = positive if positive is None or isinstance(positive, str) else list(positive)
     job = _Job(file, format, layer, options, duplicates, most, wanted, _label_map(label_map), progress)
@@ -263,6 +269,7 @@ def _result(
     labels: tuple[Any, ...] = ()
     code = np.empty(0, dtype=np.int64)
     if len(row):
+        states = collector.labels.of(np.array([*found.plan.scores.values()], dtype=object))  # also those no row names
         if found.labels is not None and positive is None and label_map is None:
             labels = found.labels
             code = np.array([labels.index(name) for name in names], dtype=np.int64)
@@ -308,7 +315,7 @@ def _result(
         id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
-        score=None if collected.score is None else kept(collected.score),
+        score=None if collected.score is None else by_label(kept(collected.score), code[states], len(labels)),
         count=None if collected.looks is None else _looks(kept(collected.looks)),
     )
     events = None if collected.event is None else kept(collected.event)

@@ -45,9 +45,8 @@ class Found:
             return points.batches(self.table.chunks(self.plan.wanted()), self.plan, times)
         if self.known is not None and self.known.batches is not None:
             return self.known.batches(self.table, self.plan, options, progress)
-        numeric = [
-            name for role in ("lat", "lon", "accuracy", "count", "score") if (name := self.plan.columns.get(role))
-        ]
+        roles = ("lat", "lon", "accuracy", "count", "score")
+        numeric = [name for role in roles if (name := self.plan.columns.get(role))] + list(self.plan.scores)
         chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, progress=progress)
         return points.batches(chunks, self.plan, times)
 

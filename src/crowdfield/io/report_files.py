@@ -11,6 +11,7 @@ import numpy as np
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
+from crowdfield.io import score_columns
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import plain
 from crowdfield.io.requirements import library
@@ -117,7 +118,9 @@ def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
         columns["time"] = ["" if np.isnan(t) else datetime.fromtimestamp(t, UTC).isoformat() for t in reports.time]
     if reports.id is not None:
         columns["id"] = ["" if name is None else plain(name) for name in reports.id]
-    if reports.score is not None:
+    if reports.score is not None and reports.score.ndim == 2:
+        columns |= score_columns.columns_of(reports)
+    elif reports.score is not None:
         columns["score"] = ["" if np.isnan(sure) else round(sure, 6) for sure in reports.score.tolist()]
     if reports.count is not None:
         columns["count"] = reports.count.tolist()
