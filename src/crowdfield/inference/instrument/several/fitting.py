@@ -76,7 +76,10 @@ def start(observed: Observed, prior: Prior) -> State:
     first = Variances(prior.smooth_rate / prior.smooth_shape, prior.nugget_rate / prior.nugget_shape, population)
     expected = link_prior(population, len(observed.state_scores))
     truth = Link(expected.mean, np.diag(expected.variance), observed.state_scores)
-    return State(np.zeros((n, F)), np.zeros((n, F, F)), np.tile(population.mean, (observed.n_sources, 1)), truth, first)
+    theta = np.tile(population.mean, (observed.n_sources, 1))
+    if observed.vectors is not None:
+        theta[:, -1] = scoring.spread(observed.vectors, observed.n_sources)
+    return State(np.zeros((n, F)), np.zeros((n, F, F)), theta, truth, first)
 
 
 def link_prior(population: Population, states: int) -> Population:

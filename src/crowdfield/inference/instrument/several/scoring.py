@@ -59,6 +59,17 @@ def population(functions: int) -> Population:
     return Population(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+def spread(vectors: Vectors, n_sources: int) -> Array:
+    """Where log σ² starts: as if all that a source's vectors differ by were noise, and 0 without vectors: [S].
+
+    The map is then made of people's labels first, and the source is compared with it. A machine that is believed from
+    the start makes a map of its own noise, to which the variances then fit.
+    """
+    squared = np.bincount(vectors.source, (vectors.value**2).mean(1), n_sources)
+    each = squared / np.maximum(np.bincount(vectors.source, minlength=n_sources), 1)
+    return np.asarray(np.log(np.maximum(each, 1.0)))
+
+
 def read(theta: Array, value: Array, mean: Array, covariance: Array) -> Readings:
     """Vector by vector, the appearance being N(mean, covariance).   theta [Q, F + 2], value, mean [Q, F]"""
     F = value.shape[1]
