@@ -279,7 +279,11 @@ ASKED: dict[str, Any] = {
     "no header": ("ann,18.5,-72.3,flooded\nbob,18.6,-72.4,dry\n", "no line of column names. Add one at its top"),
     "a label column without labels": (HEADER + "ann,1,2,,\nbob,1,3,,\n", "has no label.*--label NAME"),
     "west or east": (two_columns(("18°30'N", "18°36'N"), ("72°18'O", "72°24'O")), "west in French.*Write W or E"),
-    "a place that is none": (one_column("at", "dk3n8z", "dk3n8y"), "is not a place: 'lat, lon', WKT", {"place": "at"}),
+    "a place that is none": (
+        one_column("at", "the bridge", "the school"),
+        "is not a place: 'lat, lon', WKT",
+        {"place": "at"},
+    ),
     "WKT in another system": (
         one_column("geom", *["SRID=32618;POINT(1 2)"] * 2),
         "is in EPSG:32618.*Save it in EPSG:4326",

@@ -13,7 +13,7 @@ from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError, ReportFormatError
 from crowdfield.io import columns
 from crowdfield.io.collect import settle_labels
-from crowdfield.io.places import place
+from crowdfield.io.places import places as cell_places
 
 WGS84 = "EPSG:4326"
 _SAMPLE = 1_000  # cells of a column that say what it holds
@@ -77,8 +77,13 @@ def from_frame(
         chosen = columns.choose(list(table), _NAME, given, _samples(table), needed=needed)
     except ReportFormatError as problem:
         raise InputError(str(problem)) from None
+    accuracy = None
     if places is None and "place" in chosen:
-        cells = [place("" if _missing(cell) else str(cell)) for cell in table[chosen["place"]]]
+        import pandas as pd
+
+        texts = pd.Series(["" if _missing(cell) else str(cell) for cell in table[chosen["place"]]], dtype=object)
+        cells = cell_places(texts, lon_first=False, polygons=None)
+        accuracy = np.array([cell.accuracy for cell in cells])
         places, system = np.array([(cell.lon, cell.lat) for cell in cells]).reshape(-1, 2), WGS84
     elif places is None:
         places = np.column_stack([_numbers(table[chosen[role]], chosen[role]) for role in ("lon", "lat")])
@@ -103,6 +108,7 @@ def from_frame(
         id=_optional(table, chosen, "id", rows[used]),
         labels=names if positive is not None else None,
         crs=system,
+        accuracy=None if accuracy is None or not np.isfinite(accuracy).any() else accuracy[rows[used]],
         count=None if count is None else [table[chosen["count"]][row] for row in rows[used]],
     )
 

@@ -1,4 +1,4 @@
-"""Whole places in one cell: geopoints ("lat lon alt acc"), "lat, lon", WKT, GeoJSON, degrees with minutes, seconds."""
+"""Whole places in one cell: geopoints ("lat lon alt acc"), "lat, lon", WKT, GeoJSON, degrees with minutes, codes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from crowdfield.geography import WGS84
+from crowdfield.io import place_codes
 from crowdfield.io.area_places import radii
 from crowdfield.io.features.shapes import from_json, from_wkb, from_wkt
 
@@ -51,9 +52,14 @@ class Place(NamedTuple):
     is_area: bool = False
 
 
-def place(cell: str, *, lon_first: bool = False, polygons: str | None = None) -> Place:
-    """The place that a cell holds. polygons: what stands for one, "inner-point" or "area"."""
+def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, geohashes: bool = False) -> Place:
+    """The place that a cell holds. polygons: what stands for one, "inner-point" or "area"; geohashes: whether the
+    column holds these, which by themselves may be words or numbers.
+    """
     text = cell.strip()
+    code = (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
+    if code is not None:
+        return Place(code.lon, code.lat, code.accuracy)
     if text[:1] == "{":
         return _of_json(text, polygons)
     if text[:1].isalpha() and "(" in text:
@@ -74,7 +80,11 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None) ->
         return _pair(first, second, lon_first, accuracy)
     if match := _TWO_DMS.fullmatch(text):
         return _of_dms(match)
-    return Place(why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, or degrees with minutes.")
+    if place_codes.is_short_plus_code(text):
+        return Place(why=place_codes.SHORT)
+    return Place(
+        why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, or a full plus code."
+    )
 
 
 def degrees(cell: str) -> float:
@@ -93,7 +103,8 @@ def why_not_degrees(cell: str) -> str:
 def places(cells: pd.Series[Any], *, lon_first: bool, polygons: str | None) -> list[Place]:
     """The place in each cell of a column. Each different text is read once."""
     codes, different = pd.factorize(cells.astype(object).where(cells.notna(), "").astype(str))
-    known = [place(text, lon_first=lon_first, polygons=polygons) for text in different]
+    geohashes = place_codes.are_geohashes(different.tolist())
+    known = [place(text, lon_first=lon_first, polygons=polygons, geohashes=geohashes) for text in different]
     return [known[code] for code in codes]
 
 
@@ -102,9 +113,13 @@ def find_column(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> 
     best: tuple[tuple[int, int, int], str] | None = None
     for name in header:
         filled = [cell for cell in samples.get(name, ()) if cell.strip() and not _is_date(cell)]
-        read = [place(cell) for cell in filled[:100]]
+        # Names of people and things may look like geohashes too: the column's name must agree.
+        geohashes = place_codes.are_geohashes(filled) and _named_as_code(name)
+        read = [place(cell, geohashes=geohashes) for cell in filled[:100]]
         good = [p for p in read if p.why is None or p.is_area]
-        if not filled or len(good) < 0.9 * len(read) or not all(map(_on_earth, good)) or not _is_telling(name, filled):
+        if not filled or len(good) < 0.9 * len(read) or not all(map(_on_earth, good)):
+            continue
+        if not (geohashes or _is_telling(name, filled)):
             continue
         worth = (sum(np.isfinite(p.accuracy) for p in good) > 0, len(filled), not any(p.is_area for p in good))
         if best is None or worth > best[0]:
@@ -185,11 +200,15 @@ def _on_earth(found: Place) -> bool:
     return found.is_area or (lon <= 180 and lat <= 90)
 
 
+def _named_as_code(name: str) -> bool:
+    return bool(re.search(r"hash|geo|loc(?!al)|place|cell|coord|gps", name, re.IGNORECASE))
+
+
 def _is_telling(name: str, cells: Sequence[str]) -> bool:
     """Whether cells can hardly be anything but places: two whole numbers are one only where the name says so."""
     if re.search(r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape", name, re.IGNORECASE):
         return True
-    return all("." in cell or "(" in cell or "°" in cell or ("," in cell and ";" in cell) for cell in cells[:100])
+    return all(set(".+(°") & set(cell) or ("," in cell and ";" in cell) for cell in cells[:100])
 
 
 def _is_date(cell: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -293,9 +294,9 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
         why.add(
             some & ~((stated[:, k] >= 0) & (stated[:, k] <= 1)),
             name,
-            lambda at, name=name: f"'{str(frame[name].iloc[at])[:40]}' is not a probability between 0 and 1.",
+            partial(_not_a_probability, frame[name]),
         )
-    total = stated.sum(axis=1)
+    total = np.asarray(stated.sum(axis=1))
     why.add(
         some & why.ok & ~(np.abs(total - 1.0) <= SUM_TOLERANCE),
         names[0],
@@ -305,6 +306,10 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
         ),
     )
     return np.where(some[:, None], stated, np.nan)
+
+
+def _not_a_probability(cells: pd.Series[Any], at: int) -> str:
+    return f"'{str(cells.iloc[at])[:40]}' is not a probability between 0 and 1."
 
 
 def _labels(

@@ -1,0 +1,81 @@
+"""Places written as codes: geohashes ("u4pruyd") and full plus codes, also called Open Location Codes ("8FVC9G8F+6X").
+
+Each stands for a cell of degrees. The place is its middle, known as exactly as the cell is large.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdfield.io.area_places import METRES, RADIUS
+
+_GEOHASH_DIGITS = "0123456789bcdefghjkmnpqrstuvwxyz"
+_GEOHASH = re.compile(f"[{_GEOHASH_DIGITS}]{{4,12}}", re.IGNORECASE)
+_FEWEST_GEOHASHES = 0.9  # share of the cells of a column that must be geohashes for it to hold them
+_PLUS_DIGITS = "23456789CFGHJMPQRVWX"
+_PLUS_CODE = re.compile(rf"([{_PLUS_DIGITS}0]{{8}})\+([{_PLUS_DIGITS}]{{2,7}})?", re.IGNORECASE)
+_SHORT_PLUS_CODE = re.compile(rf"[{_PLUS_DIGITS}]{{2,6}}\+[{_PLUS_DIGITS}]{{2,7}}(\W.*)?", re.IGNORECASE)
+_PAIRS = 5  # pairs of digits before the fine ones, each a twentieth of the one before
+_FINE_ROWS, _FINE_COLUMNS = 5, 4  # into which every digit after the pairs divides a cell
+SHORT = "is a short plus code, which needs the place it is near. Use full codes such as 8FVC9G8F+6X."
+
+
+class Cell(NamedTuple):
+    """The middle of a cell in degrees, and how exactly it is known in metres (`io.area_places`)."""
+
+    lon: float
+    lat: float
+    accuracy: float
+
+
+def are_geohashes(cells: Sequence[str]) -> bool:
+    """Whether a column holds geohashes: nearly all of its cells are, and most have digits and letters, unlike words."""
+    filled = [cell.strip() for cell in cells if cell.strip()]
+    found = [cell for cell in filled if _GEOHASH.fullmatch(cell)]
+    mixed = [cell for cell in found if not cell.isdecimal() and not cell.isalpha()]
+    return len(found) >= max(1, _FEWEST_GEOHASHES * len(filled)) and 2 * len(mixed) >= len(found)
+
+
+def geohash(text: str) -> Cell | None:
+    """The cell of a geohash; None for anything else. Its bits halve longitude and latitude in turn."""
+    if not _GEOHASH.fullmatch(text):
+        return None
+    bits = "".join(f"{_GEOHASH_DIGITS.index(digit):05b}" for digit in text.lower())
+    (west, width), (south, height) = (
+        (-half + 2.0 * half * int(own, 2) / 2 ** len(own), 2.0 * half / 2 ** len(own))
+        for own, half in ((bits[::2], 180.0), (bits[1::2], 90.0))
+    )
+    return _cell(west, south, width, height)
+
+
+def plus_code(text: str) -> Cell | None:
+    """The cell of a full plus code; None for anything else."""
+    match = _PLUS_CODE.fullmatch(text)
+    if match is None:
+        return None
+    start = match[1].upper().rstrip("0")
+    if "0" in start or len(start) % 2 or not start or (len(start) < 8 and match[2]):
+        return None  # zeros stand only for pairs that are left out at the end, with nothing after the plus sign
+    digits = [_PLUS_DIGITS.index(digit) for digit in start + (match[2] or "").upper()]
+    south, west, height, width = -90.0, -180.0, 400.0, 400.0
+    for pair in range(0, min(len(digits), 2 * _PAIRS), 2):
+        height, width = height / 20.0, width / 20.0
+        south, west = south + digits[pair] * height, west + digits[pair + 1] * width
+    for digit in digits[2 * _PAIRS :]:
+        height, width = height / _FINE_ROWS, width / _FINE_COLUMNS
+        south, west = south + (digit // _FINE_COLUMNS) * height, west + (digit % _FINE_COLUMNS) * width
+    return None if south >= 90.0 or west >= 180.0 else _cell(west, south, width, height)
+
+
+def is_short_plus_code(text: str) -> bool:
+    return _SHORT_PLUS_CODE.fullmatch(text) is not None
+
+
+def _cell(west: float, south: float, width: float, height: float) -> Cell:
+    lat = south + 0.5 * height
+    sides = METRES * np.array([width * np.cos(np.radians(lat)), height])
+    return Cell(west + 0.5 * width, lat, float(RADIUS * np.sqrt((sides**2).mean() / 12.0)))
