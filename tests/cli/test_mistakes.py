@@ -72,7 +72,7 @@ MISTAKES = [
     (("inspect", "quote.csv"), 1, "line 2: .*opened and never closed"),
     (("inspect", "old.xls"), 1, "save it as .xlsx or CSV"),
     (("inspect", "letter.docx"), 1, "office program.*Save it as CSV"),
-    (("inspect", "page.html"), 1, "document type.*Remove that line"),
+    (("inspect", "page.html"), 1, "without a table of reports.*Export it again"),
     (("inspect", "picture.png"), 1, "PNG picture.*tables and points"),
     (("inspect", "paper.pdf"), 1, "PDF document.*Save it as CSV"),
     (("inspect", "half.csv.gz"), 1, "Is the file complete"),

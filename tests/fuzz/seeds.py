@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from tests.io.hostile import KML, PLACEMARK, WKB_POINT, geopackage, geoparquet, shp
+from tests.io.hostile import GPX, KML, PLACEMARK, WAYPOINT, WKB_POINT, geopackage, geoparquet, shp
 
 from crowdfield.box import message
 
@@ -93,6 +93,23 @@ def _features() -> Iterator[tuple[str, str, bytes]]:
     polygon, data = f"{polygon}</outerBoundaryIs></Polygon>", f"{data}</SchemaData></ExtendedData>"
     inside = f"{PLACEMARK}<Placemark id='2'>{data}{polygon}</Placemark>"
     yield "kml", "placemarks.kml", KML.replace("{inside}", f"<Folder>{inside}</Folder>").encode()
+    fields = "<time>2024-01-01T00:00:00Z</time><extensions><x:d xmlns:x='u'>high</x:d></extensions>"
+    track = "<trk><trkseg><trkpt lat='1' lon='2'/></trkseg></trk>"
+    yield (
+        "gpx",
+        "waypoints.gpx",
+        GPX.replace("{inside}", f"{WAYPOINT}<wpt lat='1' lon='2'>{fields}</wpt>{track}").encode(),
+    )
+    points = [{"type": "Point", "coordinates": [1, 2], "properties": {"label": "dry"}, "id": 1}]
+    topology = {
+        "type": "Topology",
+        "transform": {"scale": [0.1, 0.1], "translate": [5, 6]},
+        "objects": {"reports": {"type": "GeometryCollection", "geometries": points}},
+        "arcs": [],
+    }
+    yield "geojson", "points.topojson", json.dumps(topology).encode()
+    page = "<html><meta charset=windows-1252><table><tr><th>lat<th>lon<th>label<tr><td x:num='1.25'>1.3<td>2<td>a&amp;b"
+    yield "html", "table.xls", f"<!-- x -->{page}<tr><td colspan=2>3</td><td>c<br>d</td></tr></table></html>".encode()
     yield "geometry", "polygon.wkt", POLYGON.encode()
     yield "geometry", "multipoint.wkt", b"MULTIPOINT Z ((1 2 3), (4 5 6))"
     yield "system", "utm", b"EPSG:32618"

@@ -87,6 +87,16 @@ def kml(content: bytes) -> None:
 
 
 @target
+def gpx(content: bytes) -> None:
+    features(kinds.GPX, content)
+
+
+@target
+def html(content: bytes) -> None:
+    features(kinds.HTML, content)
+
+
+@target
 def geopackage(content: bytes) -> None:
     features(kinds.GEOPACKAGE, content)
 

@@ -97,6 +97,21 @@ SCHEMA = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocati
 text_trap("GML with a schema elsewhere", "g.gml", f"<FeatureCollection {SCHEMA}/>")
 text_trap("TopoJSON", "t.json", '{"type": "Topology", "objects": {}, "arcs": [], "crs": "{url}"}')
 
+GPX = '<?xml version="1.0"?><gpx xmlns="http://www.topografix.com/GPX/1/1">{inside}</gpx>'
+WAYPOINT = '<wpt lat="18.5" lon="-72.3"><name>dry</name></wpt>'
+GPX_ENTITY = ENTITY.replace("DOCTYPE kml", "DOCTYPE gpx")
+text_trap("an external entity in GPX", "e.gpx", GPX_ENTITY + f"<gpx>{WAYPOINT.replace('dry', '&x;')}</gpx>")
+text_trap("an external document type in GPX", "d.gpx", f'<!DOCTYPE gpx SYSTEM "{{url}}/x.dtd"><gpx>{WAYPOINT}</gpx>')
+text_trap("a link in GPX", "l.gpx", GPX.replace("{inside}", '<metadata><link href="{url}/more.gpx"/></metadata>'))
+PAGE = '<!DOCTYPE html SYSTEM "{url}/x.dtd"><html><head><link rel=File-List href="{url}/files.xml"><script src="{url}">'
+text_trap("a web page that fetches", "p.xls", PAGE + '</script></head><body><img src="{url}/x.png"></body></html>')
+text_trap("a workbook in frames", "f.xls", '<html><frameset><frame src="{url}/sheet1.htm"></frameset></html>')
+text_trap(
+    "TopoJSON that points elsewhere",
+    "a.topojson",
+    '{"type": "Topology", "objects": {"a": {"type": "Polygon", "arcs": [["{url}/arc"]]}}, "arcs": "{url}/arcs"}',
+)
+
 
 @trap("WFS in a zip file")
 def _(folder: Path, url: str) -> Path:
@@ -400,6 +415,58 @@ def _(folder: Path, url: str) -> Path:
     deep = 200_000
     (folder / "deep.kml").write_text(KML.replace("{inside}", "<Folder>" * deep + PLACEMARK + "</Folder>" * deep))
     return folder / "deep.kml"
+
+
+@bomb("a billion laughs in GPX")
+def _(folder: Path, url: str) -> Path:
+    start = entities(12, 10).replace("DOCTYPE kml", "DOCTYPE gpx")
+    (folder / "laughs.gpx").write_text(f"{start}<gpx>{WAYPOINT.replace('dry', '&a11;')}</gpx>")
+    return folder / "laughs.gpx"
+
+
+@bomb("GPX with extensions in extensions")
+def _(folder: Path, url: str) -> Path:
+    deep = "<extensions>" * 200_000 + "</extensions>" * 200_000
+    (folder / "deep.gpx").write_text(GPX.replace("{inside}", f'<wpt lat="1" lon="2">{deep}</wpt>'))
+    return folder / "deep.gpx"
+
+
+@bomb("very many fields of one waypoint")
+def _(folder: Path, url: str) -> Path:
+    fields = "".join(f"<a{i}>x</a{i}>" for i in range(5_000))
+    inside = f'<wpt lat="1" lon="2"><extensions>{fields}</extensions></wpt>'
+    (folder / "wide.gpx").write_text(GPX.replace("{inside}", inside))
+    return folder / "wide.gpx"
+
+
+@bomb("a web page of opening brackets")
+def _(folder: Path, url: str) -> Path:
+    (folder / "open.xls").write_text("<table>" + "<" * 200_000 + "<a" * 100_000 + "<!--" * 50_000)
+    return folder / "open.xls"
+
+
+@bomb("cells that reach over very many columns")
+def _(folder: Path, url: str) -> Path:
+    (folder / "span.xls").write_text("<table><tr><td colspan=999999999>a<td>b<tr><td>1<td>2</table>")
+    return folder / "span.xls"
+
+
+@bomb("very many rows of cells that reach over many columns")
+def _(folder: Path, url: str) -> Path:
+    (folder / "spans.xls").write_text("<table>" + "<tr><td colspan=4000>a" * 3_000)
+    return folder / "spans.xls"
+
+
+@bomb("tables in tables")
+def _(folder: Path, url: str) -> Path:
+    (folder / "nested.xls").write_text("<table><tr><td>" * 100_000)
+    return folder / "nested.xls"
+
+
+@bomb("a topology of lists in lists")
+def _(folder: Path, url: str) -> Path:
+    (folder / "deep.topojson").write_text('{"type": "Topology", "objects": {"a": ' + "[" * 1_000_000)
+    return folder / "deep.topojson"
 
 
 @bomb("lists in lists in JSON")

@@ -280,7 +280,7 @@ ASKED: dict[str, Any] = {
     "a label column without labels": (HEADER + "ann,1,2,,\nbob,1,3,,\n", "has no label.*--label NAME"),
     "west or east": (two_columns(("18°30'N", "18°36'N"), ("72°18'O", "72°24'O")), "west in French.*Write W or E"),
     "a place that is none": (
-        one_column("at", "the bridge", "the school"),
+        one_column("at", "mill", "school"),
         "is not a place: 'lat, lon', WKT",
         {"place": "at"},
     ),

@@ -61,6 +61,8 @@ def reports(
         question = [f"the column '{error.column}' {error.message} Every row counts once unless that column is chosen"]
         result = read(path, count=NONE, **given)
     table = result.reports
+    if table.score is not None:
+        question.append("how sure reports are of their labels is not used on a live map, only the labels are")
     ids = [None] * len(table) if table.id is None else _unique_ids(table.id)
     codes, names = as_codes(ids)
     header = {

@@ -277,6 +277,11 @@ def _has_few_values(cells: Sequence[str]) -> bool:
     return 2 <= len(different) <= MOST_STATES and len(filled) >= 2 * len(different) and not _numbers(different)
 
 
+def with_few_values(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> list[str]:
+    """The columns that hold a few different words, each more than once on average."""
+    return [name for name in header if _has_few_values(samples.get(name, ()))]
+
+
 def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     """Whether the cells of a column agree with what its name may mean."""
     if role not in ("accuracy", "count"):

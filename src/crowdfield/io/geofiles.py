@@ -81,6 +81,8 @@ class GeoFile:
             chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
             if chosen.get("source") == chosen["label"]:
                 del chosen["source"]
+        if self.kind == "gpx":
+            self._name_waypoints(chosen, options, samples)
         if not chosen.get("label") and not scores:
             raise columns.missing_error(["label"], self.header, self.name)
         chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
@@ -89,6 +91,14 @@ class GeoFile:
             chosen["accuracy"], shown["accuracy"] = REACH, "the geometry"
         plan = with_scores(options, chosen, scores, samples, refuse=_not_points, shown=shown)
         return replace(plan, crs=self.crs)
+
+    def _name_waypoints(self, chosen: dict[str, str], options: Options, samples: Mapping[str, Sequence[str]]) -> None:
+        """A waypoint's name is no source. Where its type is not the label, the only field with a few words is."""
+        if options.given("source") is None and chosen.get("source") == "name":
+            del chosen["source"]
+        likely = columns.with_few_values([name for name in self.header if name not in chosen.values()], samples)
+        if "label" not in chosen and len(likely) == 1:
+            chosen["label"] = likely[0]
 
     def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
         yield Chunk(self._frame, 0)

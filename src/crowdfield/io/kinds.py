@@ -3,6 +3,8 @@ knows. A kind that is not in these tables is not opened."""
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,7 +49,10 @@ GEOPARQUET = Kind("geoparquet", "GeoParquet", "geoparquet", boxed=True)
 SHAPEFILE = Kind("shapefile", "a Shapefile", "shapefile")
 KML = Kind("kml", "KML", "kml")
 EXCEL = Kind("excel", "an Excel workbook", "excel", boxed=True)
-FEATURES = {kind.name: kind for kind in (GEOJSON, GEOPACKAGE, GEOPARQUET, SHAPEFILE, KML, EXCEL)}
+GPX = Kind("gpx", "GPX", "gpx")
+HTML = Kind("html", "a web page (HTML)", "html")
+FEATURES = {kind.name: kind for kind in (GEOJSON, GEOPACKAGE, GEOPARQUET, SHAPEFILE, KML, GPX, EXCEL, HTML)}
+LAYERED = (GEOPACKAGE, EXCEL, HTML, GEOJSON)  # kinds that may hold several layers, sheets, tables or objects
 
 _AS_TABLE = "Save it as CSV."
 _AS_POINTS = "Save it as GeoPackage, GeoJSON or CSV."
@@ -60,7 +65,7 @@ OLD_EXCEL = Kind(
 SPREADSHEET = Kind("spreadsheet", "an OpenDocument file", instead=_AS_TABLE)
 OTHER_OFFICE = Kind("office", "a document of an office program", instead=_AS_TABLE)
 NESTED = Kind("nested", "an archive in an archive", instead="Unpack the outer one.")
-OTHER_XML = Kind("xml", "XML that is not KML", instead=_AS_POINTS)
+OTHER_XML = Kind("xml", "XML that is neither KML nor GPX", instead=_AS_POINTS)
 
 # The first bytes of each kind. Those without a reader are here to be named when they are refused.
 SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
@@ -86,7 +91,10 @@ SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
 )
 _BOM = b"\xef\xbb\xbf"
 # Which members of a zip file are looked at first, by their endings. Their kind is decided by their bytes all the same.
-_ENDINGS = ((".shp",), (".kml",), (".gpkg",), (".geojson", ".json"), (".csv", ".tsv", ".txt"))
+_ENDINGS = (
+    (".shp",), (".kml",), (".gpkg",), (".gpx",), (".geojson", ".topojson", ".json"), (".csv", ".tsv", ".txt"),
+    (".xls", ".html", ".htm"),
+)  # fmt: skip
 
 _REMARKS = frozenset({"readme", "read_me", "read me", "license", "licence", "copying", "about"})  # files beside data
 
@@ -108,12 +116,15 @@ def look(path: Path, layer: str | None = None) -> Found:
             f"{_inside(found)}is {found.kind.title}, which is not read. {found.kind.instead}", file=str(path)
         )
     if layer is not None and found.layer is None and found.member is None:
-        if found.kind not in (GEOPACKAGE, EXCEL):
-            raise ReportFormatError(
-                f"is {found.kind.title} and has no layers.", advice="Leave out --layer.", file=str(path)
-            )
+        if found.kind not in LAYERED:
+            raise without_layers(found, path)
         found = replace(found, layer=layer)
     return found
+
+
+def without_layers(found: Found, path: Path) -> ReportFormatError:
+    """The error for a layer that was asked for in a file without any."""
+    return ReportFormatError(f"is {found.kind.title} and has no layers.", advice="Leave out --layer.", file=str(path))
 
 
 def _is_unmarked(start: bytes) -> bool:
@@ -129,8 +140,10 @@ def by_bytes(start: bytes, path: Path) -> Kind:
     text = start.removeprefix(_BOM).lstrip()
     if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]"))):
         return GEOJSON
+    if is_html(start):
+        return HTML
     if text.startswith(b"<"):
-        return KML if _root(start, path) == "kml" else OTHER_XML
+        return {"kml": KML, "gpx": GPX}.get(_root(start, path), OTHER_XML)
     return TEXT
 
 
@@ -216,6 +229,26 @@ def _in_gzip(packed: bytes, path: Path) -> Found:
 
 def _inside(found: Found) -> str:
     return "" if found.member is None else f"'{found.member[:80]}' in it "
+
+
+_BLANKS = re.compile(r"\s*")
+_HTML_BEGINS = ("<!doctype html", "<html", "<table", "<head", "<meta", "<body", "<style", "<div", "<title")
+
+
+def is_html(start: bytes) -> bool:
+    """Whether a file begins as web pages do, behind remarks and a line that says which XML it is."""
+    wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = start.decode("utf-16" if wide else "latin-1", "ignore").removeprefix(_BOM.decode("latin-1")).lstrip("\ufeff")
+    at = 0
+    while True:
+        at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]  # nothing at all is a match too
+        remark = next((end for begin, end in (("<!--", "-->"), ("<?xml", "?>")) if text.startswith(begin, at)), None)
+        if remark is None:
+            return text[at : at + 20].lower().startswith(_HTML_BEGINS)
+        closed = text.find(remark, at)
+        if closed < 0:
+            return False
+        at = closed + len(remark)
 
 
 class _Stop(Exception):

@@ -288,7 +288,7 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
     names = list(plan.scores)
     empty = np.stack([_empty(frame[name], plan.missing) for name in names], axis=1)
     stated = np.stack([numbers(frame[name]) for name in names], axis=1)
-    some = ~empty.all(axis=1)
+    some: NDArray[np.bool_] = np.asarray(~empty.all(axis=1), dtype=np.bool_)
     for k, name in enumerate(names):
         why.add(some & empty[:, k], name, "is empty, and other probabilities of the row are not.")
         why.add(
@@ -296,7 +296,7 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
             name,
             partial(_not_a_probability, frame[name]),
         )
-    total = np.asarray(stated.sum(axis=1))
+    total: NDArray[np.float64] = np.asarray(stated.sum(axis=1), dtype=np.float64)
     why.add(
         some & why.ok & ~(np.abs(total - 1.0) <= SUM_TOLERANCE),
         names[0],

@@ -52,7 +52,11 @@ class Tabular(Protocol):
     def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
 
 
-_TITLES = {"geojson": "a plain table of JSON records", "excel": "a plain table in an Excel sheet"}
+_TITLES = {
+    "geojson": "a plain table of JSON records",
+    "excel": "a plain table in an Excel sheet",
+    "html": "a plain table in a web page",
+}
 
 
 class Records:

@@ -16,20 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crowdfield.errors import MissingDependencyError, ReportFormatError
 from crowdfield.io import limits
 from crowdfield.io.archives import Archive
-from crowdfield.io.columns import is_header, unique
-from crowdfield.io.features.common import Features, broken, cells, text, too_many_columns
+from crowdfield.io.features.common import Features, broken, too_many_columns
+from crowdfield.io.features.sheets import LATEST_HEADER, Row, as_table, is_filled
 from crowdfield.io.kinds import Found, pick
 from crowdfield.io.limits import Allowance
 from crowdfield.io.opening import too_much
 
-LATEST_HEADER = 20  # rows: titles and remarks may stand above the names of the columns, but not more than this
 _CELL = 24  # bytes that a cell counts for at least
-Row = tuple[int, tuple[Any, ...]]  # its number in the sheet, its cells
 
 
 def read(path: Path, found: Found) -> Features:
@@ -90,18 +86,7 @@ def _sheet(book: Any, path: Path, found: Found) -> Features:
         filled = [name for name in filled if width[name] > 1] or filled
         name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
     rows = list(_rows(sheets[name], allowance, path))
-    top = _header(rows)
-    names = unique([text(cell) or "" for cell in rows[top][1]])
-    body = rows[top + 1 :]
-    if not body:
-        raise ReportFormatError("has a header but no reports.", file=str(path), line=rows[top][0])
-    columns = {
-        column: cells([row[at] if at < len(row) else None for _, row in body]) for at, column in enumerate(names)
-    }
-    nothing = np.full(len(body), None, dtype=object)
-    lines = np.array([number for number, _ in body], dtype=np.int64)
-    notes = (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ()
-    return Features(columns, nothing, nothing.copy(), None, notes, is_table=True, lines=lines)
+    return as_table(rows, path, (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ())
 
 
 def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:
@@ -111,7 +96,7 @@ def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:
         size = limits.ROW_OVERHEAD + sum(_CELL + (len(cell) if isinstance(cell, str) else 0) for cell in row)
         if not allowance.take(size):
             raise too_much(path)
-        width = max((at for at, cell in enumerate(row, start=1) if _is_filled(cell)), default=0)
+        width = max((at for at, cell in enumerate(row, start=1) if is_filled(cell)), default=0)
         if width > limits.MOST_COLUMNS:
             raise too_many_columns(path)
         if width:
@@ -121,19 +106,4 @@ def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:
 def _width(sheet: Any, allowance: Allowance, path: Path) -> int:
     """The most cells that one of the first rows of a sheet fills."""
     start = islice(_rows(sheet, allowance, path), LATEST_HEADER)
-    return max((sum(map(_is_filled, row)) for _, row in start), default=0)
-
-
-def _is_filled(cell: Any) -> bool:
-    return cell is not None and cell != ""
-
-
-def _header(rows: list[Row]) -> int:
-    """Where the names of the columns stand: the first row that names the coordinates, under merged cells and titles;
-    else the first row that fills most of the columns there are."""
-    start = rows[: LATEST_HEADER + 1]
-    for at, (_, row) in enumerate(start):
-        if is_header([cell for cell in row if isinstance(cell, str)]):
-            return at
-    filled = [sum(map(_is_filled, row)) for _, row in start]
-    return next(at for at, count in enumerate(filled) if 2 * count >= max(filled))
+    return max((sum(map(is_filled, row)) for _, row in start), default=0)

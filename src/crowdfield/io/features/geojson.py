@@ -1,4 +1,4 @@
-"""GeoJSON: a collection, a feature, a bare geometry, or one feature per line; Esri's JSON, which differs little.
+"""GeoJSON: a collection, a feature, a bare geometry, or one feature per line; Esri's JSON and TopoJSON.
 
 Also JSON records, one object per report, as KoboToolbox and ODK Central give them."""
 
@@ -13,9 +13,10 @@ import shapely
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import systems
+from crowdfield.io.features import topojson
 from crowdfield.io.features.common import Features, broken, plain_table, table
 from crowdfield.io.features.shapes import NAMES, from_json
-from crowdfield.io.kinds import Found
+from crowdfield.io.kinds import Found, without_layers
 from crowdfield.io.opening import document
 
 _DEEPEST_GROUP = 8  # groups in groups of a form; what lies deeper stays JSON
@@ -30,6 +31,10 @@ def read(path: Path, found: Found) -> Features:
         raise broken(path, found, "it is not UTF-8") from None
     del content
     root = _parsed(text, path, found)
+    if isinstance(root, dict) and root.get("type") == "Topology":
+        return topojson.features(root, path, found)
+    if found.layer is not None:
+        raise without_layers(found, path)
     if isinstance(root, dict) and isinstance(root.get("features"), list) and _is_esri(root):
         return _esri(root, path)
     if (found_records := records(root)) is not None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
 
-from crowdfield.errors import ReportFormatError
 from crowdfield.geography import WGS84
 from crowdfield.io import limits
-from crowdfield.io.features.common import Features, broken, table, too_many_columns
+from crowdfield.io.features import xml_stream
+from crowdfield.io.features.common import Features, table, too_many_columns
 from crowdfield.io.features.shapes import from_json
-from crowdfield.io.kinds import Found, refuse_doctype
-from crowdfield.io.opening import document
+from crowdfield.io.kinds import Found
 
-_BLOCK = 2**16
 # Where the text of a placemark's element goes, by the element and the one around it.
 _TEXTS = {
     ("name", "Placemark"): "Name",
@@ -28,26 +24,8 @@ _TEXTS = {
 
 
 def read(path: Path, found: Found) -> Features:
-    content = document(path, found)
     reading = _Placemarks(path)
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-    parser.StartElementHandler = reading.start
-    parser.EndElementHandler = reading.end
-    parser.CharacterDataHandler = reading.text
-    parser.StartDoctypeDeclHandler = lambda *_: refuse_doctype(path)
-    stream = io.BytesIO(content)
-    try:
-        while block := stream.read(_BLOCK):
-            parser.Parse(block, False)
-        parser.Parse(b"", True)
-    except expat.ExpatError as error:
-        what = expat.errors.messages.get(error.code, "it is not XML")
-        raise broken(path, found, f"{what}, on line {error.lineno}") from None
-    except ReportFormatError:
-        raise
-    except (ValueError, LookupError):  # an encoding that Python does not know, or that is none of text
-        raise broken(path, found, "its encoding is not known") from None
+    xml_stream.parse(path, found, reading)
     shapes, kinds = from_json(reading.geometries)
     return Features(table(path, reading.rows), shapes, kinds, WGS84)
 
@@ -59,20 +37,13 @@ class _Placemarks:
         self.rows: list[dict[str, str]] = []
         self.geometries: list[Any] = []
         self._path = path
-        self._stack: list[str] = []
         self._row: dict[str, str] | None = None  # the placemark that is being read
         self._parts: list[tuple[str, Any]] = []  # its geometries: kind and coordinates
         self._rings: list[Any] = []
         self._column: str | None = None  # where the value of a <Data> goes
         self._words: list[str] = []
 
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = tag.rpartition(" ")[2]
-        self._stack.append(name)
-        if len(self._stack) > limits.DEEPEST:
-            raise ReportFormatError(
-                f"is XML nested more than {limits.DEEPEST} levels deep, which KML never is.", file=str(self._path)
-            )
+    def start(self, name: str, around: list[str], attributes: dict[str, str]) -> None:
         self._words = []
         if name == "Placemark":
             self._row, self._parts = {}, []
@@ -87,9 +58,8 @@ class _Placemarks:
         if self._row is not None:
             self._words.append(words)
 
-    def end(self, _: str) -> None:
-        name = self._stack.pop()
-        around = self._stack[-1] if self._stack else ""
+    def end(self, name: str, outer: list[str]) -> None:
+        around = outer[-1] if outer else ""
         if self._row is None:
             return
         words = "".join(self._words).strip()

@@ -1,0 +1,45 @@
+"""Rows of cells, of a sheet or a web page, as a table: where its header is, and what stands under it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfield.errors import ReportFormatError
+from crowdfield.io.columns import is_header, unique
+from crowdfield.io.features.common import Features, cells, text
+
+LATEST_HEADER = 20  # rows: titles and remarks may stand above the names of the columns, but not more than this
+Row = tuple[int, tuple[Any, ...]]  # its number, its cells
+
+
+def is_filled(cell: Any) -> bool:
+    return cell is not None and cell != ""
+
+
+def as_table(rows: list[Row], path: Path, notes: tuple[str, ...]) -> Features:
+    """The rows under the header, which may have titles above it."""
+    top = _header(rows)
+    names = unique([text(cell) or "" for cell in rows[top][1]])
+    body = rows[top + 1 :]
+    if not body:
+        raise ReportFormatError("has a header but no reports.", file=str(path), line=rows[top][0])
+    columns = {
+        column: cells([row[at] if at < len(row) else None for _, row in body]) for at, column in enumerate(names)
+    }
+    nothing = np.full(len(body), None, dtype=object)
+    lines = np.array([number for number, _ in body], dtype=np.int64)
+    return Features(columns, nothing, nothing.copy(), None, notes, is_table=True, lines=lines)
+
+
+def _header(rows: list[Row]) -> int:
+    """Where the names of the columns stand: the first row that names the coordinates, under merged cells and titles;
+    else the first row that fills most of the columns there are."""
+    start = rows[: LATEST_HEADER + 1]
+    for at, (_, row) in enumerate(start):
+        if is_header([cell for cell in row if isinstance(cell, str)]):
+            return at
+    filled = [sum(map(is_filled, row)) for _, row in start]
+    return next(at for at, count in enumerate(filled) if 2 * count >= max(filled))
