@@ -196,3 +196,28 @@ def test_a_column_of_counts_is_asked_about_and_counted_once_it_is_chosen(workspa
     chosen = {"columns": {"count": "seen_by"}}
     assert send(client, "/situations/flood/import", table, chosen).json()["stored"] == 2
     assert [row.looks for row in workspace.service.store.standing("flood")] == [12, None]
+
+
+@pytest.mark.parametrize(
+    ("content", "layout"),
+    [
+        (
+            '<gpx><wpt lat="18.5" lon="-72.3"><type>flooded</type></wpt>'
+            '<wpt lat="18.6" lon="-72.3"><type>dry</type></wpt></gpx>',
+            "gpx",
+        ),
+        (
+            "<html><table><tr><th>lat<th>lon<th>label<tr><td>18.5<td>-72.3<td>flooded<tr><td>18.6<td>-72.3<td>dry"
+            "</table></html>",
+            "plain",
+        ),
+        ("plus_code,label\n77C9GP22+22,flooded\n77C9JP22+22,dry\n", "plain"),
+        ("lat,lon,p_flooded,p_dry\n18.5,-72.3,0.9,0.1\n18.6,-72.3,0.2,0.8\n", "plain"),
+    ],
+    ids=["waypoints", "a web page", "plus codes", "probabilities"],
+)
+def test_every_kind_of_file_is_read_as_by_the_command_line(workspace, content, layout):
+    found = previewed(workspace.client("admin"), content, address="/situations/flood/import/preview")
+    assert (found["read"], found["rejected"], found["layout"]) == (2, 0, layout)
+    assert {label["label"] for label in found["labels"]} == {"flooded", "dry"}
+    assert any("only the labels are" in note for note in found["notes"]) == ("p_dry" in content)
