@@ -1,5 +1,7 @@
 """Reports that are the probabilities of three or more states, of machines beside people."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,10 @@ from crowdfield.inference.instrument.responses import even_thresholds
 from crowdfield.inference.instrument.responses import state_scores as grade_scores
 from crowdfield.inference.instrument.scoring import along_scale
 from crowdfield.inference.instrument.several import scoring
+from crowdfield.inference.instrument.several.fitting import evaluate
+from crowdfield.inference.instrument.several.left_out import log_vectors
 from crowdfield.inference.instrument.several.scores import state_scores
+from crowdfield.inference.instrument.several.scoring import Vectors
 
 N = 180
 STATES = ["destroyed", "damaged", "intact"]
@@ -117,11 +122,47 @@ def test_a_model_with_vectors_is_asked_and_kept_like_any_other(calibrated, tmp_p
     assert shares["log_odds"].sum() == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
     assert len(fitted.suggest(places, n=2)[0]) == 2
     assert fitted.sample_rate(places, n=3, random_state=0).shape == (3, 5, 3)
+    assert fitted.to_arviz().posterior["lean"].sizes["lean_to"] == 3
     fitted.save(tmp_path / "model")
     again = cf.HeatmapBCC.load(tmp_path / "model")
     assert again.predict_proba(places) == pytest.approx(fitted.predict_proba(places), abs=1e-6)
     again.partial_fit([[1.0, 1.0]], ["intact"], ["machine"], scores=[[0.1, 0.2, 0.7]])
     assert again.reports_.score[-1] == pytest.approx([0.1, 0.2, 0.7])
+
+
+def test_the_length_scale_is_learned_from_vectors_too(calibrated):
+    (X, y, s, vectors, _), _ = calibrated
+    learned = model(lengthscale="learn").fit(X, y, s, scores=vectors)
+    # By labels alone, which a vector at the same place predicts whatever the field is, it was that of next neighbours.
+    assert 3.0 < learned.lengthscale_[0] < 20.0
+
+
+def test_what_a_left_out_vector_is_expected_to_be_is_what_a_fit_without_it_says(calibrated):
+    fitted = calibrated[1]._instrument
+    observed, at = fitted.observed, fitted.settled.at
+    whole = log_vectors(observed, at)
+    one = np.r_[True, np.zeros(N - 1, dtype=bool)]
+    rest = dataclasses.replace(observed, vectors=Vectors(*(part[~one] for part in observed.vectors)))
+    before = evaluate(rest, fitted.design, fitted.offset, fitted.problem.prior, at.state)
+    without = at.state
+    for _ in range(20):  # the sites settle, with the sources as they were
+        without = without._replace(eta=before.image.eta, lam=before.image.lam)
+        before = evaluate(rest, fitted.design, fitted.offset, fitted.problem.prior, without)
+    site, source, value = (part[0] for part in observed.vectors)
+    theta = at.state.theta[source, observed.label_parameters :]
+    spread = theta[0] ** 2 * before.places.covariance[site] + np.exp(theta[-1]) * np.eye(2)
+    above = value - theta[0] * before.places.mean[site] - theta[1:-1]
+    exact = -0.5 * (above @ np.linalg.solve(spread, above) + np.linalg.slogdet(2 * np.pi * spread)[1])
+    alone = dataclasses.replace(observed, vectors=Vectors(*(part[one] for part in observed.vectors)))
+    assert log_vectors(alone, at) == pytest.approx(exact, abs=0.1)
+    assert whole == pytest.approx(
+        sum(
+            log_vectors(
+                dataclasses.replace(observed, vectors=Vectors(*(part[k : k + 1] for part in observed.vectors))), at
+            )
+            for k in range(N)
+        )
+    )
 
 
 def test_vectors_may_come_after_a_first_fit_to_labels(calibrated):

@@ -126,7 +126,7 @@ def _of_instrument(
     covariates = model._asked.covariates
     variables = {
         "sensitivity": draws.theta[:, :, 0],
-        "lean": draws.theta[:, :, 1:],
+        "lean": draws.theta[:, :, 1 : 1 + len(labels)],
         "intercept": draws.linear[:, 0],
         "link": draws.link,
         "field": draws.f,
@@ -147,7 +147,7 @@ def _of_instrument(
 def _of_several(model: MapQueries, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
     variables = {
         "sensitivity": draws.theta[:, :, 0],
-        "lean": draws.theta[:, :, 1:],
+        "lean": draws.theta[:, :, 1 : 1 + len(model.reports_.labels)],
         "intercept": draws.linear[:, :, 0],
         "link": draws.link,
         "field": draws.f,

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.inference.instrument import places, responses
+from crowdfield.inference.instrument import places, responses, scoring
 from crowdfield.inference.instrument.fitting import Evaluated, Observed
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 
@@ -54,6 +54,27 @@ def log_probabilities(
         others /= others.sum(1, keepdims=True)
         out[chosen] = _predicted(observed, at, others, own, source[chosen], label[chosen])
     return out
+
+
+def log_scores(observed: Observed, at: Evaluated) -> float:
+    """Σ log p(score | all other reports), with the sources as they are: what length-scales are compared by as well."""
+    if observed.readings is None:
+        return 0.0
+    total, first = 0.0, len(observed.scores)
+    table = responses.log_responses(at.state.theta, observed.scores).reshape(-1, len(APPEARANCES))
+    cavity_mean, cavity_variance = cavities(at)
+    for rows in observed.blocks():
+        inside = observed.readings.within(rows)
+        if not len(inside.site):
+            continue
+        likelihood = observed.likelihood(rows, table, at.state.link, at.state.theta)
+        prior = places.marginal(cavity_mean[rows], cavity_variance[rows], at.nugget[rows])
+        own = scoring.log_density(inside, at.state.theta[:, first:])
+        rest = likelihood[inside.site] - own
+        others = prior[inside.site] * np.exp(rest - rest.max(1, keepdims=True))
+        others /= others.sum(1, keepdims=True)
+        total += float(np.log((others * np.exp(own)).sum(1)).sum())
+    return total
 
 
 def cavities(at: Evaluated) -> tuple[Array, Array]:

@@ -51,6 +51,10 @@ class Method(Protocol):
         """log P of every report given all others: [R]."""
         ...
 
+    def left_out_scores(self, at: Any) -> float:
+        """Σ log p of every score or probability vector given all other reports; 0 where there are none."""
+        ...
+
 
 @dataclass(frozen=True)
 class OneAppearance:
@@ -84,6 +88,9 @@ class OneAppearance:
         self, at: fitting.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
     ) -> Array:
         return left_out.log_probabilities(self.observed, at, site, source, label)
+
+    def left_out_scores(self, at: fitting.Evaluated) -> float:
+        return left_out.log_scores(self.observed, at)
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,9 @@ class SeveralStates:
         self, at: several.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
     ) -> Array:
         return several_left_out.log_probabilities(self.observed, at, site, source, label)
+
+    def left_out_scores(self, at: several.Evaluated) -> float:
+        return several_left_out.log_vectors(self.observed, at)
 
 
 def method_for(observed: AnyObserved, design: Design, prior: Prior) -> Method:

@@ -64,6 +64,13 @@ def log_likelihood(readings: Readings, theta: Array, n: int) -> Array:
     return np.asarray(parts[0] + parts[1] * APPEARANCES + parts[2] * APPEARANCES**2)
 
 
+def log_density(readings: Readings, theta: Array) -> Array:
+    """log N(z; α g + b, σ²) of every score on the grid: [Q, K].   theta [S, 3]"""
+    gain, lean, log_noise = (part[:, None] for part in theta[readings.source].T)
+    error = readings.value[:, None] - lean - gain * APPEARANCES
+    return np.asarray(-0.5 * (np.exp(-log_noise) * error**2 + log_noise + np.log(2.0 * np.pi)))
+
+
 def moments(readings: Readings, posterior: Array, n_sources: int) -> Array:
     """Σ over the scores of every source of 1, E[g], E[g²], z, z E[g] and z²: [S, 6].   posterior [n, K] of g"""
     g = (posterior @ APPEARANCES)[readings.site]

@@ -126,7 +126,8 @@ def search(
         method = method_for(observed, Design(basis, problem.columns, X), problem.prior)
         current, _ = iterate.learn_variances(method, method.evaluate(start), iterate.Policy(variance_sweeps=SWEEPS))
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
-        tried[log_l] = float(method.left_out(current, *problem.reported[:3]) @ problem.reported.looks) + weight
+        said = float(method.left_out(current, *problem.reported[:3]) @ problem.reported.looks)
+        tried[log_l] = said + method.left_out_scores(current) + weight
 
     if not high > low:
         value(float(np.log(low)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfield.inference.instrument.fitting import State
 from crowdfield.inference.instrument.grid import Array
+from crowdfield.inference.instrument.several import scoring
 from crowdfield.inference.instrument.several.fitting import REPORTS, Evaluated
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.readings import logits, read
@@ -40,6 +41,20 @@ def log_probabilities(
         p, _ = softmax_moments(*logits(before, observed.scores, mean, covariance), fine=False)
         out[rows] = np.log(p[np.arange(len(c)), c])
     return out
+
+
+def log_vectors(observed: Observed, at: Evaluated) -> float:
+    """Σ log p(vector | all other reports), with the sources as they are: what length-scales are compared by as well."""
+    if observed.vectors is None:
+        return 0.0
+    site, source, value = observed.vectors
+    theta, F = at.state.theta[source, observed.label_parameters :], observed.functions
+    own = scoring.read(theta, value, at.places.mean[site], at.places.covariance[site])
+    mean, covariance = _without(at.places.mean[site], at.places.covariance[site], own.gradient, own.precision)
+    spread = theta[:, :1, None] ** 2 * covariance + np.exp(theta[:, -1])[:, None, None] * np.eye(F)
+    above = value - theta[:, :1] * mean - theta[:, 1:-1]
+    squared = (above * np.linalg.solve(spread, above[:, :, None])[:, :, 0]).sum(1)
+    return float(-0.5 * (squared + np.linalg.slogdet(spread)[1] + F * np.log(2.0 * np.pi)).sum())
 
 
 def _without(mean: Array, covariance: Array, gradient: Array, precision: Array) -> tuple[Array, Array]:
