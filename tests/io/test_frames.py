@@ -71,3 +71,20 @@ def test_rows_without_a_place_or_a_label_are_counted_and_left_out():
 def test_what_cannot_be_used_is_named(frame, options, words):
     with pytest.raises(InputError, match=words):
         io.from_frame(frame, **options)
+
+
+def test_columns_of_probabilities_are_scores():
+    frame = pd.DataFrame(
+        {
+            "lat": [18.5, 18.6, 18.7, 18.8],
+            "lon": [-72.3] * 4,
+            "label": ["wet", None, "dry", None],
+            "p_wet": [np.nan, 0.3, np.nan, 0.6],
+            "p_dry": [np.nan, 0.7, np.nan, 0.4],
+        }
+    )
+    reports = io.from_frame(frame)
+    assert [reports.labels[code] for code in reports.label] == ["wet", "dry", "dry", "wet"]
+    assert reports.is_score.tolist() == [False, True, False, True] and reports.score[1].tolist() == [0.7, 0.3]
+    alone = io.from_frame(frame.iloc[[1, 3]].drop(columns="label"), positive="wet")
+    assert alone.labels == ("not wet", "wet") and alone.score.tolist() == [[0.7, 0.3], [0.4, 0.6]]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError, ReportFormatError
-from crowdfield.io import columns
+from crowdfield.io import columns, score_columns
 from crowdfield.io.collect import settle_labels
 from crowdfield.io.places import places as cell_places
 
@@ -36,7 +36,8 @@ def from_frame(
 ) -> Reports:
     """Make reports from a data frame with one row per report.
 
-    Columns are found by their names, as in files, or named here. Rows without a place or a label are left out, with a
+    Columns are found by their names, as in files, or named here; columns called ``p_…``, ``prob_…`` or ``score_…`` that
+    add up to 1 are the probability of every state. Rows without a place or a label are left out, with a
     warning that counts them.
 
     Parameters
@@ -72,9 +73,11 @@ def from_frame(
     table, places, system = _opened(frame)
     given = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id}
     given |= {} if count is None else {"count": count}
-    needed = ("label",) if places is not None else ("lat", "lon", "label")
+    samples = _samples(table)
+    scores = score_columns.find(list(table), _NAME, None, samples)
+    needed = (*(() if places is not None else ("lat", "lon")), *(() if scores else ("label",)))
     try:
-        chosen = columns.choose(list(table), _NAME, given, _samples(table), needed=needed)
+        chosen = columns.choose(list(table), _NAME, given, samples, needed=needed)
     except ReportFormatError as problem:
         raise InputError(str(problem)) from None
     accuracy = None
@@ -90,7 +93,9 @@ def from_frame(
         system = crs or WGS84
     elif system is None:
         raise InputError("the frame's geometry has no reference system: set it with frame.set_crs(...).")
-    labels = table[chosen["label"]]
+    vectors = _vectors(table, scores) if scores else None
+    scores = score_columns.spelt_as_labels(scores, samples.get(chosen.get("label", ""), ()))
+    labels = _with_most_probable(table.get(chosen.get("label", "")), list(scores.values()), vectors)
     keep = np.isfinite(places).all(axis=1) & np.array([not _missing(value) for value in labels], dtype=bool)
     if lost := int(np.count_nonzero(~keep)):
         warnings.warn(
@@ -98,7 +103,8 @@ def from_frame(
         )
     _check_degrees(places[keep], system)
     rows = np.flatnonzero(keep)
-    said, names = _labels([labels[row] for row in rows], positive, label_map)
+    said, names = _labels([labels[row] for row in rows] + list(scores.values()), positive, label_map)
+    said, states = said[: len(rows)], said[len(rows) :]
     used = said >= 0
     return Reports.from_arrays(
         places[rows[used]],
@@ -106,11 +112,29 @@ def from_frame(
         _optional(table, chosen, "source", rows[used]),
         time=_times(table, chosen, rows[used]),
         id=_optional(table, chosen, "id", rows[used]),
-        labels=names if positive is not None else None,
+        labels=names if positive is not None or scores else None,
         crs=system,
         accuracy=None if accuracy is None or not np.isfinite(accuracy).any() else accuracy[rows[used]],
+        score=None if vectors is None else score_columns.by_label(vectors[rows[used]], states, len(names)),
         count=None if count is None else [table[chosen["count"]][row] for row in rows[used]],
     )
+
+
+def _vectors(table: Mapping[str, list[Any]], scores: Mapping[str, str]) -> NDArray[np.float64]:
+    """The probability of every state, NaN in rows that just have a label: [n, K]."""
+    stated = np.column_stack([_numbers(table[name], name) for name in scores])
+    return np.where(np.isfinite(stated).any(axis=1, keepdims=True), stated, np.nan)
+
+
+def _with_most_probable(labels: list[Any] | None, states: list[str], vectors: NDArray[np.float64] | None) -> list[Any]:
+    """The label of every row, or the state that its probabilities make most probable; None where it has neither."""
+    if vectors is None:
+        return labels or []
+    told = np.asarray(np.isfinite(vectors).all(axis=1)).tolist()
+    likely = [states[int(row.argmax())] if known else None for row, known in zip(vectors, told, strict=True)]
+    if labels is None:
+        return list(likely)
+    return [state if _missing(own) else own for own, state in zip(labels, likely, strict=True)]
 
 
 def _samples(table: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
