@@ -205,6 +205,16 @@ def test_vectors_of_grades_are_read_along_the_scale():
     assert cross_entropy(fitted, X, truth) < cross_entropy(people, X, truth) - 0.05
 
 
+@pytest.mark.parametrize("states", [2, 3, 5])
+def test_the_most_probable_state_of_a_vector_is_what_draws_say(states):
+    rng, h = np.random.default_rng(5), state_scores(states)
+    theta, g = np.array([0.7, *rng.normal(0, 1, states - 1), np.log(2.0)]), rng.normal(0, 1.5, (4, states - 1))
+    y = theta[0] * g + theta[1:-1] + np.sqrt(2.0) * rng.standard_normal((60_000, *g.shape))
+    first = (y @ h.T).argmax(-1)
+    drawn = np.stack([(first == j).mean(0) for j in range(states)], axis=1)
+    assert scoring.most_probable(theta, g, h) == pytest.approx(drawn, abs=0.01)
+
+
 def test_slopes_and_likelihood_of_vectors_agree():
     rng = np.random.default_rng(1)
     value, mean, root = rng.normal(0, 2, (6, 2)), rng.normal(0, 1, (6, 2)), rng.normal(0, 0.5, (6, 2, 2))

@@ -21,12 +21,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from crowdfield.inference.instrument import scoring
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.responses import Population
 from crowdfield.inference.instrument.several.readings import Readings
-from crowdfield.inference.softmax_moments import logit_nodes
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
 class Vectors(NamedTuple):
@@ -117,9 +120,16 @@ def sums(index: NDArray[np.int64], size: int) -> sp.csr_matrix:
 
 
 def most_probable(theta: Array, g: Array, state_scores: Array) -> Array:
-    """P(state j has the largest probability in a vector of one source | g): [K, J].   theta [F + 2], g [K, F]"""
+    """P(state j has the largest probability in a vector of one source | g): [K, J].   theta [F + 2], g [K, F]
+
+    But for what all states share, the noise of the logits is independent with variance ½ σ²: given that of state j,
+    every other state is below it or not by itself, so that one integral is left.
+    """
     mean = (theta[0] * g + theta[1:-1]) @ state_scores.T
-    spread = np.exp(theta[-1]) * state_scores @ state_scores.T
-    h, weight = logit_nodes(mean, np.broadcast_to(spread, (len(g), *spread.shape)), fine=False)
-    first = h.argmax(axis=2)
-    return np.stack([(first == j) @ weight for j in range(len(state_scores))], axis=1)
+    scaled = mean / np.sqrt(0.5 * np.exp(theta[-1]))
+    out = np.empty_like(mean)
+    for j in range(mean.shape[1]):
+        others = np.delete(scaled, j, axis=1)
+        below = ndtr(scaled[:, j, None, None] + NODES - others[:, :, None])  # [K, J − 1, Q]
+        out[:, j] = below.prod(axis=1) @ WEIGHTS
+    return np.asarray(out / out.sum(1, keepdims=True))
