@@ -158,9 +158,9 @@ def test_what_a_left_out_vector_is_expected_to_be_is_what_a_fit_without_it_says(
     assert whole == pytest.approx(
         sum(
             log_vectors(
-                dataclasses.replace(observed, vectors=Vectors(*(part[k : k + 1] for part in observed.vectors))), at
+                dataclasses.replace(observed, vectors=Vectors(*(part[k : k + 20] for part in observed.vectors))), at
             )
-            for k in range(N)
+            for k in range(0, N, 20)
         )
     )
 
