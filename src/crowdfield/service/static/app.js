@@ -55,18 +55,22 @@ function say(message) {
   $("alert").textContent = message || "";
 }
 
-// Whatever fails is said on the page, until something else succeeds; nothing fails in silence.
-let fault = null;
-const guarded = (act) => async (...given) => {
-  try {
-    const answer = await act(...given);
-    if (fault && $("alert").textContent === fault) say("");
-    return answer;
-  } catch (error) {
-    fault = error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message });
-    say(fault);
-    return undefined;
-  }
+// Whatever fails is said on the page, until it is done again and succeeds; nothing fails in silence. Something else may
+// succeed in the background before anybody has read what failed, and so may what was begun before.
+const guarded = (act) => {
+  let fault = null;
+  return async (...given) => {
+    const before = fault;
+    try {
+      const answer = await act(...given);
+      if (before && before === fault && $("alert").textContent === before.text) say("");
+      return answer;
+    } catch (error) {
+      fault = { text: error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message }) };
+      say(fault.text);
+      return undefined;
+    }
+  };
 };
 
 // The address of what is shown.
@@ -180,6 +184,7 @@ async function open(situation) {
 // Brings everything in step with the newest version; bursts of events share one refresh.
 let refreshing = null;
 let again = false;
+let lastNews = ""; // of the map: what was said when it was last asked about
 function refresh() {
   again = true;
   refreshing ??= guarded(async () => {
@@ -193,7 +198,9 @@ function refresh() {
         notice = T.versionGone({ version: chosen.version });
         chosen.version = null;
       }
-      say(situation.failure ? T.failure({ message: situation.failure }) : notice);
+      const news = situation.failure ? T.failure({ message: situation.failure }) : notice;
+      if (news || $("alert").textContent === lastNews) say(news); // else it is about something that failed here
+      lastNews = news;
       await redraw();
     }
   })().finally(() => { refreshing = null; });
