@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, Reader, Reporter, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, Packed, send
+from crowdfield.service.problems import Problem
 from crowdfield.service.routes.reports import Uploaded
 from crowdfield.service.schemas import DistrictsOut, DistrictsStored
 from crowdfield.service.store import Situation
@@ -76,9 +77,16 @@ async def totals(
     published; null where they are not."""
     service = service_of(request)
     stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
-    question = await _question(request, situation, principal, level, threshold, form)
-    question |= {"districts": districts, "uploaded": None}
-    found = await service.made_file(service.pools.exports, question, situation, since=stored.created)
+    asked = {"districts": districts, "uploaded": None}
+    question = asked | await _question(request, situation, principal, level, threshold, form)
+    try:
+        found = await service.made_file(service.pools.exports, question, situation, since=stored.created)
+    except Problem:
+        newer = asked | await _question(request, situation, principal, level, threshold, form)
+        if newer == question:
+            raise
+        # Figures are made of the newest version only, and a newer one was published just now.
+        found = await service.made_file(service.pools.exports, newer, situation, since=stored.created)
     return send(request.headers, found, cache=PRIVATE)
 
 
