@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.arrays import Array
@@ -183,11 +184,11 @@ def pixels(path: Path, *, window: list[int], empty_is_nothing: bool = False) -> 
         arrays = {}
         for number in range(file.count):
             if empty_is_nothing and coarser > 1.0:
-                band = _mean_with_empty_as_nothing(file, number + 1, part, shape)
-            else:
-                band = file.read(
-                    number + 1, window=part, out_shape=shape, masked=True, resampling=Resampling.average
-                ).astype(np.float32)
+                arrays[f"band {number}"] = _mean_with_empty_as_nothing(file, number, part, shape)
+                continue
+            band = file.read(
+                number + 1, window=part, out_shape=shape, masked=True, resampling=Resampling.average
+            ).astype(np.float32)
             scaled = band * np.float32(file.scales[number]) + np.float32(file.offsets[number])
             arrays[f"band {number}"] = np.where(np.isfinite(scaled.filled(np.nan)), scaled.filled(np.nan), np.nan)
         a, b, c, d, e, f = list(file.transform)[:6]
@@ -196,7 +197,7 @@ def pixels(path: Path, *, window: list[int], empty_is_nothing: bool = False) -> 
     return {"transform": [a * wide, b * high, corner[0], d * wide, e * high, corner[1]]}, arrays
 
 
-def _mean_with_empty_as_nothing(file: Any, number: int, part: Any, shape: tuple[int, int]) -> Any:
+def _mean_with_empty_as_nothing(file: Any, number: int, part: Any, shape: tuple[int, int]) -> NDArray[np.float32]:
     """The mean of a band over blocks of pixels, those without a value taken for 0: sums are kept.
 
     GDAL averages over pixels with a value only, which would spread the people of a coast over the sea.
@@ -207,9 +208,10 @@ def _mean_with_empty_as_nothing(file: Any, number: int, part: Any, shape: tuple[
     out = np.empty(shape, dtype=np.float32)
     for i, (first, last) in enumerate(pairwise([*top.tolist(), part.height])):
         rows = Window(part.col_off, part.row_off + first, part.width, last - first)
-        values = file.read(number, window=rows, masked=True).astype(np.float64).filled(0.0)
+        stored = file.read(number + 1, window=rows, masked=True).astype(np.float64)
+        values = (stored * file.scales[number] + file.offsets[number]).filled(0.0)
         out[i] = np.add.reduceat(np.where(np.isfinite(values), values, 0.0).sum(axis=0), left)
-    return np.ma.MaskedArray(out * (shape[0] * shape[1] / (part.height * part.width)))
+    return out * np.float32(shape[0] * shape[1] / (part.height * part.width))
 
 
 class _Opened:

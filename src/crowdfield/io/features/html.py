@@ -71,8 +71,6 @@ def _decoded(content: bytes, path: Path, found: Found) -> str:
 
 def _as_text(content: bytes, encoding: str, path: Path, found: Found) -> str:
     try:
-        if not codecs.lookup(encoding)._is_text_encoding:
-            raise LookupError
         return content.decode(encoding)
     except (LookupError, ValueError):
         raise broken(path, found, f"it is not in the encoding that it names, '{encoding[:40]}'") from None
