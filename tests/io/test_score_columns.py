@@ -138,7 +138,7 @@ def test_rows_with_wrong_vectors_are_refused_one_by_one(tmp_path, cells, says):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"score_columns": "p_intact"}, InputError, "two at least"),
+        ({"score_columns": "p_intact,p_intact=p_damaged,intact=p_destroyed"}, InputError, "each state once"),
         ({"score_columns": "p_intact,p_gone"}, ReportFormatError, "no column 'p_gone'"),
         ({"score": "p_intact"}, InputError, "use one of them"),
     ],

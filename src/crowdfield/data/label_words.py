@@ -26,8 +26,9 @@ def _set(text: str) -> frozenset[str]:
 
 NOTHING_WRONG = _set(
     # English
-    "no, none, false, n, safe, ok, okay, fine, dry, dry land, land, ground, background, intact, undamaged, unaffected,"
-    "unharmed, uninjured, clear, all clear, normal, negative, absent, nothing, nil, healthy, good, open, passable,"
+    "no, none, false, n, f, safe, ok, okay, fine, dry, dry land, land, ground, background, intact, undamaged,"
+    "unaffected, unharmed, uninjured, clear, all clear, normal, negative, absent, nothing, nothing here, nothinghere,"
+    "nil, healthy, good, open, passable,"
     "standing, calm, quiet, secure, sound, functional, functioning, working, operational, stable, usable, habitable,"
     "accessible, present and well, alive, well, survived, damage free, inspected, green,"
     # French
@@ -56,7 +57,8 @@ NOTHING_WRONG = _set(
     "नहीं, सुरक्षित, सूखा, 无, 無, 没有, 否, 安全, 完好, 干燥, なし"
 )
 CANNOT_TELL = _set(
-    "maybe, perhaps, possibly, unsure, not sure, unknown, not known, unclear, undecided, uncertain, cannot tell,"
+    "maybe, perhaps, possibly, not analysed, not analyzed, not assessed, not answered, not visible,"
+    "unsure, not sure, unknown, not known, unclear, undecided, uncertain, cannot tell,"
     "can t tell, cant tell, can not tell, don t know, dont know, do not know, dk, na, n a, nan, not applicable,"
     "other, others,"
     "no data, no answer, no response, no information, no info, no idea, not stated, missing, bad imagery, bad image,"
@@ -69,6 +71,11 @@ CANNOT_TELL = _set(
     "unklar, weiß nicht, andere, anderes, keine angabe, forse, sconosciuto, non so, altro, belki, bilinmiyor, diğer,"
     "ربما, غير معروف, غير واضح, لا أعرف, لا أعلم, أخرى, mungkin, tidak tahu, tidak diketahui, lainnya, labda, sijui,"
     "baka, не знаю, неизвестно, возможно, може, невідомо, शायद, 不明, 不确定, 其他, 也许"
+)
+# Those that may name a state all the same: something else, persons who are missing, what hides the ground.
+MAY_BE_STATES = _set(
+    "other, others, autre, autres, otro, otra, otros, outro, outra, outros, andere, anderes, altro, diğer, أخرى,"
+    "lainnya, 其他, missing, cloud, clouds, cloudy"
 )
 # A label that begins with one of these denies the rest of itself: "not flooded", "sin daño", "pas de dégâts".
 DENIALS = tuple(

@@ -78,6 +78,13 @@ def matching(states: Sequence[Any], given: Any) -> Any:
     return alike[0]
 
 
+def told_states(labels: Sequence[Any]) -> tuple[Any, ...]:
+    """The labels that name a state: without those that say that nobody can tell, unless fewer than two are left."""
+    unsure = words.CANNOT_TELL - words.MAY_BE_STATES
+    kept = tuple(label for label in labels if _number(label) is not None or normal(label) not in unsure)
+    return kept if len(kept) >= 2 else tuple(labels)
+
+
 def front_first(states: Sequence[Any], positive: Any) -> tuple[Any, ...]:
     """All states: the one in question, then the others from bad to good, "cannot tell" last."""
     rest = [state for state in states if state != positive]

@@ -130,7 +130,8 @@ def main_bounds(places: ArrayLike) -> Region:
 
     Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
     others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes. Places at 0° N 0° E,
-    where missing coordinates end up, are left out however many they are, unless others lie in the sea around it.
+    where missing coordinates end up, are left out however many they are, unless others lie in the sea around it; and so
+    are those, fewer than half, that lie among the others only with latitude and longitude exchanged.
 
     Parameters
     ----------
@@ -153,6 +154,8 @@ def main_bounds(places: ArrayLike) -> Region:
     missing = (p[:, 0] == 0.0) & (p[:, 1] == 0.0)
     if missing.any() and not missing.all() and np.abs(p[~missing]).max(axis=1).min() > OPEN_SEA:
         p = p[~missing]
+    if (exchanged := _exchanged(p)).any():
+        p = p[~exchanged]
     whole = bounds(p)
     east = p[:, 0]
     if not -180.0 <= whole.west <= whole.east < 180.0 or (east >= 180.0).any():
@@ -170,6 +173,27 @@ def main_bounds(places: ArrayLike) -> Region:
     if len(gaps) == 0:
         return whole
     return bounds(p[distance < ranked[first + gaps[0]]])
+
+
+def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which places lie far from the others, and among them with latitude and longitude exchanged.   [R, 2] -> [R]"""
+    none = np.zeros(len(p), dtype=bool)
+    few = p[:: max(1, len(p) // MIDDLE_OF)]
+    middle = np.median(few, axis=0)
+    if not _nearer_exchanged(few, middle).any():  # a look at some is cheap, and single ones are far off in any case
+        return none
+    suspects = _nearer_exchanged(p, middle)
+    if 2 * int(suspects.sum()) >= len(p):
+        return none
+    low, high = p[~suspects].min(axis=0), p[~suspects].max(axis=0)
+    reach = max(float((high - low).max()), NEAR)
+    far = np.abs(p - middle).max(axis=1) > GAP * reach
+    among = ((p[:, ::-1] >= low - reach) & (p[:, ::-1] <= high + reach)).all(axis=1)
+    return np.asarray(suspects & far & among)
+
+
+def _nearer_exchanged(p: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray(np.abs(p[:, ::-1] - middle).max(axis=1) < np.abs(p - middle).max(axis=1))
 
 
 def map_bounds(places: ArrayLike) -> Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -268,6 +269,7 @@ def settle_labels(
         labels: tuple[Any, ...] = (f"not {title}", title)
         code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]
     else:
+        mapped = _without_decimals(mapped)
         folded: dict[str, str] = {}
         for known_name in mapped:
             if known_name is not None:
@@ -283,3 +285,15 @@ def _typed(names: list[str]) -> tuple[Any, ...]:
     if names and all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names):
         return tuple(sorted(int(name) for name in names))
     return tuple(names)
+
+
+_WITH_DECIMALS = re.compile(r"(-?(?:0|[1-9]\d*))\.0+")  # how spreadsheets and pandas write whole numbers beside gaps
+
+
+def _without_decimals(names: list[str | None]) -> list[str | None]:
+    """ "3.0" as "3", where all labels are such numbers."""
+    whole = [None if name is None else _WITH_DECIMALS.fullmatch(name) for name in names]
+    plain = [name is None or match or name.lstrip("-").isdecimal() for name, match in zip(names, whole, strict=True)]
+    if not all(plain):
+        return names
+    return [match[1] if match else name for name, match in zip(names, whole, strict=True)]

@@ -3,49 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from crowdfield.errors import ReportFormatError
+from crowdfield.io.column_names import ABOUT, AMBIGUOUS_TIMES, MISSING, SYNONYMS, TAGS, canonical
 
-# In the order they are tried: the plainest name first.
-SYNONYMS: dict[str, str] = {
-    "lat": """lat latitude latitude_wgs84 lat_dd gps_lat gps_latitude geo_lat location_lat location_latitude point_lat
-        decimallatitude decimal_latitude latitud latitudine breitengrad y_lat lat_y y point_y northing y_coord
-        coord_y""",
-    "lon": """lon long lng longitude longitude_wgs84 lon_dd gps_lon gps_lng gps_long gps_longitude geo_lon geo_lng
-        location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud longitudine
-        laengengrad langengrad x_lon lon_x x point_x easting x_coord coord_x""",
-    "label": """label labels value class classification category categories type incident_type event_type report_type
-        status damage damage_level damage_grade grade severity condition state answer response annotation vote
-        observation observed report flooded flood choice tag tags categoria categorie kategorie tipo typ estado etat
-        zustand grading damage_gra damage_class damage_state damage_category building_damage presence""",
-    "source": """source source_id worker worker_id workerid user user_id userid user_name username reporter reporter_id
-        annotator annotator_id volunteer volunteer_id observer observer_id contributor contributor_id contact contact_id
-        sender sender_id author phone phone_number device device_id deviceid submitted_by enumerator agent who from
-        name recorded_by recordedby observed_by reported_by created_by usuario fuente utilisateur quelle""",
-    "time": """time timestamp datetime date_time date created_at created created_date reported_at report_date
-        report_time submitted_at submission_time submitted observed_at event_date event_time when incident_date
-        eventdate ts observed_on observation_date survey_date submission_date submissiondate updated_at fecha datum""",
-    "id": "id report_id reportid message_id post_id uuid guid event_id record_id classification_id",
-    "text": "text message title description comment comments body content notes details",
-    "accuracy": """accuracy_m accuracy_in_m accuracy_meters accuracy_metres gps_accuracy gps_precision
-        horizontal_accuracy location_accuracy coordinateuncertaintyinmeters coordinate_uncertainty_in_meters
-        positional_accuracy uncertainty_m precision_m accuracy""",
-    "count": """count nresp n_reports num_reports number_of_reports report_count reports_count seen_by n_responses
-        num_responses number_of_responses""",
-}
-# HXL tags that say what a column is, whatever its name: the tag and the attributes it needs.
-TAGS: dict[str, tuple[str, ...]] = {
-    "lat": ("#geo+lat",),
-    "lon": ("#geo+lon",),
-    "label": ("#status", "#severity", "#event+type", "#report+type", "#impact+type", "#cause+type"),
-    "source": ("#contact", "#meta+source"),
-    "time": ("#date",),
-    "id": ("#meta+id", "#id"),
-    "text": ("#description",),
-}
 OPTION = {
     "lat": "--lat",
     "lon": "--lon",
@@ -59,14 +22,6 @@ OPTION = {
     "reading": "--reading",
 }
 NONE = "none"  # given for a column that could be missed, it says that no column is to be taken
-# Cells that say that nothing is known, in any letter case. "None" is not among them: it may be what a source saw.
-MISSING = frozenset({"na", "n/a", "#n/a", "n.a.", "-", "--", "–", "null", "nan", "#null!"})
-
-
-def canonical(name: str) -> str:
-    """A name in the form that the synonyms above have: lower case, without accents, words joined by _."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", name.strip().lower()) if not unicodedata.combining(c))
-    return re.sub(r"[^a-z0-9#+]+", "_", plain).strip("_")
 
 
 def unique(cells: Sequence[str]) -> list[str]:
@@ -84,13 +39,13 @@ def unique(cells: Sequence[str]) -> list[str]:
 def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
     """The column that plays a role, by its name."""
     names = _by_name(role, header, taken)
-    return next((names[synonym] for synonym in SYNONYMS[role].split() if synonym in names), None)
+    return next((names[synonym] for synonym in SYNONYMS[role] if synonym in names), None)
 
 
 def is_header(cells: Sequence[str]) -> bool:
     """Whether a row names both coordinates, so that it can only be the names of the columns."""
     names = {canonical(cell) for cell in cells if len(cell.strip()) > 1}  # "x" and "y" may be anything
-    return all(names & set(SYNONYMS[role].split()) for role in ("lat", "lon"))
+    return all(names & set(SYNONYMS[role]) for role in ("lat", "lon"))
 
 
 # Roles that a column of nested records ("answer/label") plays by the last part of its name. Not the id: that of a user
@@ -178,7 +133,8 @@ def choose(
             columns["label"] = label
     missing = [role for role in needed if role not in columns]
     if missing:
-        raise missing_error(missing, header, file, line=1)
+        free = [name for name in header if name not in columns.values()]
+        raise missing_error(missing, header, file, line=1, likely=with_few_values(free, samples))
     if "count" in given and given["count"] is None:
         _ask_about_counts(header, file, samples, tuple(columns.values()))
     return columns
@@ -218,7 +174,7 @@ def _label(
 ) -> str | None:
     """The column that says what was seen, by its name; None if there is none. Where its cells leave doubt: an error."""
     names = _by_name("label", header, taken)
-    wanted = [names[word] for word in SYNONYMS["label"].split() if word in names]
+    wanted = [names[word] for word in SYNONYMS["label"] if word in names]
     by_tag = tagged("label", tags, taken)
     doubts: list[str] = []
     for column in [*wanted, *([by_tag] if by_tag is not None else [])]:
@@ -227,7 +183,8 @@ def _label(
             return column
         doubts.append(f"'{column}' {problem}")
     if not doubts:
-        return None
+        about = [name for name in header if name not in taken and _is_about(name, samples.get(name, ()), header)]
+        return about[0] if len(about) == 1 else None
     likely = [name for name in header if name not in taken and _has_few_values(samples.get(name, ()))]
     others = f" Columns with a few different values: {some(likely)}." if likely else ""
     raise ReportFormatError(
@@ -238,6 +195,20 @@ def _label(
     )
 
 
+def _is_about(column: str, cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether a word in a column's name says that it is about what was seen, and its few values may be labels."""
+    said = {cell.strip().casefold() for cell in cells if not is_missing(cell)}
+    words = set(canonical(column.rsplit("/", 1)[-1]).split("_"))
+    if any(re.fullmatch(r"[-+]?\d*[.,]\d+", cell) for cell in said):
+        return False  # a depth, a share, a probability
+    return bool(ABOUT & words) and 2 <= len(said) <= MOST_STATES and doubt(column, cells, header) is None
+
+
+def metres_in(accuracy: str) -> float:
+    """How many metres the unit of a column of accuracies has: those that are called so are in kilometres."""
+    return 1000.0 if canonical(accuracy).endswith("_km") else 1.0
+
+
 def other_labels(
     label: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Sequence[str]
 ) -> list[str]:
@@ -245,7 +216,7 @@ def other_labels(
     if canonical(label) in ("label", "labels"):
         return []
     names = _by_name("label", header, taken)
-    called = dict.fromkeys(names[word] for word in SYNONYMS["label"].split() if word in names)
+    called = dict.fromkeys(names[word] for word in SYNONYMS["label"] if word in names)
     return [name for name in called if name != label and _has_few_values(samples.get(name, ()))]
 
 
@@ -284,6 +255,8 @@ def with_few_values(header: Sequence[str], samples: Mapping[str, Sequence[str]])
 
 def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     """Whether the cells of a column agree with what its name may mean."""
+    if role == "time" and canonical(column) in AMBIGUOUS_TIMES:
+        return any(re.search(r"\d[-./]\d", cell) for cell in cells)
     if role not in ("accuracy", "count"):
         return True
     filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]
@@ -295,24 +268,28 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     return canonical(column) != "accuracy" or any(float(cell) > 1 for cell in filled)
 
 
-_ABOUT = frozenset(
-    "damage damaged destroyed collapsed flood flooded flooding fire status severity condition category type".split()  # noqa: SIM905
-)
-
-
 def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
     """The question of a survey that reports are about: by its name, by a word in it, or by how it is answered.
 
     The last: the first one with two to twelve different answers, given more than once on average, that are not numbers.
+    A question to which all give the same answer, and one that takes several answers at once, is passed over.
     """
-    short = {name: name.rsplit("/", 1)[-1] for name in header}
-    found = find("label", list(short.values()))
+    several = set(multiple_choices(header))
+    short = {name: name.rsplit("/", 1)[-1] for name in header if name not in several}
+    asked = [name for name in short if doubt(name, samples.get(name, ())) is None]
+    found = find("label", [short[name] for name in asked])
     if found is not None:
-        return next(name for name, own in short.items() if own == found)
-    for name, own in short.items():
-        if _ABOUT & set(canonical(own).split("_")) and doubt(name, samples.get(name, ())) is None:
+        return next(name for name in asked if short[name] == found)
+    for name in asked:
+        if ABOUT & set(canonical(short[name]).split("_")):
             return name
-    return next((name for name in header if _has_few_values(samples.get(name, ()))), None)
+    return next((name for name in asked if _has_few_values(samples.get(name, ()))), None)
+
+
+def multiple_choices(header: Sequence[str]) -> dict[str, list[str]]:
+    """Questions that take several answers at once, each with the columns "question/answer" that stand beside it."""
+    beside = {name: [other for other in header if other.startswith(f"{name}/")] for name in header}
+    return {name: answers for name, answers in beside.items() if answers}
 
 
 def _numbers(cells: set[str]) -> bool:
@@ -320,15 +297,17 @@ def _numbers(cells: set[str]) -> bool:
 
 
 def missing_error(
-    missing: Sequence[str], header: Sequence[str], file: str, line: int | None = None
+    missing: Sequence[str], header: Sequence[str], file: str, line: int | None = None, likely: Sequence[str] = ()
 ) -> ReportFormatError:
-    """The error for a file in which no column plays these roles."""
+    """The error for a file in which no column plays these roles. likely: columns that may hold the labels."""
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
     hint = " There is only one column: is the delimiter one of , ; tab or | ?" if len(header) == 1 else ""
     if sum(bool(re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip())) for name in header) > 1:
         hint = " They look like a report: the file has no line of column names. Add one at its top."
+    if "label" in missing and likely:
+        hint += f" Columns with a few different values: {some(likely)}."
     names = " and ".join(f"'{role}'" for role in missing)
     whole = ", or a column of whole places with --place NAME" if "lat" in missing or "lon" in missing else ""
     return ReportFormatError(

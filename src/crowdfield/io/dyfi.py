@@ -8,16 +8,19 @@ import numpy as np
 import pandas as pd
 
 from crowdfield.io import columns
-from crowdfield.io.layouts import Options
+from crowdfield.io.column_names import canonical
+from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan, numbers
+from crowdfield.io.tabular import Tabular
 
 TITLE = "“Did You Feel It?” of the USGS"
 NOTE = "each answer is a report of its cell's mean intensity, rounded to a whole grade, in the middle of the cell"
-_INTENSITY, _ANSWERS = ("intensity", "cdi"), ("nresp",)
+_INTENSITY, _ANSWERS = ("intensity", "cdi"), ("nresp", "no_of_responses")
+_GEOMETRY = "the geometry"
 
 
 def _column(header: Sequence[str], wanted: Sequence[str]) -> str | None:
-    names = {columns.canonical(name): name for name in header}
+    names = {canonical(name): name for name in header}
     return next((names[name] for name in wanted if name in names), None)
 
 
@@ -26,7 +29,7 @@ def matches(header: Sequence[str]) -> bool:
 
 
 def plan(header: Sequence[str], file: str, options: Options, places: dict[str, str]) -> Plan:
-    """One row per cell; its grade is made from the mean intensity."""
+    """One row per cell; its grade is made from the mean intensity. places: the columns of latitude and longitude."""
     intensity, answers = _column(header, _INTENSITY), _column(header, _ANSWERS)
     assert intensity is not None and answers is not None, "matches() has found both"
     chosen = dict(places)
@@ -39,5 +42,22 @@ def plan(header: Sequence[str], file: str, options: Options, places: dict[str, s
         text = ["" if not np.isfinite(value) else str(int(value)) for value in grade.tolist()]
         return frame.assign(**{"<label>": text})
 
-    shown = {"label": f"{intensity}, rounded", "lat": "the geometry", "lon": "the geometry"}
+    shown = {"label": f"{intensity}, rounded"}
+    shown |= {role: _GEOMETRY for role, name in places.items() if name not in header}
     return options.plan(chosen, made={"label": "<label>"}, shown=shown, prepare=prepare, extra_columns=(intensity,))
+
+
+def _table_matches(header: Sequence[str]) -> bool:
+    """The text files of the survey, cdi_geo.txt and cdi_zip.txt, name their coordinates too."""
+    return matches(header) and all(columns.find(role, header) is not None for role in ("lat", "lon"))
+
+
+def _table_plan(table: Tabular, options: Options) -> Plan:
+    found = {role: options.given(role) or columns.find(role, table.header) or "" for role in ("lat", "lon")}
+    named = {role: columns.named(role, name, table.header, table.name) for role, name in found.items()}
+    if (label := options.given("label")) is not None:
+        return options.plan(named | {"label": columns.named("label", label, table.header, table.name)})
+    return plan(table.header, table.name, options, named)
+
+
+LAYOUT = Layout("dyfi", TITLE, matches=_table_matches, plan=_table_plan, notes=(NOTE,))

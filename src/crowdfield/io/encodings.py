@@ -17,6 +17,9 @@ CANDIDATES = (
     "mac_roman",
 )
 COMMON = "cp1252"  # Western European Windows: by far the most frequent, so it wins where another fits no better
+TURKISH = "cp1254"
+_TURKISH_LETTERS = "ğĞıİşŞ".encode(TURKISH)
+_ICELANDIC = "áÁéÉíÍóÓúÚæÆ".encode(COMMON)
 MUCH_BETTER = 0.1  # of coherence (0 to 1): by this much another must look more like a language
 NUL_SHARE = 0.2  # of the bytes at even or odd places: more of them zero, and it is UTF-16 without a mark
 
@@ -45,5 +48,10 @@ def guess(sample: bytes) -> str | None:
     for match in matches:
         fits = COMMON in match.could_be_from_charset
         if fits and match.chaos <= best.chaos and match.coherence >= best.coherence - MUCH_BETTER:
-            return COMMON
+            return TURKISH if _is_turkish(telling) else COMMON
     return best.encoding
+
+
+def _is_turkish(text: bytes) -> bool:
+    """Whether the six letters that set cp1254 and cp1252 apart are those of Turkish: Icelandic has accents as well."""
+    return any(letter in text for letter in _TURKISH_LETTERS) and not any(letter in text for letter in _ICELANDIC)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import columns
+from crowdfield.io.column_names import canonical
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
 from crowdfield.io.tabular import Tabular
@@ -25,12 +26,12 @@ _OFFERED = ("species", "scientificname", "occurrencestatus", "lifestage", "sex")
 
 
 def _matches(header: Sequence[str]) -> bool:
-    names = {columns.canonical(name) for name in header}
+    names = {canonical(name) for name in header}
     return names >= _PLACES and len(names & _DARWIN_CORE) >= 2
 
 
 def plan(table: Tabular, options: Options) -> Plan:
-    names = {columns.canonical(name): name for name in reversed(table.header)}
+    names = {canonical(name): name for name in reversed(table.header)}
     given = {role: name for role, name in options.columns.items() if name not in (None, columns.NONE)}
     chosen = {role: columns.named(role, str(name), table.header, table.name) for role, name in given.items()}
     for role, known in _ROLES.items():

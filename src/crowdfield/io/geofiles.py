@@ -76,15 +76,18 @@ class GeoFile:
         samples = self.samples()
         scores = score_columns.find(self.header, self.name, options.score_columns, samples)
         chosen = columns.choose(self.header, self.name, given, samples, needed=())
+        if options.given("source") is None and self.kind != "kml" and chosen.get("source", "").lower() == "name":
+            del chosen["source"]  # what has a geometry has a name of its own, which says nothing of who reported it
         if "label" not in chosen and not scores and self.kind == "kml":
             # A placemark has a name and little else: the name is what it says.
             chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
             if chosen.get("source") == chosen["label"]:
                 del chosen["source"]
         if self.kind == "gpx":
-            self._name_waypoints(chosen, options, samples)
+            self._label_waypoints(chosen, samples)
         if not chosen.get("label") and not scores:
-            raise columns.missing_error(["label"], self.header, self.name)
+            likely = columns.with_few_values(self.header, samples)
+            raise columns.missing_error(["label"], self.header, self.name, likely=likely)
         chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
         if self._areas and "accuracy" not in chosen:
@@ -92,10 +95,8 @@ class GeoFile:
         plan = with_scores(options, chosen, scores, samples, refuse=_not_points, shown=shown)
         return replace(plan, crs=self.crs)
 
-    def _name_waypoints(self, chosen: dict[str, str], options: Options, samples: Mapping[str, Sequence[str]]) -> None:
-        """A waypoint's name is no source. Where its type is not the label, the only field with a few words is."""
-        if options.given("source") is None and chosen.get("source") == "name":
-            del chosen["source"]
+    def _label_waypoints(self, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> None:
+        """Where a waypoint's type is not the label, the only field with a few words is."""
         likely = columns.with_few_values([name for name in self.header if name not in chosen.values()], samples)
         if "label" not in chosen and len(likely) == 1:
             chosen["label"] = likely[0]

@@ -99,11 +99,16 @@ _ENDINGS = (
 _REMARKS = frozenset({"readme", "read_me", "read me", "license", "licence", "copying", "about"})  # files beside data
 
 
+_BESIDE_SHAPES = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qpj")
+
+
 def look(path: Path, layer: str | None = None) -> Found:
     """What a file is. Raises an error that says what to do where it is of a kind that is not read.
 
     layer: which of several files in a zip file, layers of a GeoPackage or sheets of a workbook is wanted.
     """
+    if path.suffix.lower() in _BESIDE_SHAPES and (shapes := _shapes_beside(path)) is not None:
+        raise ReportFormatError(f"is a part of the Shapefile {shapes.name}. Give that file instead.", file=str(path))
     start = first_bytes(path)
     if start.startswith(ZIP) or (_is_unmarked(start) and ends_as_zip(path)):
         found = _in_zip(path, layer)
@@ -120,6 +125,11 @@ def look(path: Path, layer: str | None = None) -> Found:
             raise without_layers(found, path)
         found = replace(found, layer=layer)
     return found
+
+
+def _shapes_beside(path: Path) -> Path | None:
+    """The Shapefile that a file belongs to by its name; None where there is none."""
+    return next((p for p in (path.with_suffix(".shp"), path.with_suffix(".SHP")) if p.is_file()), None)
 
 
 def without_layers(found: Found, path: Path) -> ReportFormatError:

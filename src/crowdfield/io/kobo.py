@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from crowdfield.errors import ReportFormatError
 from crowdfield.io import columns, places
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
@@ -54,46 +55,50 @@ _STATUS = ("_validation_status", "_validation_status/uid", "ReviewState", "__sys
 _ADDED = ("__", "meta/", "formhub/", "column ")  # how the names begin that are no questions
 
 
-def _pair(header: Sequence[str]) -> tuple[str, str] | None:
+def _pairs(header: Sequence[str]) -> list[tuple[str, str]]:
+    """Latitude and longitude of every geopoint question."""
     lower = {name.lower(): name for name in header}
-    for name in header:
-        match = _LATITUDE.fullmatch(name)
-        if match:
-            longitude = lower.get(re.sub("latitude$", "longitude", name.lower()))
-            if longitude is not None:
-                return name, longitude
-    return None
+    latitudes = [name for name in header if _LATITUDE.fullmatch(name)]
+    longitudes = [lower.get(re.sub("latitude$", "longitude", name.lower())) for name in latitudes]
+    return [(lat, lon) for lat, lon in zip(latitudes, longitudes, strict=True) if lon is not None]
 
 
 def _matches(header: Sequence[str]) -> bool:
-    return _pair(header) is not None or _CENTRAL in header or len(_SERVED & set(header)) >= 2
+    return bool(_pairs(header)) or _CENTRAL in header or len(_SERVED & set(header)) >= 2
 
 
-def _set_place(given: dict[str, str | None], table: Tabular) -> None:
-    """Where the places are, unless the user has said: two columns, else one of whole places."""
+def _set_place(given: dict[str, str | None], table: Tabular) -> tuple[str, ...]:
+    """Where the places are, unless the user has said: two columns, else one of whole places. What is to be noted."""
     if given.get("place") is not None or (given.get("lat") is not None and given.get("lon") is not None):
-        return
-    pair = _pair(table.header)
-    if pair is None:
+        return ()
+    filled = [pair for pair in _pairs(table.header) if any(cell.strip() for cell in table.column(pair[0]))]
+    pairs = filled or _pairs(table.header)
+    if not pairs:
         given["place"] = places.find_column(table.header, table.samples())
-        return
+        return ()
+    pair, *others = pairs
     given["lat"], given["lon"] = given.get("lat") or pair[0], given.get("lon") or pair[1]
     precision = re.sub("latitude$", "", pair[0], flags=re.IGNORECASE)
     beside = (f"{precision}{word}" for word in ("precision", "Precision", "Accuracy", "accuracy"))
     given["accuracy"] = given.get("accuracy") or next((name for name in beside if name in table.header), None)
+    return tuple(
+        f"the places could also be those of '{lat}'; --lat '{lat}' --lon '{lon}' reads them" for lat, lon in others
+    )
 
 
 def plan(table: Tabular, options: Options) -> Plan:
     header = table.header
     given = dict(options.columns)
     beside = (*_FORM, *_ODK) if "SubmissionDate" in header else _FORM
-    _set_place(given, table)
+    notes = _set_place(given, table)
     for role, names in (("source", _SOURCES), ("time", _TIMES), ("id", _IDS)):
         given[role] = given.get(role) or next((name for name in names if name in header), None)
     own = [name for name in header if not name.startswith(("_", *_ADDED))]
     own = [name for name in own if name not in given.values() and name.lower() not in beside]
     if given.get("label") is None:
         given["label"] = columns.question(own, {name: table.column(name) for name in own})
+    if given.get("label") is None and (several := columns.multiple_choices(own)):
+        raise _several_answers(several, table.name)
     if given.get("label") is None:
         raise columns.missing_error(["label"], own, table.name, line=1)
     chosen = {
@@ -113,7 +118,17 @@ def plan(table: Tabular, options: Options) -> Plan:
         bad = said.str.contains("not_approved") | said.isin(["not approved", "rejected"])
         return {at: (status, f"was marked '{said.iloc[at]}'.") for at in bad.to_numpy(dtype=bool).nonzero()[0].tolist()}
 
-    return options.plan(chosen, refuse=refuse, extra_columns=(status,) if status else ())
+    return options.plan(chosen, refuse=refuse, extra_columns=(status,) if status else (), notes=notes)
+
+
+def _several_answers(several: Mapping[str, Sequence[str]], file: str) -> ReportFormatError:
+    question, answers = next(iter(several.items()))
+    return ReportFormatError(
+        f"'{question}' takes several answers at once, so that no one of them is what was seen.",
+        advice=f"Name one answer as the label, for example --label '{answers[0]}': 1 where it was given, 0 elsewhere.",
+        file=file,
+        line=1,
+    )
 
 
 LAYOUT = Layout("kobo", "a KoboToolbox or ODK export", matches=_matches, plan=plan)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, Region
 from crowdfield.io.collect import Batch
-from crowdfield.io.columns import MISSING, NONE
+from crowdfield.io.column_names import MISSING
+from crowdfield.io.columns import NONE
 from crowdfield.io.opening import Progress
 from crowdfield.io.points import Plan
 from crowdfield.io.tabular import Tabular
@@ -68,7 +69,7 @@ class Layout:
 
 def all_layouts() -> tuple[Layout, ...]:
     """Every layout, the most particular first: the last one, plain, takes what no other knows."""
-    from crowdfield.io import gbif, kobo, mapswipe, plain, ushahidi, zooniverse
+    from crowdfield.io import dyfi, gbif, kobo, mapswipe, plain, ushahidi, zooniverse
 
     return (
         zooniverse.LAYOUT,
@@ -79,5 +80,6 @@ def all_layouts() -> tuple[Layout, ...]:
         ushahidi.VERSION_2,
         kobo.LAYOUT,
         gbif.LAYOUT,
+        dyfi.LAYOUT,
         plain.LAYOUT,
     )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from crowdfield.geography import WGS84
 from crowdfield.io import place_codes
 from crowdfield.io.area_places import radii
+from crowdfield.io.column_names import SYNONYMS, canonical
 from crowdfield.io.features.shapes import from_json, from_wkb, from_wkt
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
@@ -38,6 +39,12 @@ _SRID = re.compile(r"^SRID=(\d{1,6});", re.IGNORECASE)
 _HEX = re.compile(r"0[01](?:[0-9a-f]{2}){20,}", re.IGNORECASE)  # well-known binary, as PostGIS writes it
 _DEGREES = (0, 4326)  # SRIDs: none, and longitude and latitude
 _WEST_OR_EAST = re.compile(r"\d\s*[°º˚'’′\"”″]\s*O\s*$", re.IGNORECASE)
+# A place in the address of a web map: "?q=18.5,-72.3", "/@18.5,-72.3,17z", "#map=17/18.5/-72.3", "geo:18.5,-72.3".
+_LINK = re.compile(
+    rf"(?:https?://\S*?(?:[@=]|#map=\d{{1,2}}(?:\.\d+)?/)|geo:)({_NUMBER})(?:,|/|%2C)\+?({_NUMBER})(?![\d.])",
+    re.IGNORECASE,
+)
+_AS_PYTHON = re.compile(r"\{\s*'")  # an object as Python writes it, with single quotes
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -50,6 +57,7 @@ class Place(NamedTuple):
     accuracy: float = np.nan  # metres
     why: str | None = None
     is_area: bool = False
+    in_doubt: bool = False  # a place that could be one of two
 
 
 def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, geohashes: bool = False) -> Place:
@@ -70,6 +78,8 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     if _HEX.fullmatch(text):
         shape = from_wkb([bytes.fromhex(text)])[0][0]
         return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
+    if link := _LINK.match(text):
+        return _pair(float(link[1]), float(link[2]), lon_first=False)
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
     if match := _DECIMAL_COMMAS.fullmatch(text):
@@ -82,6 +92,8 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
         return _of_dms(match)
     if place_codes.is_short_plus_code(text):
         return Place(why=place_codes.SHORT)
+    if _WEST_OR_EAST.search(text):
+        return Place(why=f"'{text[:40]}' {why_not_degrees(text)}", in_doubt=True)
     return Place(
         why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, or a full plus code."
     )
@@ -116,7 +128,7 @@ def find_column(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> 
         # Names of people and things may look like geohashes too: the column's name must agree.
         geohashes = place_codes.are_geohashes(filled) and _named_as_code(name)
         read = [place(cell, geohashes=geohashes) for cell in filled[:100]]
-        good = [p for p in read if p.why is None or p.is_area]
+        good = [p for p in read if p.why is None or p.is_area or p.in_doubt]
         if not filled or len(good) < 0.9 * len(read) or not all(map(_on_earth, good)):
             continue
         if not (geohashes or _is_telling(name, filled)):
@@ -143,9 +155,11 @@ def _pair(first: float, second: float, lon_first: bool, accuracy: float = np.nan
 
 def _of_json(text: str, polygons: str | None) -> Place:
     try:
-        geometry = json.loads(text)
+        geometry = json.loads(text.replace("'", '"') if _AS_PYTHON.match(text) else text)
     except (ValueError, RecursionError):
         return Place(why="is not a geometry in GeoJSON.")
+    if (found := _of_members(geometry)) is not None:
+        return found
     shapes, kinds = from_json([geometry])
     if shapes[0] is None:
         return Place(why=f"is {kinds[0] or 'empty'}, not a point.")
@@ -154,6 +168,18 @@ def _of_json(text: str, polygons: str | None) -> Place:
     stated = properties.get("accuracy") if isinstance(properties, dict) else None
     known = isinstance(stated, int | float) and not isinstance(stated, bool) and stated > 0
     return found._replace(accuracy=float(stated)) if known and stated is not None else found
+
+
+def _of_members(value: dict[str, Any]) -> Place | None:
+    """The place of an object that names its coordinates, {"lat": 18.5, "lng": -72.3}; None where it does not."""
+    names = {canonical(str(name)): number for name, number in value.items()}
+    lat, lon = (next((names[n] for n in SYNONYMS[role] if n in names), None) for role in ("lat", "lon"))
+    if lat is None or lon is None:
+        return None
+    try:
+        return _pair(float(lat), float(lon), lon_first=False)
+    except (TypeError, ValueError, OverflowError):
+        return Place(why="names its coordinates, which are no numbers.")
 
 
 def _of_shape(shape: Any, polygons: str | None) -> Place:
@@ -197,7 +223,7 @@ def _angle(match: re.Match[str], n: int) -> float:
 
 def _on_earth(found: Place) -> bool:
     lon, lat = sorted((abs(found.lon), abs(found.lat)), reverse=True)
-    return found.is_area or (lon <= 180 and lat <= 90)
+    return found.is_area or found.in_doubt or (lon <= 180 and lat <= 90)
 
 
 def _named_as_code(name: str) -> bool:

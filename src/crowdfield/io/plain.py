@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
-from crowdfield.errors import InputError
-from crowdfield.io import columns, score_columns
+import pandas as pd
+
+from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.io import columns, hemispheres, score_columns
+from crowdfield.io.column_names import canonical
 from crowdfield.io.layouts import Layout, Options
-from crowdfield.io.points import Plan
+from crowdfield.io.points import Plan, numbers
 from crowdfield.io.tabular import Tabular
 
 _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
@@ -18,10 +21,45 @@ _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
 def plan(table: Tabular, options: Options) -> Plan:
     samples = table.samples()
     scores = score_columns.find(table.header, table.name, options.score_columns, samples)
-    needed = ("lat", "lon") if scores else ("lat", "lon", "label")
+    alone = score_columns.alone(table.header, samples)
+    perhaps = scores or alone or score_columns.unnamed(table.header, samples)
+    needed = ("lat", "lon") if perhaps else ("lat", "lon", "label")
     chosen = columns.choose(table.header, table.name, options.columns, samples, needed=needed, tags=table.tags)
+    if "label" not in chosen and not scores:
+        scores = alone or _ask_of_what(table, chosen, samples)
     split_date_and_clock(table, chosen, options)
-    return with_scores(options, chosen, scores, samples)
+    return with_scores(options, chosen, scores, samples, **_hemispheres(table, chosen, samples))
+
+
+def _ask_of_what(table: Tabular, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> NoReturn:
+    """The error for a table without labels whose only probabilities do not say what they are of."""
+    free = [name for name in table.header if name not in chosen.values()]
+    if (column := score_columns.unnamed(free, samples)) is None:
+        raise columns.missing_error(["label"], table.header, table.name, line=1)
+    raise ReportFormatError(
+        "may be the probability of a state, and nothing says of which. No other column is a label.",
+        advice=f"--score-columns 'STATE={column}' names the state.",
+        file=table.name,
+        line=1,
+        column=column,
+    )
+
+
+def _hemispheres(table: Tabular, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """How coordinates get the signs of hemispheres that stand in columns of their own; nothing where none do."""
+    if not {"lat", "lon"} <= chosen.keys():
+        return {}
+    found = hemispheres.find(table.header, samples, tuple(chosen.values()))
+    return (
+        {
+            "prepare": hemispheres.signing(chosen, found),
+            "extra_columns": tuple(found.values()),
+            "made": {role: f"<{role}>" for role in found},
+            "shown": {role: f"{chosen[role]} and {letters}" for role, letters in found.items()},
+        }
+        if found
+        else {}
+    )
 
 
 def with_scores(
@@ -40,17 +78,33 @@ def with_scores(
         raise InputError(
             "--score is how sure a report is of its label, --score-columns are all states: use one of them."
         )
-    shown = {"score": ", ".join(scores)} | ({} if "label" in chosen else {"label": "the most probable score"})
+    shown = {"score": ", ".join(name for name in scores if name[0] != "<")} | (
+        {} if "label" in chosen else {"label": "the most probable score"}
+    )
     more["shown"] = more.get("shown", {}) | shown
     spelt = score_columns.spelt_as_labels(scores, samples.get(chosen.get("label", ""), ()))
+    if made := [name for name in scores if name.startswith("<")]:
+        more["prepare"] = _and_rest(next(iter(scores)), made[0], more.get("prepare"))
     return options.plan(chosen, scores=spelt, **more)
+
+
+def _and_rest(
+    column: str, rest: str, first: Callable[[pd.DataFrame], pd.DataFrame] | None
+) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """A `prepare` that makes the rest to 1 of a column of probabilities, after another one."""
+
+    def prepare(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame if first is None else first(frame)
+        return frame.assign(**{rest: 1.0 - numbers(frame[column])})
+
+    return prepare
 
 
 def split_date_and_clock(table: Tabular, chosen: dict[str, str], options: Options) -> None:
     """Where one column has the date and another the time of day, use both."""
     if options.given("time") is not None or "time" not in chosen:
         return
-    names = {columns.canonical(name): name for name in table.header}
+    names = {canonical(name): name for name in table.header}
     date, clock = names.get("date"), names.get("time")
     if date is None or clock is None:
         return

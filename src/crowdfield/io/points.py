@@ -15,7 +15,8 @@ from crowdfield import geography, readings
 from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.io import places
 from crowdfield.io.collect import Batch, clean
-from crowdfield.io.columns import MISSING
+from crowdfield.io.column_names import MISSING
+from crowdfield.io.columns import metres_in
 from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
@@ -42,10 +43,11 @@ class Plan:
     polygons: str | None = None  # what a polygon stands for
     all_reading: str | None = None  # what every report says of its area: "some", "most" or "all" of it
     scores: dict[str, str] = field(default_factory=dict)  # column -> the state whose probability it holds
+    notes: tuple[str, ...] = ()  # what was chosen where the file allows something else
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
-        return [*self.columns.values(), *self.extra_columns, *self.scores]
+        return [*self.columns.values(), *self.extra_columns, *(name for name in self.scores if name[0] != "<")]
 
     def column(self, role: str) -> str | None:
         return self.made.get(role, self.columns.get(role))
@@ -209,7 +211,7 @@ def _where(
     name = plan.column("accuracy")
     if name is None or name not in frame:
         return lat, lon, accuracy
-    stated = numbers(frame[name])
+    stated = numbers(frame[name]) * metres_in(name)
     # A receiver that knows nothing writes 0 or a negative number.
     stated = np.where(stated > 0, stated, np.nan)
     return lat, lon, stated if accuracy is None else np.where(np.isfinite(stated), stated, accuracy)

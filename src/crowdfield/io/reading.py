@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import geography
+from crowdfield.data.positive import told_states
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError, TooLargeError
-from crowdfield.io import encodings, geofiles
+from crowdfield.io import encodings, geofiles, remarks
 from crowdfield.io.collect import Collected, Collector, settle_labels
-from crowdfield.io.columns import MISSING, NONE, other_labels, some
-from crowdfield.io.land import looks_swapped
+from crowdfield.io.column_names import MISSING
+from crowdfield.io.columns import NONE
 from crowdfield.io.layouts import Options
 from crowdfield.io.opening import NotInEncoding, Progress
 from crowdfield.io.points import NO_LABEL, Plan
@@ -320,7 +321,8 @@ def _result(
     )
     events = None if collected.event is None else kept(collected.event)
     region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
-    swapped, far = _swapped(reports, options, found), _far_off(reports, options, region)
+    swapped = remarks.swapped(reports, options, found)
+    far = remarks.far_off(reports, options, region)
     columns = _told(found.plan)
     if reports.accuracy is not None and "accuracy" not in columns:
         given = options.all_accuracy
@@ -339,13 +341,23 @@ def _result(
         rejected=len(rejects),
         rejects=rejects,
         region=region,
-        notes=(*found.notes, *_remarks(reports, times, events, found, options), *([swapped] if swapped else far)),
+        notes=(
+            *found.notes,
+            *remarks.remarks(reports, times, events, found, options),
+            *([swapped] if swapped else far),
+        ),
         events=events,
-        states=found.states or found.labels,
+        states=found.states or found.labels or _states(reports.labels, positive),
         row=row,
         suspected_swap=swapped,
         _lines=found.table.lines,
     )
+
+
+def _states(labels: tuple[Any, ...], positive: str | list[str] | None) -> tuple[Any, ...] | None:
+    """What there can be, where labels that mean "cannot tell" say nothing of it; None where all labels are states."""
+    told = told_states(labels) if positive is None else labels
+    return None if len(told) == len(labels) else told
 
 
 def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np.float64] | None:
@@ -363,75 +375,6 @@ def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """How many looks each report stands for; None where all are one."""
     count = np.where(np.isnan(stated), 1.0, stated).astype(np.int64)
     return count if (count > 1).any() else None
-
-
-def _remarks(
-    reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found, options: Options
-) -> list[str]:
-    said = []
-    one = int(reports.label[0])
-    if found.labels is None and (reports.label == one).all():
-        said.append(
-            f"all reports say '{reports.labels[one]}': where it is not the case cannot be learned from them alone"
-        )
-    if times is not None and times.unread:
-        many = "1 time" if times.unread == 1 else f"{times.unread} times"
-        said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
-    if times is not None and times.ambiguous:
-        said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
-    if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
-        lie = "1 report lies" if zero == 1 else f"{zero:,} reports lie"
-        said.append(f"{lie} at 0° N 0° E, where missing coordinates end up; leave them out with --region")
-    if others := _other_labels(found, options):
-        said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
-    if events is not None and (events >= 0).any():
-        copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
-        said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
-    return said
-
-
-def _other_labels(found: Found, options: Options) -> list[str]:
-    """Columns of a plain table that may be meant as well as the one that was taken for the label."""
-    label = found.plan.column("label")
-    given = options.given("label") is not None
-    if label is None or given or found.layout != "plain" or isinstance(found.table, geofiles.GeoFile):
-        return []
-    taken = [name for role, name in found.plan.columns.items() if role != "label"]
-    return other_labels(label, found.table.header, found.table.samples(), taken)
-
-
-def _swapped(reports: Reports, options: Options, found: Found) -> str:
-    """Why latitude and longitude are probably exchanged; empty if not. Columns that were named are believed."""
-    said = any(options.given(role) is not None for role in ("lat", "lon", "place")) or options.region is not None
-    if reports.crs is None or said or not looks_swapped(reports.places):
-        return ""
-    lat, lon = (found.plan.column(role) for role in ("lat", "lon"))
-    how = f"; --lat '{lon}' --lon '{lat}' reads them so" if lat and lon and not lat.startswith("<") else ""
-    return (
-        "nearly all places are at sea, and would be on land with latitude and longitude exchanged: they are probably "
-        f"swapped{how}"
-    )
-
-
-def _far_off(reports: Reports, options: Options, region: geography.Region) -> list[str]:
-    """What is said of places outside the region of the bulk of them, and of a region that is too wide for a map."""
-    if reports.crs is None or options.region is not None:
-        return []
-    said = []
-    if region != geography.bounds(reports.places):
-        far = ~geography.held(region, reports.places)
-        first = reports.places[int(np.argmax(far))]
-        turned = reports.places[far][:, ::-1]
-        among = int(np.count_nonzero(geography.within(region, turned[:, 0], turned[:, 1])))
-        swapped = f"; {among} of them would lie among the others with latitude and longitude exchanged" if among else ""
-        said.append(
-            f"{int(far.sum()):,} of {len(far):,} reports lie far from all others (the first at latitude "
-            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N says "
-            f"otherwise{swapped}"
-        )
-    if (wide := geography.span(region)) > geography.WIDEST:
-        said.append(f"the reports reach over {wide:.0f}° of longitude: a map needs --region W,S,E,N")
-    return said
 
 
 _QUOTE = "'"  # a value given to all rows is quoted, a column's name is not
@@ -466,7 +409,14 @@ _SHOWN = {geofiles.LAT: "the geometry", geofiles.LON: "the geometry"}
 
 
 def _shown(column: str) -> str:
-    return {geofiles.LAT: "geometry", geofiles.LON: "geometry", "<label>": "", "<source>": ""}.get(column, column)
+    return {
+        geofiles.LAT: "geometry",
+        geofiles.LON: "geometry",
+        "<label>": "",
+        "<source>": "",
+        "<lat>": "",
+        "<lon>": "",
+    }.get(column, column)
 
 
 def _extent(places: NDArray[np.float64]) -> geography.Region:

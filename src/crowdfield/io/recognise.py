@@ -101,7 +101,7 @@ def _of_table(
     labels = layout.labels if "label" in plan.made else None
     title = layout.title if layout.name != "plain" else table.title
     said = layout.notes if labels or layout.labels is None else ()
-    return Found(table, plan, layout.name, title, labels, layout.states, (*notes, *said), layout)
+    return Found(table, plan, layout.name, title, labels, layout.states, (*notes, *said, *plan.notes), layout)
 
 
 def _of_features(table: geofiles.GeoFile, found: kinds.Found, options: Options, format: str | None) -> Found:

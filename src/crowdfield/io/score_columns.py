@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.errors import InputError
-from crowdfield.io.columns import NONE, canonical, is_missing, named
+from crowdfield.io.column_names import canonical
+from crowdfield.io.columns import NONE, is_missing, named
 
 # What the names of such columns begin with; the rest is the name of a state.
 PREFIXES = ("probability_", "proba_", "prob_", "score_", "p_")
+
+_OF_SOMETHING = frozenset({"probability", "prob", "proba", "score", "confidence", "certainty", "likelihood", "p"})
 
 
 def find(header: Sequence[str], file: str, given: str | None, samples: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -39,9 +42,41 @@ def _named(header: Sequence[str], file: str, given: str) -> dict[str, str]:
         state, equals, column = part.partition("=")
         column = named("probabilities", (column if equals else state).strip(), header, file)
         out[column] = state.strip() if equals else _state(column)
-    if len(out) < 2 or len(set(out.values())) < len(out):
-        raise InputError(f"--score-columns {given}: name a column for each state, two at least, with commas between.")
+    if len(set(out.values())) < len(out):
+        raise InputError(f"--score-columns {given}: name a column for each state once, with commas between.")
+    if len(out) == 1:
+        ((column, state),) = out.items()
+        return with_rest(column, state)
     return out
+
+
+REST = "<1 - {}>"  # the column that is made where only one state has one
+
+
+def with_rest(column: str, state: str) -> dict[str, str]:
+    """One column of probabilities, and the rest to 1 as that of "not STATE"."""
+    return {column: state, REST.format(column): f"not {state}"}
+
+
+def alone(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The only column that is called like the probability of a state and holds numbers from 0 to 1, with the rest."""
+    called = [n for n in header for p in PREFIXES if canonical(n).startswith(p) and canonical(n) != p]
+    found = [name for name in dict.fromkeys(called) if are_probabilities(samples.get(name, ()))]
+    return with_rest(found[0], _state(found[0])) if len(found) == 1 else {}
+
+
+def unnamed(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
+    """A column that is called like a probability and does not say of what."""
+    names = [name for name in header if canonical(name) in _OF_SOMETHING]
+    return next((name for name in names if are_probabilities(samples.get(name, ()))), None)
+
+
+def are_probabilities(cells: Sequence[str]) -> bool:
+    filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]
+    try:
+        return len(filled) > 0 and all(0.0 <= float(cell) <= 1.0 for cell in filled)
+    except ValueError:
+        return False
 
 
 def _state(column: str) -> str:

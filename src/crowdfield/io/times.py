@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError, ReportFormatError
-from crowdfield.io.columns import MISSING
+from crowdfield.io.column_names import MISSING
 
 Order = Literal["dmy", "mdy"]
 _NUMERIC_DATE = (

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from crowdfield.io import columns
+from crowdfield.io.column_names import canonical
 from crowdfield.io.layouts import Layout, Options
 from crowdfield.io.points import Plan
 from crowdfield.io.rejects import Advised
@@ -48,7 +49,7 @@ def _haiti_source(text: str) -> str | None:
 
 
 def _haiti(table: Tabular, options: Options) -> Plan:
-    name = {columns.canonical(column): column for column in table.header}
+    name = {canonical(column): column for column in table.header}
     chosen = {"lat": name["lat"], "lon": name["lon"], "id": name["id"], "text": name["title"]}
     chosen |= {"date": name["date"], "clock": name["time"]}
     category, verified = name["category"], name["verified"]
@@ -83,7 +84,7 @@ def _haiti(table: Tabular, options: Options) -> Plan:
 
 
 def _version_2(table: Tabular, options: Options) -> Plan:
-    name = {columns.canonical(column): column for column in table.header}
+    name = {canonical(column): column for column in table.header}
     chosen = {role: name[key] for role, key in (("lat", "latitude"), ("lon", "longitude")) if key in name}
     missing = [role for role in ("lat", "lon") if role not in chosen and options.given(role) is None]
     if missing:
@@ -151,7 +152,9 @@ def _version_3(table: Tabular, options: Options) -> Plan:
         raise columns.missing_error(missing, table.header, table.name, line=1)
     base = _BASE_3.split("|")
     asked = [c for c in table.header if c.strip().lower() not in base and c not in latitudes and c not in longitudes]
-    label = chosen.pop("label", None) or columns.question(asked, {c: table.column(c) for c in asked}) or name["survey"]
+    # Of a list the first item speaks for the post, so it is the first items that must differ.
+    said_first = {c: [cell and _first_item(cell) for cell in table.column(c)] for c in asked}
+    label = chosen.pop("label", None) or columns.question(asked, said_first) or name["survey"]
     made["label"] = "<label>"
     labels = [label, *(c for c in asked if c != label and _AGAIN.sub("", c) == _AGAIN.sub("", label))]
 

@@ -42,6 +42,11 @@ class Box(NamedTuple):
     north: float
     crs: str
 
+    @property
+    def is_point(self) -> bool:
+        """Whether only the subject's place is known, and not how far its image reaches."""
+        return self.west == self.east and self.south == self.north
+
 
 class _Refused(Exception):
     """(column, reason)"""
@@ -140,12 +145,18 @@ class _Marks:
         columns = self._columns
         tasks = _flat(_json(cells, columns["annotations"], list))
         subject = _subject(_json(cells, columns["subject"], dict))
-        box = corners(subject, self._options.crs)
+        box = corners(subject, self._options.crs) or middle(subject)
         if box is None:
-            raise _Refused(columns["subject"], "the subject has no corners (lon_min…, upper_left_lat… or minx…).")
+            raise _Refused(columns["subject"], _NOWHERE)
         drawn = [task for task in tasks if isinstance(task, dict) and _is_drawing(task.get("value"))]
+        if named := _identified(tasks):
+            return [(_ground(box, 0.5, 0.5), name) for name in named]
         if not drawn:
             return self._answers(tasks, box)
+        if box.is_point:
+            # Without the corners of its image a mark is somewhere around the place of the subject.
+            tools = dict.fromkeys(_tool(mark) for task in drawn for mark in task["value"])
+            return [(_ground(box, 0.5, 0.5), tool) for tool in tools or (NOTHING,)]
         marks = [mark for task in drawn for mark in task["value"]]
         if not marks:
             return [(place, NOTHING) for place in tiles(box, self._options.cell)]
@@ -239,6 +250,40 @@ def corners(subject: Mapping[str, Any], crs: str | None = None) -> Box | None:
     return None
 
 
+_MIDDLES = (
+    ("longitude", "latitude"),
+    ("lon", "lat"),
+    ("long", "lat"),
+    ("lng", "lat"),
+    ("center_lon", "center_lat"),
+    ("centre_lon", "centre_lat"),
+    ("centroid_lon", "centroid_lat"),
+)
+_NOWHERE = (
+    "the subject does not say where it is: it has neither corners (lon_min…, upper_left_lat… or minx…) nor latitude "
+    "and longitude. Join its place to the table, and read that with --format plain."
+)
+
+
+def middle(subject: Mapping[str, Any]) -> Box | None:
+    """The place of a subject that names one, as a box of no size; None if it does not."""
+    for names in _MIDDLES:
+        try:
+            lon, lat = (float(subject[name]) for name in names)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if abs(lon) <= 180 and abs(lat) <= 90:
+            return Box(lon, lon, lat, lat, geography.WGS84)
+    return None
+
+
+def _identified(tasks: Sequence[Any]) -> list[str]:
+    """What a survey task names, each once: [{"choice": "ZEBRA", "answers": …}]."""
+    values = [task.get("value") for task in tasks if isinstance(task, dict)]
+    marks = [mark for value in values if isinstance(value, list) for mark in value if isinstance(mark, dict)]
+    return list(dict.fromkeys(str(mark["choice"]) for mark in marks if mark.get("choice")))
+
+
 def _system(stated: Any) -> str | None:
     text = str(stated).strip()
     try:
@@ -264,8 +309,8 @@ def _ground(box: Box, u: float, v: float) -> tuple[float, float]:
 
 def tiles(box: Box, cell: float | None) -> list[tuple[float, float]]:
     """The middles of the cells that an image covers: of side ``cell`` metres, or TILES per side."""
-    across = down = TILES
-    if cell is not None:
+    across = down = 1 if box.is_point else TILES
+    if cell is not None and not box.is_point:
         (west, north), (east, south) = _ground(box, 0.0, 0.0), _ground(box, 1.0, 1.0)
         metres = 111_320.0
         wide = ((east - west) % 360.0) * metres * math.cos(math.radians((north + south) / 2))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap, Reports
+from crowdfield.data.positive import told_states
 from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
@@ -287,7 +288,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     from crowdfield import geography
     from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
-    states = tuple(settings.states) if settings.states is not None else reports.labels
+    states = tuple(settings.states) if settings.states is not None else told_states(reports.labels)
     labels = tuple(settings.labels) if settings.labels is not None else None
     order = labels or (*states, *(label for label in reports.labels if label not in states))
     lengthscale: LengthScale = "learn"

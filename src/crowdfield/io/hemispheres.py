@@ -1,0 +1,47 @@
+"""Coordinates whose hemisphere stands in a column of its own: 72.3 in one cell, W in another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from crowdfield.io.column_names import canonical
+from crowdfield.io.columns import is_missing
+from crowdfield.io.points import numbers
+
+# The letters and words of each role, and which of them make a coordinate negative. O is west in French and Spanish and
+# east in German, so that a column with it is not understood (`places.why_not_degrees` says so of a cell).
+_WORDS = {"lat": {"n", "s", "north", "south"}, "lon": {"e", "w", "east", "west"}}
+_NEGATIVE = ("s", "w", "south", "west")
+_NAMED = {"lat": ("lat", "ns", "hem", "dir", "north"), "lon": ("lon", "lng", "ew", "hem", "dir", "east")}
+
+
+def find(header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Sequence[str]) -> dict[str, str]:
+    """The column of the hemisphere for each role that has one. Its name must agree: N may also mean "no"."""
+    found: dict[str, str] = {}
+    for role, words in _WORDS.items():
+        for name in header:
+            said = {cell.strip().casefold() for cell in samples.get(name, ()) if not is_missing(cell)}
+            plain = canonical(name).replace("_", "")
+            if name not in taken and said and said <= words and any(part in plain for part in _NAMED[role]):
+                found.setdefault(role, name)
+    return found
+
+
+def signing(columns: Mapping[str, str], found: Mapping[str, str]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """What gives coordinates the sign of their hemisphere: a `prepare` that makes "<lat>" and "<lon>"."""
+
+    def prepare(frame: pd.DataFrame) -> pd.DataFrame:
+        made = {}
+        for role, letters in found.items():
+            cells = frame[columns[role]]
+            values = numbers(cells)
+            negative = frame[letters].fillna("").astype(str).str.strip().str.casefold().isin(_NEGATIVE)
+            signed = np.where(negative, -np.abs(values), values)
+            # What is no number stays as it is, for the message that refuses it.
+            made[f"<{role}>"] = pd.Series(signed, index=frame.index).astype(object).where(np.isfinite(values), cells)
+        return frame.assign(**made)
+
+    return prepare

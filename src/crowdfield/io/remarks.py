@@ -1,0 +1,93 @@
+"""What is said of reports once they are read: what was chosen for the user, and what looks wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield import geography
+from crowdfield.data.positive import told_states
+from crowdfield.data.reports import Reports
+from crowdfield.io import geofiles
+from crowdfield.io.columns import other_labels, some
+from crowdfield.io.land import looks_swapped
+from crowdfield.io.layouts import Options
+from crowdfield.io.recognise import Found
+from crowdfield.io.times import Times
+
+
+def remarks(
+    reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found, options: Options
+) -> list[str]:
+    said = []
+    one = int(reports.label[0])
+    if found.labels is None and (reports.label == one).all():
+        said.append(
+            f"all reports say '{reports.labels[one]}': where it is not the case cannot be learned from them alone"
+        )
+    if times is not None and times.unread:
+        many = "1 time" if times.unread == 1 else f"{times.unread} times"
+        said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
+    if times is not None and times.ambiguous:
+        said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
+    if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
+        lie = "1 report lies" if zero == 1 else f"{zero:,} reports lie"
+        said.append(f"{lie} at 0° N 0° E, where missing coordinates end up; leave them out with --region")
+    if found.states is None and (unsure := _unsure(reports)):
+        verb = "is an answer and no state" if len(unsure) == 1 else "are answers and no states"
+        said.append(f"{some(unsure)} {verb}; --states says otherwise")
+    if others := _other_labels(found, options):
+        said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
+    if events is not None and (events >= 0).any():
+        copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
+        said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
+    return said
+
+
+def _other_labels(found: Found, options: Options) -> list[str]:
+    """Columns of a plain table that may be meant as well as the one that was taken for the label."""
+    label = found.plan.column("label")
+    given = options.given("label") is not None
+    if label is None or given or found.layout != "plain" or isinstance(found.table, geofiles.GeoFile):
+        return []
+    taken = [name for role, name in found.plan.columns.items() if role != "label"]
+    return other_labels(label, found.table.header, found.table.samples(), taken)
+
+
+def swapped(reports: Reports, options: Options, found: Found) -> str:
+    """Why latitude and longitude are probably exchanged; empty if not. Columns that were named are believed."""
+    said = any(options.given(role) is not None for role in ("lat", "lon", "place")) or options.region is not None
+    if reports.crs is None or said or not looks_swapped(reports.places):
+        return ""
+    lat, lon = (found.plan.column(role) for role in ("lat", "lon"))
+    how = f"; --lat '{lon}' --lon '{lat}' reads them so" if lat and lon and not lat.startswith("<") else ""
+    return (
+        "nearly all places are at sea, and would be on land with latitude and longitude exchanged: they are probably "
+        f"swapped{how}"
+    )
+
+
+def far_off(reports: Reports, options: Options, region: geography.Region) -> list[str]:
+    """What is said of places outside the region of the bulk of them, and of a region that is too wide for a map."""
+    if reports.crs is None or options.region is not None:
+        return []
+    said = []
+    if region != geography.bounds(reports.places):
+        far = ~geography.held(region, reports.places)
+        first = reports.places[int(np.argmax(far))]
+        turned = reports.places[far][:, ::-1]
+        among = int(np.count_nonzero(geography.within(region, turned[:, 0], turned[:, 1])))
+        swapped = f"; {among} of them would lie among the others with latitude and longitude exchanged" if among else ""
+        said.append(
+            f"{int(far.sum()):,} of {len(far):,} reports lie far from all others (the first at latitude "
+            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N says "
+            f"otherwise{swapped}"
+        )
+    if (wide := geography.span(region)) > geography.WIDEST:
+        said.append(f"the reports reach over {wide:.0f}° of longitude: a map needs --region W,S,E,N")
+    return said
+
+
+def _unsure(reports: Reports) -> list[str]:
+    told = told_states(reports.labels)
+    return [str(label) for label in reports.labels if label not in told]
