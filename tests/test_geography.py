@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from crowdfield import geography, io
-from crowdfield.data import Grid, Reports
+from crowdfield.data import Grid, Region, Reports
 from crowdfield.errors import InputError
 
 
@@ -222,6 +222,12 @@ def test_places_that_lie_farther_and_farther_out_are_all_kept():
     out = 0.05 * 1.8 ** np.arange(8)
     places = np.concatenate([np.random.default_rng(0).normal(0, 0.02, (500, 2)), np.column_stack([out, out])])
     assert geography.main_bounds(places) == geography.bounds(places)
+
+
+@pytest.mark.parametrize("region", [Region(-10, -5, 20, 5), Region(170, -5, -170, 5)])
+def test_a_region_holds_each_of_many_places_as_it_holds_one(region):
+    edges = [(x, y) for x in (-180, -170, -10, 0, 20, 170, 180) for y in (-5.01, -5, 0, 5, 5.01)]
+    assert region.holds_each(np.array(edges, dtype=float)).tolist() == [region.holds(*place) for place in edges]
 
 
 def test_a_grid_at_the_pole_holds_the_pole():

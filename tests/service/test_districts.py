@@ -1,5 +1,6 @@
 """Districts of a map: stored and uploaded polygons, figures that agree with the map, and what is refused."""
 
+import asyncio
 import io
 import json
 
@@ -75,6 +76,39 @@ def test_an_uploaded_file_gives_the_same_figures_and_is_not_kept(space):
     sent = space.client("reporter").post("/situations/flood/totals", files={"file": ("x.bin", HALVES)})
     assert sent.status_code == 200 and sent.json() == stored
     assert [one["name"] for one in space.client().get("/situations/flood/districts").json()] == ["halves"]
+
+
+def test_figures_asked_for_just_before_a_new_version_are_those_of_the_new_one(workspace, monkeypatch):
+    """The version that the question names is replaced, with its model, before the figures are made of it."""
+    service, admin = workspace.service, workspace.client("admin")
+    admin.put("/situations/flood/districts/halves", files={"file": ("d.geojson", HALVES)}).raise_for_status()
+    real, asked = service.made_file, []
+
+    def publish():
+        for x, label in ((WEST + 0.1, "dry"), (EAST - 0.1, "flooded")):
+            row = {"longitude": x, "latitude": SOUTH + 0.1, "label": label, "source": "s"}
+            assert admin.post("/situations/flood/reports", json=row).status_code == 201
+        workspace.fit()
+
+    async def overtaken(pool, question, *rest, **more):
+        asked.append(question["version"])
+        if len(asked) == 1:
+            await asyncio.to_thread(publish)
+        return await real(pool, question, *rest, **more)
+
+    monkeypatch.setattr(service, "made_file", overtaken)
+    kinds = {
+        "stored": lambda: admin.get("/situations/flood/totals?districts=halves"),
+        "uploaded": lambda: admin.post("/situations/flood/totals", files={"file": ("x.bin", HALVES)}),
+        "an area": lambda: admin.get("/ogc/collections/flood/area", params={"coords": AREA}),
+    }
+    for kind, ask in kinds.items():
+        publish()  # a version whose model nobody has asked for
+        asked.clear()
+        answer = ask()
+        assert answer.status_code == 200, (kind, answer.text)
+        assert asked == [asked[0], asked[0] + 1], kind
+        assert answer.json().get("version", asked[1]) == asked[1]
 
 
 def test_figures_come_as_files_that_others_read(space):

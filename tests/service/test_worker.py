@@ -113,6 +113,28 @@ def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
     assert model.converged_ and made.info["rested"]
 
 
+def test_settling_gives_way_to_what_is_new_and_keeps_what_it_has_done(workspace, monkeypatch):
+    monkeypatch.setattr(fit, "LARGE", 10)
+    monkeypatch.setattr(fit, "COLD", 1)
+    monkeypatch.setattr(effort, "LIVE_SEARCHED", 10)
+    contradict(workspace, 30, 0)
+    at_work = workspace.worker.pool.fitter
+    news = fitter.Job("flood", workspace.worker.holder, "news")
+    assert workspace.worker.leases.acquire("flood")
+    first = at_work.run(news)
+    assert (first.result, first.settled) == ("published", False)
+    before = at_work._kept["flood"].previous.model.bound_
+    # Somebody reports while the map settles.
+    monkeypatch.setattr(at_work, "_overtaken", lambda ledger: True)
+    assert at_work.run(fitter.Job("flood", workspace.worker.holder, "settle")).result == "overtaken"
+    assert workspace.service.store.version("flood").number == first.version
+    # A few sweeps were done, and the objective has risen by them.
+    assert at_work._kept["flood"].previous.model.bound_ > before
+    contradict(workspace, 1, 1)
+    after = at_work.run(news)
+    assert after.result == "published" and workspace.service.store.version("flood").reports == 31
+
+
 def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
     send(workspace, 8)
     workspace.fit()

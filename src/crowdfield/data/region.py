@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crowdfield.errors import InputError
 
 ORDER = "west,south,east,north"
@@ -37,6 +40,14 @@ class Region(NamedTuple):
         west, south, east, north = self
         across = west <= longitude <= east if west <= east else longitude >= west or longitude <= east
         return across and south <= latitude <= north
+
+    def holds_each(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether each place, longitude and latitude in degrees, lies in the box or on its edges.   [M, 2] -> [M]"""
+        west, south, east, north = self
+        longitude, latitude = places.T
+        after, before = longitude >= west, longitude <= east
+        across = after & before if west <= east else after | before
+        return np.asarray(across & (latitude >= south) & (latitude <= north))
 
 
 def parse_region(region: str | Sequence[float] | Mapping[str, float]) -> Region:

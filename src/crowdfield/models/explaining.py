@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -59,8 +59,8 @@ def _table(
     frame = pd.DataFrame(
         {
             "kind": "report",
-            "source": pd.Series([reports.sources[i] for i in source], dtype=object),
-            "label": pd.Series([reports.labels[i] for i in label], dtype=object),
+            "source": pd.Series(_named(reports.sources, source), dtype=object),
+            "label": pd.Series(_named(reports.labels, label), dtype=object),
             "distance": distance,
             "log_odds": shares.field + shares.own,
         }
@@ -76,3 +76,10 @@ def _table(
         }
     )
     return pd.concat([frame, rest], ignore_index=True)
+
+
+def _named(names: Sequence[Hashable], codes: NDArray[Any]) -> NDArray[np.object_]:
+    """The name of each code."""
+    each = np.empty(len(names), dtype=object)
+    each[:] = names
+    return np.asarray(each[codes], dtype=object)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Any
@@ -72,6 +72,8 @@ TILE_BYTES = 64 * 2**20
 EXACT_TASKS = ("reports", "report", "moderation")
 # The model of a map that changes all the time is read ahead no more often than this.
 WARM_SECONDS = 5.0
+# So long after its start a server makes ready to give reasons: first come the page, the intake and the worker.
+READY_AFTER_SECONDS = 3.0
 
 
 class Service:
@@ -114,7 +116,7 @@ class Service:
         # Maps whose models are being read ahead, and whether there is a newer one by now.
         self._warming: dict[str, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.broadcast.on_version = self.warm
+        self.broadcast.on_look = self.warm
 
     async def start(self) -> None:
         await self.broadcast.start()
@@ -123,6 +125,7 @@ class Service:
         self._reading = asyncio.create_task(self.pools.operations.run(assets().prepare), name="assets")
         self._watching = asyncio.create_task(self.lag.watch(), name="lag")
         self._clearing = asyncio.create_task(self._clear(), name="clearing")
+        self._in_background(self._make_ready())
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
@@ -218,6 +221,26 @@ class Service:
         ask = self._asking(pool, question | {"target": str(self.files.new_file())})
         return await self.files.get(key, pool, lambda: Packed.told(ask()), seconds=_kept(question))
 
+    async def figures(self, situation: Situation, question: dict[str, Any], *, since: float = 0.0) -> Packed:
+        """Figures of the newest version, the only one whose model is kept; if another is published while they are
+        made, figures of that one."""
+        whole = question | await self._newest(situation)
+        try:
+            return await self.made_file(self.pools.exports, whole, situation, since=since)
+        except Problem:
+            newer = question | await self._newest(situation)
+            if newer == whole:
+                raise
+            return await self.made_file(self.pools.exports, newer, situation, since=since)
+
+    async def _newest(self, situation: Situation) -> dict[str, Any]:
+        """What figures depend on beside what is asked: the newest version, and when the weights were stored."""
+        info = await self.pools.reading.run(self.maps.info, situation)
+        return {
+            "version": info.number,
+            "weights": await self.pools.reading.run(self.weights.created, situation.id),
+        }
+
     async def ground(self, region: Region) -> Packed:
         """The outlines around a region, made once."""
         question = {"task": "basemap", "region": region, "target": str(self.files.new_file())}
@@ -246,10 +269,21 @@ class Service:
             self._warming[situation] = True
             return
         self._warming[situation] = False
+        self._in_background(self._warm(situation))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         # In no request's name: nobody pays for what nobody asked for.
-        task = asyncio.get_running_loop().create_task(self._warm(situation), context=Context())
+        task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _make_ready(self) -> None:
+        """Have a process at hand that has loaded the models, so that nobody's first question waits for that."""
+        await asyncio.sleep(READY_AFTER_SECONDS)
+        try:
+            await self.pools.answers.run(self._asking(self.pools.answers, {"task": "ready"}))
+        except Problem as problem:
+            log.warning("the models could not be loaded ahead", extra={"why": str(problem.detail)})
 
     async def _warm(self, situation: str) -> None:
         pool = self.pools.answers

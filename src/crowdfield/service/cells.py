@@ -15,6 +15,8 @@ TABLES_KEPT = 8
 # As many as a page can draw; the fullest cells come first.
 CELLS_SHOWN = 20_000
 PREFIX = "cell-"
+# What is read of a report.
+NEEDED = ("longitude", "latitude", "label", "source", "time", "received")
 
 Box = tuple[float, float, float, float]
 
@@ -30,7 +32,8 @@ class Cells:
         check_layout(situation, info)
 
         def make() -> PublishedCells:
-            told = told_by(situation, self._store.standing(situation.id, upto=info.head))
+            rows = self._store.standing(situation.id, upto=info.head, columns=NEEDED)
+            told = told_by(situation, rows)
             return publish_cells(told, situation.labels, self._minimum, self._hours)
 
         # A purge deletes from the log what older versions had seen; then the number of standing reports changes.
@@ -38,20 +41,24 @@ class Cells:
 
 
 def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
-    """Rows of the log as arrays."""
+    """Rows of the log, with the columns `NEEDED`, as arrays."""
+    if not rows:
+        none = np.empty(0)
+        return Told(none.astype(int), none.astype(int), none.astype(int), none, none.astype(bool))
+    longitude, latitude, label, source, time, received = zip(*rows, strict=True)
     labels = {name: k for k, name in enumerate(situation.labels)}
-    sources: dict[str, int] = {}
-    # A region that was changed may have left reports behind, which can still lie under a corner of its grid.
-    inside = np.array([situation.region.holds(row.longitude, row.latitude) for row in rows], dtype=bool)
-    metres = geography.transform_visible(
-        [(row.longitude, row.latitude) for row in rows], geography.WGS84, situation.crs
-    )
+    sources = {name: k for k, name in enumerate(dict.fromkeys(source))}
+    degrees = np.column_stack([longitude, latitude]).astype(np.float64)
+    happened = np.array(time, dtype=np.float64)  # NaN where a report does not say when
+    timed = np.isfinite(happened)
+    metres = geography.transform_visible(degrees, geography.WGS84, situation.crs)
     return Told(
-        cell=np.where(inside, situation.grid.index(metres), -1) if len(rows) else np.empty(0, dtype=np.int64),
-        label=np.array([labels[row.label] for row in rows], dtype=np.int64),
-        source=np.array([sources.setdefault(row.source, len(sources)) for row in rows], dtype=np.int64),
-        time=np.array([row.received if row.time is None else row.time for row in rows], dtype=np.float64),
-        timed=np.array([row.time is not None for row in rows], dtype=bool),
+        # A region that was changed may have left reports behind, which can still lie under a corner of its grid.
+        cell=np.where(situation.region.holds_each(degrees), situation.grid.index(metres), -1),
+        label=np.array([labels[name] for name in label], dtype=np.int64),
+        source=np.array([sources[name] for name in source], dtype=np.int64),
+        time=np.where(timed, happened, np.array(received, dtype=np.float64)),
+        timed=timed,
     )
 
 

@@ -42,8 +42,8 @@ class Broadcast:
     def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
         self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
         self._listeners: dict[asyncio.Queue[Event | None], Listener] = {}
-        self.on_version: Callable[[str], None] = lambda situation: None
-        """Called with the id of a map that somebody follows, when it has a new version."""
+        self.on_look: Callable[[str], None] = lambda situation: None
+        """Called with the id of a map that somebody begins to follow, or follows when it has a new version."""
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
@@ -80,7 +80,7 @@ class Broadcast:
             for event in events:
                 self._after = event.id
                 if event.kind == "version" and event.situation in followed:
-                    self.on_version(event.situation)
+                    self.on_look(event.situation)
                 for listener in self._listeners:
                     _pass_on(listener, event)
             await asyncio.sleep(RETRY_SECONDS if failing else self._poll)
@@ -103,6 +103,7 @@ class Broadcast:
         the map is open to everybody). `exact`: include why a fit failed, which may quote reports."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue(MOST_UNREAD)
         self._listeners[listener] = Listener(situation, key, stranger)
+        self.on_look(situation)
         self._metrics.streams.set(self.streams)
         try:
             # The queue was open before past events are read, so that none is missed between the two.

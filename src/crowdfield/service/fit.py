@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,32 @@ class Previous:
 @dataclass(frozen=True)
 class Fit:
     """A fitted model, or None where there are no reports. `whole`: it is what `fuse` gives for the same reports, and
-    depends on nothing else. `searched`: how many reports its length-scale and its kind were found from."""
+    depends on nothing else. `searched`: how many reports its length-scale and its kind were found from. `cut_short`: it
+    was only to settle further, and stopped for something more urgent."""
 
     model: Any
     whole: bool
     searched: int
+    cut_short: bool = False
 
 
 NO_REPORTS = Fit(None, True, 0)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Reports in the order of the log, and where the model sees them."""
+
+    entries: Sequence[Entry]
+    metres: NDArray[np.float64]  # [R, 2]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def never() -> bool:
+    """For fits that nothing may interrupt."""
+    return False
 
 
 def fit_map(
@@ -79,26 +98,34 @@ def fit_map(
     previous: Previous | None,
     scheduler: str | None = None,
     effort: Effort = UNLIMITED,
-) -> tuple[Published, Any]:
+    interrupted: Callable[[], bool] = never,
+) -> tuple[Published | None, Any]:
     """Fit the standing reports, from the previous model where there is one; the version to publish, and the model.
 
-    With a `scheduler` the fit goes to that Dask cluster, from nothing: what is too large for one process is also too
-    large to be carried there and back as a posterior.
+    There is no version where nothing was new and `interrupted` asked to stop; the model has gone on all the same. With
+    a `scheduler` the fit goes to that Dask cluster, from nothing: what is too large for one process is also too large
+    to be carried there and back as a posterior.
     """
     began = time.perf_counter()
     mapped = _mapped(situation, ledger)
-    reports = effort.choose(mapped)
+    reports = _chosen(situation, mapped, effort)
     if len(reports) < len(mapped):
         previous = None  # a model of other reports than these
     with _listening() as remarks:
-        fit = _fitted(situation, ledger, reports, previous, scheduler, effort) if reports else NO_REPORTS
-    return _published(situation, ledger, reports, fit, remarks, began, effort), fit.model
+        fit = (
+            _fitted(situation, ledger, reports, previous, scheduler, effort, interrupted)
+            if len(reports)
+            else NO_REPORTS
+        )
+    if fit.cut_short:
+        return None, fit.model
+    return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
 
 
 def rested_map(
     situation: Situation,
     ledger: Ledger,
-    interrupted: Callable[[], bool] = lambda: False,
+    interrupted: Callable[[], bool] = never,
     effort: Effort = UNLIMITED,
 ) -> tuple[Published, Any] | None:
     """The map of the log alone: fitted from nothing, as `fuse` would. None where `interrupted` asked to stop.
@@ -107,9 +134,10 @@ def rested_map(
     which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
     """
     began = time.perf_counter()
-    reports = effort.choose(_mapped(situation, ledger))
+    mapped = _mapped(situation, ledger)
+    reports = _chosen(situation, mapped, effort)
     with _listening() as remarks:
-        fit = _fitted(situation, ledger, reports, None, None, effort) if reports else NO_REPORTS
+        fit = _fitted(situation, ledger, reports, None, None, effort) if len(reports) else NO_REPORTS
         for _ in range(MOST_ROUNDS):
             if fit.whole or fit.model.converged_ or time.perf_counter() - began > effort.learning:
                 # What ran out of time is not what the log alone gives, and does not claim to be.
@@ -120,7 +148,7 @@ def rested_map(
             fit = replace(fit, model=pipeline.settle(fit.model, ROUND))
         else:
             fit = replace(fit, whole=True)
-    return _published(situation, ledger, reports, fit, remarks, began, effort), fit.model
+    return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
 
 
 @contextmanager
@@ -138,18 +166,16 @@ def _listening() -> Iterator[list[str]]:
 def _published(
     situation: Situation,
     ledger: Ledger,
-    reports: Sequence[Entry],
+    mapped: Placed,
+    reports: Placed,
     fit: Fit,
     remarks: list[str],
     began: float,
     effort: Effort,
 ) -> Published:
-    grid, model = situation.grid, fit.model
-    mapped = _mapped(situation, ledger)
-    metres = _metres(situation, mapped)
-    cells = (
-        grid.counts(metres, _looks(mapped)).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
-    )
+    grid, model, metres = situation.grid, fit.model, mapped.metres
+    looks = _looks(mapped.entries)
+    cells = grid.counts(metres, looks).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
@@ -201,18 +227,28 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
     )
 
 
-def _mapped(situation: Situation, ledger: Ledger) -> list[Entry]:
+def _mapped(situation: Situation, ledger: Ledger) -> Placed:
     """The standing reports that lie in the region: one that was changed may have left others behind."""
-    return [
-        r
-        for r in ledger.reports.values()
-        if r.longitude is not None and r.latitude is not None and situation.region.holds(r.longitude, r.latitude)
-    ]
+    entries = [r for r in ledger.reports.values() if r.longitude is not None and r.latitude is not None]
+    inside = situation.region.holds_each(_degrees(entries))
+    entries = list(compress(entries, inside.tolist()))
+    return Placed(entries, _metres(situation, entries))
+
+
+def _chosen(situation: Situation, mapped: Placed, effort: Effort) -> Placed:
+    """The reports to learn from: all that lie on the map, or as many as the effort allows."""
+    entries = effort.choose(mapped.entries)
+    return mapped if len(entries) == len(mapped) else Placed(entries, _metres(situation, entries))
+
+
+def _degrees(reports: Sequence[Entry]) -> NDArray[np.float64]:
+    """Longitude and latitude.   [R, 2]"""
+    return np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64).reshape(-1, 2)
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
     """Where the model sees the reports.   [R, 2]"""
-    places = np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64)
+    places = _degrees(reports)
     metres = geography.transform_visible(places, geography.WGS84, situation.crs)
     # Situations that were started before there was a choice see exact places, as they always did.
     return scattered(situation.grid, metres) if _cells_only(situation) else metres
@@ -223,15 +259,16 @@ def _cells_only(situation: Situation) -> bool:
     return situation.model.get("places") == "cell"
 
 
-def _said(situation: Situation, reports: Sequence[Entry]) -> Reports:
+def _said(situation: Situation, reports: Placed) -> Reports:
+    entries = reports.entries
     return Reports.from_arrays(
-        _metres(situation, reports),
-        np.array([r.label for r in reports], dtype=object),
-        np.array([r.source for r in reports], dtype=object),
+        reports.metres,
+        np.array([r.label for r in entries], dtype=object),
+        np.array([r.source for r in entries], dtype=object),
         labels=list(situation.labels),
         crs=situation.crs,
-        accuracy=_accuracies(situation, reports),
-        count=_looks(reports),
+        accuracy=_accuracies(situation, entries),
+        count=_looks(entries),
     )
 
 
@@ -252,10 +289,11 @@ def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.fl
 def _fitted(
     situation: Situation,
     ledger: Ledger,
-    reports: Sequence[Entry],
+    reports: Placed,
     previous: Previous | None,
     scheduler: str | None,
     effort: Effort,
+    interrupted: Callable[[], bool] = never,
 ) -> Fit:
     said = _said(situation, reports)
     settings = settings_of(situation, ledger, said.sources)
@@ -268,7 +306,9 @@ def _fitted(
     functions = 1 if len(situation.states) == 2 else len(situation.states)
     quick = len(said) * functions >= LARGE or effort.thins
     if previous is not None and previous.model is not None and scheduler is None and settings.silence is None:
-        new = np.fromiter((ledger.seq[r.id] > previous.head for r in reports), dtype=bool, count=len(reports))
+        new = np.array([ledger.seq[r.id] for r in reports.entries], dtype=np.int64) > previous.head
+        if not new.any():
+            return _settled(previous, interrupted)
         continued = _continued(previous, said, new, WARM if quick else MOST_SWEEPS)
         if continued is not None:
             return Fit(continued, False, previous.searched)
@@ -277,12 +317,21 @@ def _fitted(
     return _from_nothing(settings, said, situation.grid, effort, functions)
 
 
+def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit:
+    """A round of sweeps for a map that was published before it had settled; a few at a time, so that whoever reports
+    meanwhile need not wait for all of them."""
+    model = previous.model
+    for _ in range(ROUND // FEW_SWEEPS):
+        if model.converged_:
+            break
+        model = pipeline.settle(model, FEW_SWEEPS)
+        if interrupted():
+            return Fit(model, False, previous.searched, cut_short=True)
+    return Fit(model, False, previous.searched)
+
+
 def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps: int) -> Any | None:
     """The model after what is new; None where it takes a new fit."""
-    model = previous.model
-    if not new.any():
-        # Nothing new: some more sweeps for a map that was published before it had settled.
-        return model if model.converged_ else pipeline.settle(model, ROUND)
     fresh, known = (set(said.source[mask].tolist()) for mask in (new, ~new))
     if any(said.sources[code].startswith(TRUSTED) for code in fresh - known):
         return None  # a trusted source that was not there before needs a prior of its own
@@ -290,7 +339,7 @@ def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps
         return None
     if len(np.unique(said.label[~new])) < 2 <= len(np.unique(said.label)):
         return None  # before, nothing told over what distance reports differ
-    return pipeline.update(model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
+    return pipeline.update(previous.model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
 
 
 def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort: Effort, functions: int) -> Fit:
@@ -404,28 +453,51 @@ def _saved(model: Any) -> bytes:
         return path.read_bytes()
 
 
-def explain(model: Any, situation: Situation, place: NDArray[np.float64], state: int) -> dict[str, Any] | None:
-    """Which sources and which reports moved this place, and by how much, in log odds of the state; they add up."""
+@dataclass(frozen=True)
+class Explained:
+    """Why a place is what the map says, in log odds of one state: `prior`, `uncertainty` and what the reports add up to
+    the whole. `said` has one row per report, the one that moves the place most first."""
+
+    total: float
+    prior: float
+    uncertainty: float
+    said: Any
+
+    def shares(self) -> Iterator[tuple[str, float]]:
+        """The source of each report, and how far that report moves the place."""
+        return zip(map(str, self.said["source"].tolist()), self.said["log_odds"].tolist(), strict=True)
+
+
+def explain(model: Any, situation: Situation, place: NDArray[np.float64], state: int) -> Explained | None:
+    """Which reports moved this place, and by how much; None for a model that cannot tell."""
     if model is None or model.inference_ == "gibbs":
         return None
     table = model.explain(place, situation.states[state])
-    quiet = (table["kind"] == "report") & (table["source"] == SILENCE)
-    said = table[(table["kind"] == "report") & ~quiet]
-    by_source = said.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
-    strongest = said.head(EXPLAINED)
+    kind, odds = table["kind"].to_numpy(), table["log_odds"].to_numpy()
+    quiet = (kind == "report") & (table["source"].to_numpy() == SILENCE)
+    return Explained(
+        total=float(odds.sum()),
+        prior=float(odds[(kind == "prior") | quiet].sum()),
+        uncertainty=float(odds[kind == "uncertainty"].sum()),
+        said=table[(kind == "report") & ~quiet],
+    )
+
+
+def told_reasons(why: Explained, model: Any) -> dict[str, Any]:
+    """Reasons with all names, for those who may see them."""
+    by_source = why.said.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
     return {
-        "total": float(table["log_odds"].sum()),
-        "prior": float(table.loc[(table["kind"] == "prior") | quiet, "log_odds"].sum()),
-        "uncertainty": float(table.loc[table["kind"] == "uncertainty", "log_odds"].sum()),
+        "total": why.total,
+        "prior": why.prior,
+        "uncertainty": why.uncertainty,
         "sources": [
             {"source": str(name), "log_odds": float(share), "reports": int(count)}
             for name, share, count in by_source.itertuples()
         ],
-        "summary": _summary(said, model),
-        "shares": list(zip(said["source"].astype(str), said["log_odds"].astype(float), strict=True)),
+        "summary": _summary(why.said, model),
         "reports": [
             {"source": str(r.source), "label": str(r.label), "metres": float(r.distance), "log_odds": float(r.log_odds)}
-            for r in strongest.itertuples()
+            for r in why.said.head(EXPLAINED).itertuples()
         ],
     }
 

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import OrderedDict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -129,13 +129,18 @@ class Fitter:
         kept = self._caught_up(situation)
         ledger = kept.ledger
         effort = (Effort.rest if job.patient else Effort.live)(job.level, job.seconds)
+        made: tuple[Published | None, Any] | None
         if job.patient:
             made = fit.rested_map(situation, ledger, lambda: self._overtaken(ledger), effort)
         else:
-            made = fit.fit_map(situation, ledger, kept.previous, self._scheduler(ledger), effort)
-        if made is None:
+            made = fit.fit_map(
+                situation, ledger, kept.previous, self._scheduler(ledger), effort, lambda: self._overtaken(ledger)
+            )
+        published, model = made or (None, None)
+        if published is None:
+            if model is not None and kept.previous is not None:
+                kept.previous = replace(kept.previous, model=model)  # the sweeps done so far are not lost
             return Outcome("overtaken")
-        published, model = made
         published.info["moved"] = self._moved(situation, published)
         settled = model is None or bool(model.converged_) or bool(published.info["rested"])
         told: dict[str, Any] = {

@@ -24,7 +24,7 @@ from crowdfield.service import logs
 from crowdfield.service.problems import Problem, status_of
 
 log = logging.getLogger("crowdfield.helper")
-# Without questions for so long it ends; the next question starts another.
+# Without questions for so long it ends, unless it is to stay; the next question starts another.
 IDLE_SECONDS = 600.0
 MEMORY_BYTES = 6 * 2**30
 
@@ -41,15 +41,19 @@ class Lines:
 
     def questions(self) -> "Any":
         rest = b""
+        patience: float | None = IDLE_SECONDS
         while True:
-            ready, _, _ = select.select([self.incoming], [], [], IDLE_SECONDS)
+            ready, _, _ = select.select([self.incoming], [], [], patience)
             if not ready:
                 return
             block = os.read(self.incoming, 65536)
             if not block:
                 return
             *lines, rest = (rest + block).split(b"\n")
-            yield from (json.loads(line) for line in lines)
+            for line in lines:
+                question = json.loads(line)
+                patience = None if question.get("stays") else patience
+                yield question
 
     def answer(self, answer: Answer) -> None:
         line = json.dumps(answer).encode() + b"\n"

@@ -114,13 +114,23 @@ class Helper:
 
 
 class HelperPool(Pool):
-    """A pool whose threads each wait for a helper process of their own."""
+    """A pool whose threads each wait for a helper process of their own. `staying` of the processes do not end when
+    nobody asks for a while."""
 
     def __init__(
-        self, name: str, hello: dict[str, Any], *, processes: int, waiting: int, per_client: int, seconds: float
+        self,
+        name: str,
+        hello: dict[str, Any],
+        *,
+        processes: int,
+        waiting: int,
+        per_client: int,
+        seconds: float,
+        staying: int = 0,
     ):
         super().__init__(name, threads=processes, waiting=waiting, per_client=per_client, seconds=seconds, priced=True)
-        self._helpers = [Helper(hello) for _ in range(processes)]
+        # The last is the first to be asked.
+        self._helpers = [Helper(hello | {"stays": k >= processes - staying}) for k in range(processes)]
         self._free: LifoQueue[Helper] = LifoQueue()
         for helper in self._helpers:
             self._free.put(helper)

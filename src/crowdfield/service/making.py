@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowdfield import geography
 from crowdfield.data import Region
@@ -25,6 +25,9 @@ from crowdfield.service.reporttable import Filter
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import Situation, Store, VersionInfo
 from crowdfield.service.weights import Weights
+
+if TYPE_CHECKING:
+    from crowdfield.service.fit import Explained
 
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
@@ -54,6 +57,7 @@ class Maker:
             "items": self.items,
             "item": self.item,
             "reasons": self.reasons,
+            "ready": self.ready,
             "warm": self.warm,
             "moderation": self.moderation,
             "tile": self.tile,
@@ -154,18 +158,22 @@ class Maker:
         """Why the newest version says what it says of a cell; older ones have no model to ask."""
         found, info = self._version(situation, version)
         count = None if exact else self._cells.load(found, info).count(cell)
-        why = self._explained(found, version, cell, state)
-        if why is not None:
-            shares = why.pop("shares")
-            why = why if exact else grouped(why, shares, self._minimum)
+        why = self._explained(found, version, cell, state, exact)
         return {"why": why, "count": count, "sea": self._at_sea(found, info, cell)}
+
+    def ready(self) -> dict[str, Any]:
+        """Load the code of the models, before the first question that needs it."""
+        import crowdfield.models.heatmap_bcc
+        import crowdfield.service.fit  # noqa: F401
+
+        return {}
 
     def warm(self, situation: str) -> dict[str, Any]:
         """Do once what the first question for reasons would wait for: read the model and the table of cells."""
         found, info = self._store.situation(situation), self._store.version(situation)
         if info is not None:
             self._cells.load(found, info)
-            self._explained(found, info.number, found.grid.size // 2, 0)
+            self._explained(found, info.number, found.grid.size // 2, 0, exact=True)
         return {}
 
     def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
@@ -339,14 +347,19 @@ class Maker:
             raise Problem(404, f"there is no version {version} of this map")
         return self._store.situation(situation), info
 
-    def _explained(self, situation: Situation, version: int, cell: int, state: int) -> dict[str, Any] | None:
-        """Reasons with all names, or None for a version whose model is gone."""
+    def _explained(
+        self, situation: Situation, version: int, cell: int, state: int, exact: bool
+    ) -> dict[str, Any] | None:
+        """Reasons as the caller may see them, or None for a version whose model is gone."""
         model = self._model(situation, version)
         if model is None:
             return None
         from crowdfield.service import fit
 
-        return fit.explain(model, situation, situation.grid.centres()[cell], state)
+        why = fit.explain(model, situation, situation.grid.centres()[cell], state)
+        if why is None:
+            return None
+        return fit.told_reasons(why, model) if exact else grouped(why, self._minimum)
 
     def _model(self, situation: Situation, version: int) -> Any:
         """The model of a version, or None where it is gone: only that of the newest is kept."""
@@ -368,13 +381,13 @@ class Maker:
         return held
 
 
-def grouped(why: dict[str, Any], shares: list[tuple[str, float]], minimum: Minimum) -> dict[str, Any]:
+def grouped(why: "Explained", minimum: Minimum) -> dict[str, Any]:
     """Reasons as readers may see them. The parts still add up to the whole, which is rounded as they are."""
-    groups = grouped_reasons([Share(source, log_odds) for source, log_odds in shares], minimum)
-    prior, doubt = coarse(why["prior"]), coarse(why["uncertainty"])
+    groups = grouped_reasons([Share(source, log_odds) for source, log_odds in why.shares()], minimum)
+    prior, doubt = coarse(why.prior), coarse(why.uncertainty)
     total = prior + doubt + sum(group["log_odds"] for group in groups)
     return {
-        "total": round(total, 6) if groups else coarse(why["total"]),
+        "total": round(total, 6) if groups else coarse(why.total),
         "prior": prior,
         "uncertainty": doubt,
         "groups": groups,

@@ -31,8 +31,8 @@ class Pools:
         # Drawn by processes of their own. A page asks for some twenty tiles at once.
         near, far = hello | {"niceness": BEHIND}, hello | {"niceness": FAR_BEHIND}
         self.tiles = HelperPool("tiles", near, processes=PROCESSES, waiting=256, per_client=64, seconds=20)
-        # Reasons and lists of reports, likewise.
-        self.answers = HelperPool("answers", near, processes=PROCESSES, waiting=32, per_client=8, seconds=30)
+        # Reasons and lists of reports, likewise. One process stays: the code of the models takes seconds to load.
+        self.answers = HelperPool("answers", near, processes=PROCESSES, waiting=32, per_client=8, seconds=30, staying=1)
         # Files and outlines, likewise: a long export does not keep anybody from asking why.
         self.exports = HelperPool("exports", far, processes=PROCESSES, waiting=8, per_client=3, seconds=60)
 

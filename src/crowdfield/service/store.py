@@ -249,8 +249,10 @@ class Store:
         limit: int | None = None,
         upto: int | None = None,
         newest: int | None = None,
+        columns: Sequence[str] = (),
     ) -> list[Any]:
-        """Reports that were not retracted, in the order of the log; `box` is west, south, east, north."""
+        """Reports that were not retracted, in the order of the log; `box` is west, south, east, north. Of large maps
+        it is quicker to read only the `columns` that are needed."""
         c, gone = entry.c, entry.alias()
         retracted = select(gone.c.seq).where(
             gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id
@@ -258,7 +260,7 @@ class Store:
         if upto is not None:
             retracted = retracted.where(gone.c.seq <= upto)
         query = (
-            select(entry)
+            select(*(c[column] for column in columns or c.keys()))
             .where(c.situation == name, c.kind == "report", c.seq > after, ~retracted.exists())
             .order_by(c.seq)
         )

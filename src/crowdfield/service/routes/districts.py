@@ -8,8 +8,7 @@ from fastapi.responses import JSONResponse
 
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, Reader, Reporter, service_of, situation_of
-from crowdfield.service.packing import PRIVATE, Packed, send
-from crowdfield.service.problems import Problem
+from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.routes.reports import Uploaded
 from crowdfield.service.schemas import DistrictsOut, DistrictsStored
 from crowdfield.service.store import Situation
@@ -77,17 +76,8 @@ async def totals(
     published; null where they are not."""
     service = service_of(request)
     stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
-    asked = {"districts": districts, "uploaded": None}
-    question = asked | await _question(request, situation, principal, level, threshold, form)
-    try:
-        found = await service.made_file(service.pools.exports, question, situation, since=stored.created)
-    except Problem:
-        newer = asked | await _question(request, situation, principal, level, threshold, form)
-        if newer == question:
-            raise
-        # Figures are made of the newest version only, and a newer one was published just now.
-        found = await service.made_file(service.pools.exports, newer, situation, since=stored.created)
-    return send(request.headers, found, cache=PRIVATE)
+    question = _question(situation, principal, level, threshold, form) | {"districts": districts, "uploaded": None}
+    return send(request.headers, await service.figures(situation, question, since=stored.created), cache=PRIVATE)
 
 
 @router.post("/situations/{situation}/totals", response_class=JSONResponse)
@@ -104,27 +94,20 @@ async def totals_of_file(
     """The same for the polygons of a file. The file is not kept."""
     service = service_of(request)
     content = await service.pools.imports.run(service.reader.areas, file.file, by)
-    question = await _question(request, situation, principal, level, threshold, form)
     path = service.files.new_file()
     try:
         await service.pools.imports.run(path.write_text, json.dumps(content))
+        question = _question(situation, principal, level, threshold, form)
         question |= {"districts": None, "uploaded": str(path)}
-        found: Packed = await service.made_file(service.pools.exports, question, situation)
-        return send(request.headers, found, cache=PRIVATE)
+        return send(request.headers, await service.figures(situation, question), cache=PRIVATE)
     finally:
         path.unlink(missing_ok=True)
 
 
-async def _question(
-    request: Request, situation: Situation, principal: Principal, level: float, threshold: float, form: str
-) -> dict[str, Any]:
-    service = service_of(request)
-    info = await service.pools.reading.run(service.maps.info, situation)
-    weights = await service.pools.reading.run(service.weights.created, situation.id)
+def _question(situation: Situation, principal: Principal, level: float, threshold: float, form: str) -> dict[str, Any]:
     return {
-        "task": "totals", "situation": situation.id, "version": info.number, "level": round(level, DIGITS),
+        "task": "totals", "situation": situation.id, "level": round(level, DIGITS),
         "threshold": round(threshold, DIGITS), "form": form, "exact": principal.role >= Role.trusted,
-        "weights": weights,
     }  # fmt: skip
 
 

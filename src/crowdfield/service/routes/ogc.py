@@ -152,13 +152,11 @@ async def area(
     unknown = [name for name in states if name not in situation.states]
     if unknown:
         raise Problem(400, f"this collection has no such parameter; it has: {', '.join(situation.states)}")
-    info = await service.pools.reading.run(service.maps.info, situation)
-    weights = await service.pools.reading.run(service.weights.created, situation.id)
     question = {
-        "task": "area", "situation": situation.id, "version": info.number, "coords": coords, "states": states,
-        "exact": principal.role >= Role.trusted, "weights": weights,
+        "task": "area", "situation": situation.id, "coords": coords, "states": states,
+        "exact": principal.role >= Role.trusted,
     }  # fmt: skip
-    return send(request.headers, await service.made_file(service.pools.exports, question, situation), cache=PRIVATE)
+    return send(request.headers, await service.figures(situation, question), cache=PRIVATE)
 
 
 def page(features: list[dict[str, Any]], links: list[dict[str, str]]) -> Packed:
