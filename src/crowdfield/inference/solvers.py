@@ -98,7 +98,8 @@ class JointSolver:
             return self.method.assemble(state)
 
     def warm_start(self, q: joint.Posterior) -> joint.State:
-        return self.method.warm_start(q)
+        with quiet_blas(self.method.engine):
+            return self.method.warm_start(q)
 
     def counts(self, fit: Fit) -> Array:
         return np.asarray(fit.q.alpha - fit.q.alpha0).clip(0.0)
@@ -141,7 +142,8 @@ class MeanFieldSolver:
             return self.iteration.assemble(state)
 
     def warm_start(self, q: vb.Posterior) -> vb.State:
-        return self.iteration.warm_start(q)
+        with quiet_blas(self.iteration.engine):
+            return self.iteration.warm_start(q)
 
     def counts(self, fit: Fit) -> Array:
         return np.asarray(fit.state.counts)
@@ -193,6 +195,11 @@ def over(posed: Posed, sites: Sites, anywhere: Anywhere | None = None) -> Solver
 def here(posed: Posed) -> Solver:
     """All sites in this process."""
     return over(posed, Sites(posed.data, posed.prior, posed.engine()))
+
+
+def for_search(posed: Posed) -> Solver:
+    """The same on few features, to compare length-scales by."""
+    return over(posed, Sites(posed.data, posed.prior, posed.search_engine()))
 
 
 def quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
