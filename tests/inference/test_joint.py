@@ -11,7 +11,7 @@ from crowdfield.inference import iterate
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
-from crowdfield.inference.joint import method, rows, state, sums
+from crowdfield.inference.joint import method, rows, starting, state, sums
 from crowdfield.inference.kernels import Matern32, WithLevel
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
@@ -257,3 +257,32 @@ def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
     assert model.n_iter_ < sweeps / 2
     anew = cf.HeatmapBCC(**settings).fit(X, said, sources=source)
     np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)  # 1e-3 of either
+
+
+def test_what_was_learned_with_another_length_scale_is_a_start_close_to_the_end():
+    """Other features, so that no weight means the same: places and sources carry what was learned."""
+    sites, made = problem(seed=3)
+    engine = FeatureEngine(InducingBasis(WithLevel(Matern32(3.3), 1.0), sites.data.X), sites.data.X)
+    there = Sites(sites.data, sites.prior, engine)
+    other = method.Method(engine, made.alpha0, made.scale_prior, partial(sums.sweep, there))
+    cold = settled(other, tol=1e-6)
+    start = other.warm_start(settled(made, tol=1e-6).q)
+    assert other.is_whole(start) and abs(other.evaluate(start).bound.total - cold.bound.total) < 0.5
+    warm = settled(other, start=start, tol=1e-6)
+    assert warm.n_iter < cold.n_iter and warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)
+
+
+def test_a_start_that_knows_hardly_any_source_counts_what_the_others_said():
+    sites, made = problem(reports=400, sources=20, seed=4)
+    few = sites.data._replace(
+        **{name: getattr(sites.data, name)[sites.data.source < 4] for name in ("site", "source", "label")}
+    )
+    engine = FeatureEngine(InducingBasis(WithLevel(Matern32(3.3), 1.0), sites.data.X), sites.data.X)
+    part = Sites(few, sites.prior, engine)
+    earlier = settled(method.Method(engine, made.alpha0, made.scale_prior, partial(sums.sweep, part)))
+    found, mostly_new = starting.elsewhere(made, earlier.q)
+    assert mostly_new
+    at = sums.sweep(sites, state.table_elsewhere(earlier.q))
+    expected = rows.of_dirichlet(made.alpha0 + at.counts)[0]
+    np.testing.assert_allclose(found.rows.logits[4:], expected[4:])
+    np.testing.assert_allclose(found.rows.logits[:4], earlier.q.logits[:4])  # these go on from where they are

@@ -138,7 +138,7 @@ def run(
     after a longer opening where that leads to a dead end, too.
     """
     if start is not None:
-        fit = _climb(method, start, 1, max_iter, tol, policy, progress)
+        fit = _from_state(method, start, 0, max_iter, tol, policy, progress)
         if fit.converged or fit.n_iter >= max_iter:
             return fit
     fit = _from_prior(method, policy.opening, max_iter, tol, policy, progress)
@@ -150,11 +150,17 @@ def run(
 def _from_prior(
     method: Method, opening: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
 ) -> Fit:
-    """Iterate from the prior, first without what is dear."""
+    """Iterate from the prior."""
     opening = min(opening, max(max_iter - 1, 0))
-    state = method.init(opening)
+    return _from_state(method, method.init(opening), opening, max_iter, tol, policy, progress)
+
+
+def _from_state(
+    method: Method, state: Any, n_iter: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
+) -> Fit:
+    """Iterate from a state, first without what is dear where it has no room for that."""
     enough = tol if method.is_whole(state) else policy.first * tol
-    first = _climb(method, state, 1 + opening, max_iter, enough, policy, progress)
+    first = _climb(method, state, 1 + n_iter, max_iter, enough, policy, progress)
     if method.is_whole(first.state) or first.n_iter >= max_iter:
         return first
     last = _climb(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from crowdfield.errors import NumericalError
+from crowdfield.inference.fields.answered import Answered, Released
 from crowdfield.inference.fields.base import (
     BLOCK,
     Array,
@@ -131,7 +132,7 @@ class Diagonal(NamedTuple):
     d: Array  # [m]
     p: Array  # [m]
     V: Array  # [m, m]
-    released: Array | None = None  # [m, m] information of the sites that sources who answer the field take away
+    released: Released | None = None
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,17 @@ class FeatureField:
     informed: float
     log_det: float
     kl: float
-    follows: Array | None = None  # the Cholesky factor of M with E[w] = M⁻¹ Σ η φ, when sources answer the field
+    answered: Answered | None = None  # when sources answer the field
 
     @cached_property
     def folded(self) -> Any:
         return self.basis.fold(self.mean, self.covariance)
+
+    @cached_property
+    def root_of_answered(self) -> Array:
+        """Of the matrix M with E[w] = M⁻¹ Σ η φ."""
+        assert self.answered is not None
+        return self.answered.root()
 
     def at(self, X: Array) -> tuple[Array, Array]:
         mean, variance = np.empty(len(X)), np.empty(len(X))
@@ -213,10 +220,10 @@ class FeatureEngine:
 
     def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
         phi = self.basis.features(x)[0]
-        if field.follows is None:
+        if field.answered is None:
             weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
         else:
-            weights = sla.cho_solve((field.follows, True), phi, check_finite=False)
+            weights = sla.cho_solve((field.root_of_answered, True), phi, check_finite=False)
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
@@ -319,20 +326,17 @@ class FeatureEngine:
         means = p[:, None] * shrink
         mean, average = means @ scale.weights, shrink @ scale.weights
         spread = V @ ((means - mean[:, None]) * np.sqrt(scale.weights))
-        root = V * np.sqrt(average)
-        follows = None
-        if released is not None:
-            follows = cholesky((V / average) @ V.T + released, "how the field's mean follows its sites")
+        root = np.hstack([V * np.sqrt(average), spread])
         return FeatureField(
             basis=self.basis,
             mean=V @ mean,
             readout=V @ (p / (near + d)),
-            covariance=root @ root.T + spread @ spread.T,
+            covariance=root @ root.T,  # a matrix times its own transpose is half the work
             spread=spread,
             scale=scale,
             energy=float(((shrink + means**2) @ scale.weights).sum()),
             informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             kl=expected_kl(shrink, means, scale),
-            follows=follows,
+            answered=None if released is None else Answered(V, average, released),
         )

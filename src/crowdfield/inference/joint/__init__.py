@@ -14,5 +14,6 @@ communities and starts alike.
 | `rows` | rows of confusion matrices as Gaussians in logits |
 | `sums` | one pass over the sites: q in, additive sums out |
 | `state` | what crosses a step, and q |
+| `starting` | the state that a q of another engine implies |
 | `method` | q from a state, the objective, and the step to the next state |
 """

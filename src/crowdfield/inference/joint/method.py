@@ -20,10 +20,11 @@ import scipy.linalg as sla
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
+from crowdfield.inference.fields.answered import Released
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
-from crowdfield.inference.joint import rows
+from crowdfield.inference.joint import rows, starting
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
     Evaluated,
@@ -33,9 +34,7 @@ from crowdfield.inference.joint.state import (
     has_weights_of,
     pack,
     readout,
-    spread_over,
     table,
-    table_elsewhere,
     unpack,
 )
 from crowdfield.inference.joint.sums import Sums, Table
@@ -43,7 +42,6 @@ from crowdfield.inference.scale import Gamma
 
 FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
 FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
-WARM_SWEEPS = 3  # plain ones after a warm start: what was learned elsewhere says nothing of the curvature here
 FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all are there from the start
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
 
@@ -71,7 +69,7 @@ class Method:
         nothing = tuple(self.engine.empty() for _ in range(functions))
         state = State(
             self.alpha0,
-            self._dirichlet_rows(self.alpha0, self.alpha0),
+            self.dirichlet_rows(self.alpha0, self.alpha0),
             nothing,
             tuple(np.zeros(size) for _ in range(functions)),
             1.0,
@@ -82,7 +80,7 @@ class Method:
             state, rows.moments(state.rows.logits, rows.of_dirichlet(state.alpha0)[1]).log_pi, None
         )
 
-    def _dirichlet_rows(self, alpha: Array, alpha0: Array) -> Rows:
+    def dirichlet_rows(self, alpha: Array, alpha0: Array) -> Rows:
         """Rows as if all states were known, the reports' share of the information beside the prior's."""
         logits, covariance = rows.of_dirichlet(alpha)
         information = self.layout.block(np.asarray(np.linalg.inv(covariance)))
@@ -98,8 +96,12 @@ class Method:
         state = self.prior()
         for _ in range(sweeps):
             state = self._plain_step(state)
+        return self._with_room(state) if sweeps else state
+
+    def _with_room(self, state: State) -> State:
+        """With room for the covariances, where they cost little."""
         dear = len(self.alpha0) * len(self.layout.rows) * self.layout.size * self.engine.size > FEW_COVARIANCES
-        return state if dear or not sweeps else self.joined(state)
+        return state if dear else self.joined(state)
 
     def _plain_step(self, state: State) -> State:
         """Sources from their expected counts as if all states were known, the field given the sources, ς as it is.
@@ -110,7 +112,7 @@ class Method:
         sums = self.sweep(table(q))
         state = self._with_communities(state, q.moments.log_pi, sums)
         return state._replace(
-            rows=self._dirichlet_rows(state.alpha0 + sums.counts, state.alpha0),
+            rows=self.dirichlet_rows(state.alpha0 + sums.counts, state.alpha0),
             statistics=sums.statistics,
             centre=tuple(_weights(f) for f in q.fields),
         )
@@ -122,12 +124,14 @@ class Method:
         """The same state with room for the covariance of the sources that matter most to the field."""
         if self.is_whole(state):
             return state
-        at = self.evaluate(state)
-        S, F, _, d = at.q.directions.shape
-        variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
-        influence = (variance * at.sums.missing**2).sum((1, 2))
-        most = min(S, MOST_COVARIANCES // (F * d * self.engine.size))
-        chosen, position = np.sort(np.argsort(-influence, kind="stable")[:most]), np.full(S, -1, dtype=np.int64)
+        S, (F, d) = len(self.alpha0), state.rows.gradient.shape[1:]
+        chosen, position = np.arange(S), np.full(S, -1, dtype=np.int64)
+        most = MOST_COVARIANCES // (F * d * self.engine.size)
+        if most < S:
+            at = self.evaluate(state)
+            variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
+            influence = (variance * at.sums.missing**2).sum((1, 2))
+            chosen = np.sort(np.argsort(-influence, kind="stable")[:most])
         position[chosen] = np.arange(len(chosen))
         nothing = np.zeros((len(chosen), F, d, self.engine.size))
         return state._replace(rows=state.rows._replace(position=position, projected=nothing))
@@ -138,13 +142,8 @@ class Method:
             prior = self.prior()
             rooms = prior.rows._replace(position=q.position, projected=np.zeros_like(q.slope))
             return self.step(self._evaluated(prior._replace(rows=rooms, precision=q.scale.mean), q), 1.0)
-        at = self.sweep(table_elsewhere(q))
-        state = self.prior()._replace(precision=q.scale.mean, statistics=at.statistics)
-        state = self._with_communities(state, q.moments.log_pi, at)
-        state = state._replace(rows=self._dirichlet_rows(state.alpha0 + at.counts, state.alpha0))
-        for _ in range(WARM_SWEEPS):
-            state = self._plain_step(state)
-        return self.joined(state)
+        state, mostly_new = starting.elsewhere(self, q)
+        return self._with_room(state) if mostly_new else self.joined(state)
 
     # --- q from a state --------------------------------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class Method:
         answer = V @ ((kept - d) * (V.T @ state.centre[f])) - released @ state.centre[f]
         pull = G.T @ state.rows.gradient[coupled, f].ravel()
         b = state.statistics[f].linear + state.length * answer + pull
-        return Diagonal(kept, V.T @ b, V, released - (V * (kept - d)) @ V.T)
+        return Diagonal(kept, V.T @ b, V, Released(half, kept - d))
 
     def _posterior(
         self, state: State, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
@@ -203,18 +202,17 @@ class Method:
         left = rows.covariance_of(r.prior, r.reports)
         move = np.einsum("sfde,sfe->sfd", left, r.gradient)
         slope = np.zeros((0, *r.projected.shape[1:])) if slope is None else slope
-        coupled, shared = r.position >= 0, np.empty_like(slope)
-        if len(slope):
-            for f, field in enumerate(fields):
-                assert isinstance(field, FeatureField)
-                shared[:, f] = slope[:, f] @ field.covariance
-                prior = layout.block(rows.of_dirichlet(state.alpha0[coupled])[1])[:, f]
-                kept = rows.share_that_may_be_added(prior, shared[:, f] @ slope[:, f].swapaxes(-1, -2))
-                slope[:, f], shared[:, f] = kept * slope[:, f], kept * shared[:, f]
-                move[coupled, f] += slope[:, f] @ (field.mean - state.centre[f])
+        coupled, shared, added = r.position >= 0, np.empty_like(slope), np.zeros_like(left)
+        for f, field in enumerate(fields if len(slope) else ()):
+            assert isinstance(field, FeatureField)
+            G, prior = slope[:, f], layout.block(rows.of_dirichlet(state.alpha0[coupled])[1])[:, f]
+            answer = (G.reshape(-1, G.shape[-1]) @ field.covariance).reshape(G.shape)
+            through_field = np.einsum("sdm,sem->sde", answer, G)
+            kept = rows.share_that_may_be_added(prior, through_field)
+            slope[:, f], shared[:, f], added[coupled, f] = kept * G, kept * answer, kept**2 * through_field
+            move[coupled, f] += slope[:, f] @ (field.mean - state.centre[f])
         position = r.position if len(slope) else np.full(len(left), -1, dtype=np.int64)
-        total = left + spread_over(position, shared @ slope.swapaxes(-1, -2))
-        logits, covariance = r.logits + layout.unstack(move), layout.unblock(total)
+        logits, covariance = r.logits + layout.unstack(move), layout.unblock(left + added)
         moments = rows.moments(logits, covariance)
         return Posterior(
             state.alpha0,
