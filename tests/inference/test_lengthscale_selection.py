@@ -5,7 +5,7 @@ import pytest
 
 import crowdfield as cf
 from crowdfield.data import Reports
-from crowdfield.inference import lengthscale_selection, selection
+from crowdfield.inference import lengthscale_selection, selection, solvers
 from crowdfield.inference.fields.exact import ExactBasis
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.fields.spectral import SpectralBasis
@@ -88,6 +88,15 @@ def test_fits_and_evidences_in_turn_find_the_length_scale_that_a_search_over_fit
     quick, long = (np.log(each.posed.kernel.lengthscales(2)[0]) for each in (found, slow))
     assert abs(quick - long) < 0.25 * slow.log_sd[0]  # far less than reports can tell
     assert found.log_sd[0] == pytest.approx(slow.log_sd[0], rel=0.4)  # ten points of a curve, against nine
+
+
+def test_fewer_features_than_a_map_has_find_its_length_scale():
+    posed = _posed(sites=1_500, sources=20, seed=2, lengthscale="learn")
+    short = posed.with_lengthscales(np.full(2, 0.8))
+    assert short.search_engine().size < 0.7 * short.engine().size
+    few, all_of_them = (lengthscale_selection.learn(short, None, how) for how in (solvers.for_search, solvers.here))
+    quick, slow = (np.log(each.posed.kernel.lengthscales(2)[0]) for each in (few, all_of_them))
+    assert abs(quick - slow) < 0.5 * all_of_them.log_sd[0]
 
 
 def test_columns_of_their_own_get_length_scales_of_their_own():

@@ -58,7 +58,7 @@ class Group(NamedTuple):
     log_prior: LogPrior
 
 
-def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.here) -> Learned:
+def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.for_search) -> Learned:
     """With `earlier`, a q of fewer reports or another length-scale, to start from; the fits laid out by `lay_out`."""
     search = thinned(posed, SEARCH_SITES)
     search = replace(search, communities=None if posed.communities is None else 1)

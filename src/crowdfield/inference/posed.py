@@ -17,6 +17,9 @@ from crowdfield.inference.kernels import Kernel, WithLevel
 
 # Features that cost nothing noticeable: an eigendecomposition per sweep (joint) costs more than a Cholesky.
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
+# While length-scales are compared: what the features leave out of the prior moves all of their evidences alike, and a
+# length-scale by a tenth of what reports can tell (docs/benchmarks/speed.md).
+SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
 # Prior variance of the level of f, in units of the map's own variance 1/ς: how far a state may be rare or common
 # everywhere. The paper's model, `inference="vb"`, has none; a prior mean that is given says what the level is.
 LEVEL_VARIANCE = 1.0
@@ -85,6 +88,21 @@ class Posed:
             self.data.X,
             integrates_scale=joint,
             affordable=JOINT_FEATURES if joint else MEAN_FIELD_FEATURES,
+            rng=self.rng(),
+        )
+
+    def search_engine(self) -> Engine:
+        """An engine for comparing length-scales: of fewer features than a map is made of, where it needs many."""
+        if self.method != "joint":
+            return self.engine()
+        return choose(
+            self.engine_name,
+            self.field_kernel,
+            self.data.X,
+            integrates_scale=True,
+            affordable=JOINT_FEATURES,
+            coarsest=SEARCH_TOLERANCE,
+            nearly_exact=SEARCH_FEATURES,
             rng=self.rng(),
         )
 

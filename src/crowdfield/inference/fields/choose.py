@@ -32,15 +32,20 @@ AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
 DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not
 # Tolerances on the kernel, from finest to coarsest. Truncated variance acts at every site, so that what it does to
 # E[ς] grows with their number: the finest tolerance that costs nothing is the right default.
-TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2)
+TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2, 3e-2, 5e-2)
+COARSEST = 2e-2  # that a map is made with
 
 
-def default_tolerance(kernel: Kernel, X: Array, affordable: int = AFFORDABLE) -> tuple[float, float]:
+def default_tolerance(
+    kernel: Kernel, X: Array, affordable: int = AFFORDABLE, coarsest: float = COARSEST
+) -> tuple[float, float]:
     """The finest tolerance that affordably few features meet, or the coarsest; and about how many it needs."""
     X = coordinates(kernel, X)
     for tolerance in reversed(TOLERANCES):
+        if tolerance > coarsest:
+            continue
         needed = estimated_size(kernel, X, tolerance)
-        if tolerance == TOLERANCES[-1]:
+        if tolerance == coarsest:
             best = tolerance, needed
         if needed > affordable:
             break
@@ -75,14 +80,17 @@ def choose(
     integrates_scale: bool = False,
     tolerance: float | None = None,
     affordable: int = AFFORDABLE,
+    coarsest: float = COARSEST,
+    nearly_exact: int = EXACT_AT_MOST,
     size: int = SIZE,
     rng: np.random.Generator | None = None,
 ) -> Engine:
     """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
 
     `integrates_scale` says that ς will be integrated, which the exact engine does in another form.
-    `tolerance` is on the kernel, for the spectral engine; without it, what `affordable` features can meet. `size` is
-    the most inducing points; `rng` draws the candidates for these among many places.
+    `tolerance` is on the kernel, for the spectral engine; without it, what `affordable` features can meet, or
+    `coarsest`. `size` is the most inducing points, `nearly_exact` the most where these are to leave hardly anything
+    out; `rng` draws the candidates for them among many places.
     """
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}: choose one of {', '.join(ENGINES)}.")
@@ -95,13 +103,13 @@ def choose(
             f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
         )
     if name != "inducing" and dimension <= 3:
-        tried = _spectral(name, kernel, X, tolerance, affordable, rng)
+        tried = _spectral(name, kernel, X, tolerance, affordable, coarsest, rng)
         if tried is not None:
             return tried
     if name == "auto" and n <= EXACT_AT_MOST:
-        if n <= EIGEN_AT_MOST or not integrates_scale:
+        if n <= min(EIGEN_AT_MOST, nearly_exact) or not integrates_scale:
             return exact(kernel, X, integrates_scale)
-        return FeatureEngine(InducingBasis(kernel, X, EXACT_AT_MOST, NEARLY_EXACT), X)
+        return FeatureEngine(InducingBasis(kernel, X, nearly_exact, NEARLY_EXACT), X)
     return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
 
 
@@ -111,6 +119,7 @@ def _spectral(
     X: Array,
     tolerance: float | None,
     affordable: int,
+    coarsest: float,
     rng: np.random.Generator | None,
 ) -> Engine | None:
     """Fourier features over all places, or over all but a few that lie far off; None where others serve better."""
@@ -118,7 +127,7 @@ def _spectral(
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:
             return tolerance, estimated_size(kernel, coordinates(kernel, places), tolerance)
-        return default_tolerance(kernel, places, affordable)
+        return default_tolerance(kernel, places, affordable, coarsest)
 
     def over(places: Array, at: float, needed: float) -> Engine:
         basis = spectral_basis(kernel, places, at, max_size=ITERATIVE_AT_MOST)
