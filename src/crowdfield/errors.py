@@ -1,5 +1,7 @@
 """One family of exceptions: each message says what is wrong, where, and what to do next."""
 
+from collections.abc import Mapping, Sequence
+
 __all__ = [
     "ConvergenceWarning",
     "CrowdfieldError",
@@ -38,7 +40,8 @@ class ReportFormatError(CrowdfieldError, ValueError):
     """A file of reports that cannot be read; says file, line, column and remedy where they are known.
 
     ``advice`` is what somebody can do who sets the options of the reader. It is part of the text; who reads for others,
-    as the service does, shows ``without_advice`` instead.
+    as the service does, shows ``without_advice`` instead. ``choices`` are the options that would settle the matter
+    (such as ``label`` or ``layer``), each with the values that it could have.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ReportFormatError(CrowdfieldError, ValueError):
         file: str | None = None,
         line: int | None = None,
         column: str | None = None,
+        choices: Mapping[str, Sequence[str]] | None = None,
     ):
         where = ", ".join(
             part for part in (file, f"line {line}" if line else None, f"column '{column}'" if column else None) if part
@@ -57,6 +61,7 @@ class ReportFormatError(CrowdfieldError, ValueError):
         super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.message, self.advice = message, advice
         self.file, self.line, self.column = file, line, column
+        self.choices = {option: tuple(values) for option, values in (choices or {}).items()}
 
 
 class TooLargeError(ReportFormatError):

@@ -1,6 +1,8 @@
 """A file is looked at before it is taken: what was found, what would be made of it, and changing that."""
 
+import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -163,13 +165,88 @@ def test_no_suggestion_lies_in_the_sea_and_a_place_there_is_said_to_be_there(mak
         ({"region": [1, 2, 3]}, "plan of the import"),
         ({"colour": "red"}, "plan of the import"),
         ({"silence": 0}, "plan of the import"),
-        ({"columns": {"lat": "nowhere"}}, "nowhere"),
-        ({"labels": {"dry": None, "flooded": None, "unclear": None}}, "no report is left"),
     ],
 )
 def test_a_plan_that_cannot_be_followed_is_refused_in_words(make_workspace, plan, said):
     answer = send(make_workspace().client("admin"), "/import/preview", TABLE, plan)
     assert answer.status_code == 422 and said in answer.text
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"columns": {"lat": "nowhere"}}, "nowhere"),
+        ({"labels": {"dry": None, "flooded": None, "unclear": None}}, "no report is left"),
+    ],
+)
+def test_a_file_that_the_plan_leaves_unreadable_is_explained(make_workspace, plan, said):
+    assert said in previewed(make_workspace().client("admin"), TABLE, plan)["problem"]
+
+
+def zipped(**files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"{name}.csv", content)
+    return packed.getvalue()
+
+
+SQUARE = {
+    "type": "Polygon",
+    "coordinates": [[[-72.4, 18.4], [-72.3, 18.4], [-72.3, 18.5], [-72.4, 18.5], [-72.4, 18.4]]],
+}
+SQUARES = [{"type": "Feature", "properties": {"label": label}, "geometry": SQUARE} for label in ("dry", "flooded")]
+
+
+@pytest.mark.parametrize(
+    ("content", "option", "choices", "answer"),
+    [
+        (zipped(first=TABLE, second=ONE_SIDED), "layer", ["first.csv", "second.csv"], {"layer": "first.csv"}),
+        (
+            json.dumps({"type": "FeatureCollection", "features": SQUARES}).encode(),
+            "polygons",
+            ["area", "inner-point"],
+            {"polygons": "area"},
+        ),
+        (
+            b"lat,lon,seen,sure\n18.5,-72.3,dry,yes\n18.6,-72.3,flooded,no\n18.5,-72.4,dry,yes\n18.6,-72.4,dry,no\n",
+            "label",
+            ["seen", "sure"],
+            {"columns": {"label": "seen"}},
+        ),
+    ],
+    ids=["several layers", "polygons", "no column called label"],
+)
+def test_a_file_that_leaves_a_choice_is_read_once_it_is_made(make_workspace, content, option, choices, answer):
+    client = make_workspace().client("admin")
+    asked = client.post("/import/preview", files={"file": ("my file", content)})
+    assert asked.status_code == 200, asked.text
+    asked = asked.json()
+    assert asked["choices"][option] == choices and asked["problem"].startswith("my file")
+    assert "--" not in asked["problem"]  # options of the command line are no help on a page
+    # An import that would have to guess is refused, with the same choices.
+    refused = client.post("/import", files={"file": ("my file", content)})
+    assert refused.status_code == 422 and refused.json()["choices"] == asked["choices"]
+    sent = {"plan": json.dumps(answer)}
+    found = client.post("/import/preview", files={"file": ("my file", content)}, data=sent).json()
+    assert found["usable"] > 1 and {"dry", "flooded"} <= {one["label"] for one in found["labels"]}
+    assert client.post("/import", files={"file": ("my file", content)}, data=sent).status_code == 201
+
+
+def test_of_reports_all_over_the_world_the_region_has_to_be_chosen(make_workspace):
+    client = make_workspace().client("admin")
+    rows = [
+        f"{x},{y},{('dry', 'flooded')[i % 2]}" for i, (y, x) in enumerate([(110, -7), (-105, 40), (9, 45), (110, -8)])
+    ]
+    table = "\n".join(["lat,lon,label", *rows])
+    found = previewed(client, table)
+    assert found["undecided"] == ["region"] and found["outside"] == 0 and len(found["points"]) == 4
+    refused = send(client, "/import", table)
+    assert refused.status_code == 422 and "region" in refused.json()["detail"] and "--" not in refused.json()["detail"]
+    plan = {"region": [105, -11, 115, -3]}
+    chosen = previewed(client, table, plan)
+    assert (chosen["undecided"], chosen["usable"], chosen["outside"]) == ([], 2, 2)
+    assert send(client, "/import", table, plan).json()["receipt"]["stored"] == 2
 
 
 def test_previews_ask_for_the_rights_that_the_import_asks_for(workspace):

@@ -36,7 +36,7 @@ def tell(kind: type[BaseException], error: BaseException, trace: TracebackType |
     if isinstance(error, CrowdfieldError):
         told: dict[str, Any] = {"kind": kind.__name__, "message": getattr(error, "message", str(error))}
         if isinstance(error, ReportFormatError):
-            told |= {"line": error.line, "column": error.column, "advice": error.advice}
+            told |= {"line": error.line, "column": error.column, "advice": error.advice, "choices": error.choices}
     elif isinstance(error, MemoryError):
         told = {"kind": "MemoryError"}
     else:

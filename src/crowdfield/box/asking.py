@@ -24,6 +24,8 @@ from crowdfield.box.message import Garbled, unpacked
 
 _INSIDE = "CROWDFIELD_IN_A_BOX"
 _BLOCK = 2**20
+# Of the choices that an error may bring: how many options, values of each, and characters of a value.
+_MOST_OPTIONS, _MOST_VALUES, _LONGEST_VALUE = 10, 1000, 300
 # The errors that a process may hand on. Any other name becomes the first.
 _KNOWN = {
     kind.__name__: kind
@@ -216,7 +218,18 @@ def _error(told: Any, limits: Limits, shown: str) -> errors.CrowdfieldError:
             file=shown,
             line=line if isinstance(line, int) else None,
             column=str(column)[:200] if column is not None else None,
+            choices=_choices(told.get("choices")),
         )
     if kind is errors.ReadingFailedError:
         message = f"{shown}: {message}"
     return kind(message)
+
+
+def _choices(told: Any) -> dict[str, list[str]]:
+    """The choices of an error, as far as they have the form that they should have."""
+    options = list(told.items())[:_MOST_OPTIONS] if isinstance(told, dict) else []
+    return {
+        str(option)[:_LONGEST_VALUE]: [str(value)[:_LONGEST_VALUE] for value in values[:_MOST_VALUES]]
+        for option, values in options
+        if isinstance(values, list)
+    }

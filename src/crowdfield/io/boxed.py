@@ -44,15 +44,19 @@ def own_limits() -> Limits:
 
 
 def reports(
-    path: Path, *, positive: str | None, most: int, largest: int, columns: dict[str, str] | None = None
+    path: Path, *, positive: str | None, most: int, largest: int, options: dict[str, str] | None = None
 ) -> TaskResult:
-    """Run in a box: the reports of a file in any known layout, without its free text and contact details."""
+    """Run in a box: the reports of a file in any known layout, without its free text and contact details. `options` of
+    the reader: columns by their roles, the layer, what polygons stand for."""
+    options = options or {}
     limits.tighten(largest)
-    kinds.look(path)  # refuses unsuitable files before anything is imported that takes long to load
+    kinds.look(
+        path, options.get("layer")
+    )  # refuses unsuitable files before anything is imported that takes long to load
     from crowdfield.io.columns import NONE, CountInDoubtError
     from crowdfield.io.reading import read
 
-    given: dict[str, Any] = {"positive": positive, "most": most, **(columns or {})}
+    given: dict[str, Any] = {"positive": positive, "most": most, **options}
     question = []
     try:
         result = read(path, **given)
@@ -72,7 +76,7 @@ def reports(
         "on_earth": table.crs is not None,
         "statement": result.statement.replace(f"{path.name}: ", "", 1),
         "rejected": result.rejected,
-        "about": _about(result, path, question),
+        "about": _about(result, path, options.get("layer"), question),
         "rejects": [[r.line, r.column, without_advice(r.reason)] for r in result.rejects[:MOST_REJECTS]],
     }
     unknown = np.full(len(table), np.nan)
@@ -103,12 +107,12 @@ def _unique_ids(ids: Sequence[Any]) -> list[str | None]:
     return out
 
 
-def _about(result: ReadResult, path: Path, question: Sequence[str] = ()) -> dict[str, Any]:
+def _about(result: ReadResult, path: Path, layer: str | None, question: Sequence[str] = ()) -> dict[str, Any]:
     """How the file was understood, for somebody who decides whether that is right."""
     found = result.summary()
     kept = ("layout", "columns", "read", "used", "duplicate", "labels", "time", "copied", "sources")
     header: list[str] = []
-    if (kind := kinds.look(path)).kind.name not in kinds.FEATURES:
+    if (kind := kinds.look(path, layer)).kind.name not in kinds.FEATURES:
         from crowdfield.io.delimited import Table
 
         header = [str(name) for name in Table(path, kind).header]

@@ -192,6 +192,7 @@ def _label(
         advice="Name it with --label NAME.",
         file=file,
         line=1,
+        choices={"label": likely or header},
     )
 
 
@@ -297,9 +298,15 @@ def _numbers(cells: set[str]) -> bool:
 
 
 def missing_error(
-    missing: Sequence[str], header: Sequence[str], file: str, line: int | None = None, likely: Sequence[str] = ()
+    missing: Sequence[str],
+    header: Sequence[str],
+    file: str,
+    line: int | None = None,
+    likely: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> ReportFormatError:
-    """The error for a file in which no column plays these roles. likely: columns that may hold the labels."""
+    """The error for a file in which no column plays these roles. likely: columns that may hold the labels; notes: what
+    may explain that there are no columns at all."""
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
@@ -308,6 +315,9 @@ def missing_error(
         hint = " They look like a report: the file has no line of column names. Add one at its top."
     if "label" in missing and likely:
         hint += f" Columns with a few different values: {some(likely)}."
+    if not header:
+        why = "; ".join(notes) or "the file has places and nothing else"
+        return ReportFormatError(f"there is no column for the {what}: {why}.", file=file, line=line)
     names = " and ".join(f"'{role}'" for role in missing)
     whole = ", or a column of whole places with --place NAME" if "lat" in missing or "lon" in missing else ""
     return ReportFormatError(
@@ -315,6 +325,7 @@ def missing_error(
         advice=f"Or name yours with {options}{whole}.",
         file=file,
         line=line,
+        choices={role: likely if role == "label" and likely else header for role in missing},
     )
 
 

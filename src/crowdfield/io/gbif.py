@@ -62,6 +62,7 @@ def _ask(table: Tabular, names: dict[str, str]) -> ReportFormatError:
         advice=f"Name it with --label, for example --label {first}.",
         file=table.name,
         line=1,
+        choices={"label": offered},
     )
 
 

@@ -87,7 +87,7 @@ class GeoFile:
             self._label_waypoints(chosen, samples)
         if not chosen.get("label") and not scores:
             likely = columns.with_few_values(self.header, samples)
-            raise columns.missing_error(["label"], self.header, self.name, likely=likely)
+            raise columns.missing_error(["label"], self.header, self.name, likely=likely, notes=self.notes)
         chosen = {role: name for role, name in chosen.items() if role not in ("lat", "lon")} | {"lat": LAT, "lon": LON}
         shown = {"lat": "the geometry", "lon": "the geometry"}
         if self._areas and "accuracy" not in chosen:

@@ -207,6 +207,7 @@ def pick(names: Sequence[str], wanted: str | None, path: Path, *, what: str) -> 
             f"holds {len(names)} {what}: {shown}. Keep only the one that is wanted.",
             advice="Or name it with --layer NAME; a part of its name is enough.",
             file=str(path),
+            choices={"layer": names},
         )
     asked = wanted.strip().casefold()
     forms: tuple[Callable[[str], bool], ...] = (

@@ -53,6 +53,7 @@ def in_doubt(column: str, file: str) -> ReportFormatError:
         advice="--format mapswipe reads the counts as votes; "
         f"--label '{column}' --polygons inner-point reads that column.",
         file=file,
+        choices={"format": ["mapswipe"], "label": [column]},
     )
 
 

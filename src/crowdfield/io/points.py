@@ -231,7 +231,7 @@ def _whole_places(
 def refused_shape(reason: str, is_area: bool) -> str:
     """Why a shape is not read; polygons are on request."""
     advice = "--polygons area reads each as one report about all of it, --polygons inner-point as a point inside it."
-    return Advised(reason, advice) if is_area else reason
+    return Advised(reason, advice, {"polygons": ("area", "inner-point")}) if is_area else reason
 
 
 def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:

@@ -24,7 +24,7 @@ from crowdfield.io.layouts import Options
 from crowdfield.io.opening import NotInEncoding, Progress
 from crowdfield.io.points import NO_LABEL, Plan
 from crowdfield.io.recognise import Found, recognise
-from crowdfield.io.rejects import Refusal, Rejects, without_advice
+from crowdfield.io.rejects import Advised, Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
 from crowdfield.io.score_columns import by_label
 from crowdfield.io.times import Times
@@ -295,6 +295,7 @@ def _result(
             file=file,
             line=first.line or None,
             column=first.column or None,
+            choices=first.reason.choices if isinstance(first.reason, Advised) else None,
         )
 
     sources = collector.sources.names or ["all"]

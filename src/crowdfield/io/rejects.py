@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 
 class Advised(str):
-    """A reason, followed by advice for somebody who can set the reader's options; ``without_advice`` is for others."""
+    """A reason, followed by advice for somebody who can set the reader's options; ``without_advice`` is for others.
+    ``choices``: the options that would help, with the values that each could have."""
 
     without_advice: str
+    choices: Mapping[str, Sequence[str]]
 
-    def __new__(cls, reason: str, advice: str) -> Advised:
+    def __new__(cls, reason: str, advice: str, choices: Mapping[str, Sequence[str]] | None = None) -> Advised:
         made = super().__new__(cls, f"{reason} {advice}")
-        made.without_advice = reason
+        made.without_advice, made.choices = reason, choices or {}
         return made
 
 

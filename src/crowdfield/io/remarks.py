@@ -84,7 +84,9 @@ def far_off(reports: Reports, options: Options, region: geography.Region) -> lis
             f"otherwise{swapped}"
         )
     if (wide := geography.span(region)) > geography.WIDEST:
-        said.append(f"the reports reach over {wide:.0f}° of longitude: a map needs --region W,S,E,N")
+        said.append(
+            f"the reports reach over {wide:.0f}° of longitude, so a map needs a region; --region W,S,E,N names it"
+        )
     return said
 
 

@@ -1,14 +1,21 @@
 """What an import of a file would do, before anything is stored."""
 
+import re
 from collections.abc import Sequence
 
+from crowdfield.data import Region
 from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service import uploads
+from crowdfield.service.import_schemas import ImportPlan, ImportPreview, LabelFound, SilenceOffer, UnreadableFile
 from crowdfield.service.layouts import build, checked
-from crowdfield.service.schemas import ImportPlan, ImportPreview, LabelFound, NewSituation, Rejected, SilenceOffer
+from crowdfield.service.problems import Problem
+from crowdfield.service.schemas import NewSituation, Rejected
 from crowdfield.service.store import Situation
 
+WORLD = Region(-180.0, -90.0, 180.0, 90.0)
+# Characters that are repeated of the name of a file.
+LONGEST_NAME = 100
 # Reports drawn on the map of a preview, spread evenly over the file.
 POINTS = 2_000
 # Default for the number of reports to expect from a cell that is in the reported state. With 0.7, hearing from such a
@@ -24,8 +31,20 @@ def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan
 
 
 def of_new_map(read: uploads.Read, title: str, plan: ImportPlan) -> ImportPreview:
+    """Of a map that would be started; where reports are all over the world, its region is for others to choose."""
+    degrees = uploads.worldwide(read) if plan.region is None else None
+    if degrees is not None:
+        plan = plan.model_copy(update={"region": WORLD})
     layout = uploads.lay_out(read, plan)
-    return _preview(read, situation_of("preview", title, layout, plan), plan, offer_silence=True)
+    made = _preview(read, situation_of("preview", title, layout, plan), plan, offer_silence=True)
+    return made if degrees is None else made.model_copy(update={"undecided": ["region"]})
+
+
+def unreadable(problem: Problem, name: str | None) -> UnreadableFile:
+    """In place of a preview: what is wrong, with the name that the file has for whoever sent it."""
+    shown = re.split(r"[/\\]", name or "")[-1][:LONGEST_NAME] or "the file"
+    detail = re.sub(r"^the file\b", lambda _: shown, str(problem.detail))
+    return UnreadableFile(problem=detail, choices=problem.more.get("choices", {}))
 
 
 def of_map(read: uploads.Read, situation: Situation, plan: ImportPlan) -> ImportPreview:

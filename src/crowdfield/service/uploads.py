@@ -24,14 +24,16 @@ from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError,
 from crowdfield.io.boxed import CHECK_NUMBERS, CHECK_WORDS, MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service.districts import MOST_AREAS, MOST_CORNERS, areas_of
+from crowdfield.service.import_schemas import ImportPlan
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import ImportPlan, Rejected
+from crowdfield.service.schemas import Rejected
 from crowdfield.service.settings import Settings
 
 log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
 
+WORLDWIDE = "the reports reach over {:.0f}° of longitude, so the region to map has to be chosen"
 # Cells along the longer side of a new map, about; `crowdfield fuse` makes as many.
 CELLS = 100
 # Places in a file of answers to spot checks.
@@ -88,17 +90,19 @@ class Reader:
     def file(self, file: IO[bytes], positive: str | None = None, plan: ImportPlan | None = None) -> Read:
         """The rows of a file of any known layout. Contacts and free text stay behind in it."""
         plan = plan or ImportPlan()
-        columns = {str(role): column for role, column in plan.columns.items()}
-        read = self._stored(file, positive, self._settings.import_limit, columns)
+        options = {str(role): column for role, column in plan.columns.items()}
+        others = {"layer": plan.layer, "format": plan.format, "polygons": plan.polygons}
+        options |= {name: value for name, value in others.items() if value is not None}
+        read = self._stored(file, positive, self._settings.import_limit, options)
         return renamed(read, plan.labels)
 
     def _stored(
-        self, content: IO[bytes], positive: str | None, largest: int, columns: dict[str, str] | None = None
+        self, content: IO[bytes], positive: str | None, largest: int, options: dict[str, str] | None = None
     ) -> Read:
         with _on_disk(content) as path:
             return self._boxed(
                 "reports", path, _rows, positive=positive, most=self._settings.row_limit, largest=largest,
-                columns=columns,
+                options=options,
             )  # fmt: skip
 
     def areas(self, file: IO[bytes], by: str | None = None) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class Reader:
         except TooLargeError as error:
             raise Problem(413, error.without_advice) from error
         except ReportFormatError as error:
-            raise Problem(422, error.without_advice) from error
+            raise Problem(422, error.without_advice, choices=error.choices) from error
         except (InputError, ReadingFailedError) as error:
             raise Problem(422, str(error)) from error
         self._told(answer.layers)
@@ -254,9 +258,22 @@ class Layout:
     states: list[str]
 
 
+def places_of(read: Read) -> list[tuple[float, float]]:
+    """Longitude and latitude of every report."""
+    return [(row["longitude"], row["latitude"]) for row in read.rows]
+
+
+def worldwide(read: Read) -> float | None:
+    """The degrees of longitude over which the reports are spread, where a map of them all would be one of the world."""
+    degrees = geography.span(geography.main_bounds(places_of(read)))
+    return degrees if degrees > geography.WIDEST else None
+
+
 def lay_out(read: Read, plan: ImportPlan) -> Layout:
     """The map of a file: labels are states; one label, and its absence, where all reports say the same."""
-    places = [(row["longitude"], row["latitude"]) for row in read.rows]
+    places = places_of(read)
+    if plan.region is None and (degrees := worldwide(read)):
+        raise Problem(422, f"{WORLDWIDE.format(degrees)}; name one in the plan: region, as west, south, east, north")
     spots = Reports.from_arrays(places, ["-"] * len(places), crs=geography.WGS84)
     grid = geography.make_grid(spots, region=plan.region, cells=plan.cells or CELLS)
     states = list(read.labels)

@@ -24,6 +24,9 @@ from crowdfield.io.opening import document
 
 _KINDS = {0: None, 1: "Point", 3: "LineString", 5: "Polygon", 8: "MultiPoint", 31: "MultiPatch"}
 _HEADER = 100
+NO_TABLE = (
+    "its table is missing: the files of a Shapefile (.shp, .dbf, .shx, .prj) belong together, for example in a zip file"
+)
 # The language driver of a table, where no .cpg names its encoding.
 _ENCODINGS = {0x01: "cp437", 0x02: "cp850", 0x03: "cp1252", 0x57: "cp1252", 0x58: "cp1252"}
 
@@ -41,7 +44,7 @@ def read(path: Path, found: Found) -> Features:
     except (_Broken, struct.error) as problem:
         what = str(problem) if isinstance(problem, _Broken) else "it ends too early"
         raise broken(path, found, what) from None
-    notes = () if dbf is not None else ("there is no .dbf beside it, so no properties",)
+    notes = () if dbf is not None else (NO_TABLE,)
     return Features(columns, shapes, kinds, parts.system(), notes)
 
 

@@ -1,6 +1,7 @@
 """Reports in: one or many, as JSON, GeoJSON or CSV, as a file, or from a webhook. Answered when they are durable."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,11 +12,12 @@ from pydantic import ValidationError
 from crowdfield.service import intake, previews, uploads
 from crowdfield.service.auth import Principal
 from crowdfield.service.deps import AdminOfAll, Reporter, TrustedOne, VersionQuery, service_of, situation_of
+from crowdfield.service.import_schemas import ImportPlan, ImportPreview, UnreadableFile
 from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem, faults
 from crowdfield.service.routes.filters import ReportsWanted, head_of
 from crowdfield.service.routes.situations import shown
-from crowdfield.service.schemas import ImportPlan, ImportPreview, Receipt, ReportIn, StartedFromFile
+from crowdfield.service.schemas import Receipt, ReportIn, StartedFromFile
 from crowdfield.service.store import Situation, Store
 
 router = APIRouter(tags=["reports"])
@@ -234,24 +236,37 @@ async def import_file(
 @router.post("/situations/{situation}/import/preview")
 async def preview_import(
     request: Request, situation: Situated, principal: Reporter, file: Uploaded, plan: PlanForm = None
-) -> ImportPreview:
-    """What would become of a file on this map. Nothing is stored."""
-    service = service_of(request)
-    wanted = planned(plan)
-    read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
-    return await service.pools.imports.run(previews.of_map, read, situation, wanted)
+) -> ImportPreview | UnreadableFile:
+    """What would become of a file on this map. Nothing is stored. Of a file that cannot be read as it is: why, and what
+    the plan could say."""
+    return await _previewed(request, file, planned(plan), lambda read, wanted: previews.of_map(read, situation, wanted))
 
 
 @router.post("/import/preview")
 async def preview_start(
     request: Request, principal: AdminOfAll, file: Uploaded, plan: PlanForm = None
-) -> ImportPreview:
-    """What map would be made of a file. Nothing is stored."""
-    service = service_of(request)
+) -> ImportPreview | UnreadableFile:
+    """What map would be made of a file. Nothing is stored. Of a file that cannot be read as it is: why, and what the
+    plan could say."""
     wanted = planned(plan)
-    read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
     title = wanted.title or uploads.title_of(file.filename)
-    return await service.pools.imports.run(previews.of_new_map, read, title, wanted)
+    return await _previewed(request, file, wanted, lambda read, wanted: previews.of_new_map(read, title, wanted))
+
+
+async def _previewed(
+    request: Request,
+    file: UploadFile,
+    wanted: ImportPlan,
+    preview: Callable[[uploads.Read, ImportPlan], ImportPreview],
+) -> ImportPreview | UnreadableFile:
+    service = service_of(request)
+    try:
+        read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
+    except Problem as problem:
+        if problem.status_code != 422:
+            raise
+        return previews.unreadable(problem, file.filename)
+    return await service.pools.imports.run(preview, read, wanted)
 
 
 @router.post("/import", status_code=201)

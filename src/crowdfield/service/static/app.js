@@ -8,6 +8,7 @@ import { $, download, fill, make, options, tabs } from "./dom.js";
 import { DistrictsPanel } from "./districts.js";
 import { EventTime } from "./events.js";
 import { drawable, MapView } from "./map.js";
+import { bundled } from "./bundle.js";
 import { ImportPreview } from "./import.js";
 import { keyDialog } from "./key-dialog.js";
 import * as panels from "./panels.js";
@@ -148,6 +149,7 @@ async function open(situation) {
     versions = [];
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
+    view?.ground();
     districts.update(null);
     checks.update(null, [], false);
     panels.sources(null, {});
@@ -395,10 +397,10 @@ async function save(rest, name) {
   download(await response.blob(), name ?? given ?? "map");
 }
 
-function upload(file) {
-  if (!file) return;
+async function upload(files) {
+  if (!files.length) return;
   $("import-outcome").textContent = "";
-  importing.open(file);
+  importing.open(await bundled([...files]));
 }
 
 async function taken(answer, fresh) {
@@ -458,7 +460,7 @@ function listenToForms() {
   $("time").addEventListener("submit", (event) => event.preventDefault());
   $("import").addEventListener("submit", (event) => event.preventDefault());
   $("report").addEventListener("submit", (event) => { event.preventDefault(); guarded(send)(); });
-  $("file").addEventListener("change", () => upload($("file").files[0]));
+  $("file").addEventListener("change", () => guarded(upload)($("file").files));
   $("import-new").addEventListener("change", () => { if (importing.file) importing.open(importing.file); });
   keyDialog({ hint: T.keyHint, onChange: signIn });
   addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
@@ -466,7 +468,7 @@ function listenToForms() {
   addEventListener("drop", (event) => {
     event.preventDefault();
     document.body.classList.remove("dropping");
-    if (may("reporter")) upload(event.dataTransfer.files[0]);
+    if (may("reporter")) guarded(upload)(event.dataTransfer.files);
   });
 }
 

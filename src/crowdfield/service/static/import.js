@@ -19,6 +19,7 @@ export class ImportPreview {
   async open(file) {
     this.file = file;
     this.plan = {};
+    this.layers = null;
     this.fitted = false;
     this.onShow();
     document.body.classList.add("previewing");
@@ -44,6 +45,10 @@ export class ImportPreview {
     try {
       const answer = await this.send("/import/preview");
       if (this.file !== file) return;
+      if (answer.problem) {
+        this.unreadable(answer);
+        return;
+      }
       this.found = answer;
       this.show(answer);
       this.view?.preview(answer, { fit: !this.fitted });
@@ -61,19 +66,29 @@ export class ImportPreview {
     return (await call(id ? `/situations/${id}${rest}` : rest, { method: "POST", body })).json();
   }
 
-  // What cannot be read is said, and what was changed last can be changed again.
+  // What went wrong is said, and what was changed last can be changed again.
   refused(error) {
-    const said = error.problem?.faults?.[0]?.what ?? error.message;
+    const said = T.error({ message: error.problem?.faults?.[0]?.what ?? error.message });
     const status = $("preview-status");
-    if (status) status.textContent = T.error({ message: said });
-    if (status) return;
-    // Columns that were not recognised can be named.
-    const named = ["lat", "lon", "label", "source"].map((role) => {
-      const input = make("input", { autocomplete: "off", value: this.plan.columns?.[role] ?? "", on: { change: () => { this.plan.columns = input.value ? { ...this.plan.columns, [role]: input.value } : without(this.plan.columns, role); } } });
-      return this.field(`preview-${role}`, T.previewColumnOf({ role: T.previewRoles[role] }), input);
-    });
-    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: T.error({ message: said }) }), ...named,
-      make("button", { type: "button", class: "quiet", textContent: T.previewAgain, on: { click: () => this.look() } }), this.buttons(false));
+    if (status) status.textContent = said;
+    else fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: said }), this.buttons(false));
+  }
+
+  // A file that cannot be read as it is: why, and the choices that would help.
+  unreadable({ problem, choices }) {
+    this.layers = choices.layer ?? this.layers;
+    this.view?.preview(null);
+    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: problem }),
+      ...Object.entries(choices).map(([option, values]) => this.choice(option, values, "")),
+      make("p", { id: "preview-status", role: "status" }), this.buttons(false));
+  }
+
+  // One of several values for an option of the reader: a layer, what polygons stand for, or a column.
+  choice(option, values, now) {
+    const choose = make("select", { on: { change: () => choose.value && this.change(ROLES.includes(option) ? { columns: { ...this.plan.columns, [option]: choose.value } } : { [option]: choose.value }) } });
+    const shown = (value) => ({ polygons: T.previewPolygonsAs, format: T.previewFormats }[option]?.[value] ?? value);
+    options(choose, [...(now ? [] : [["", T.previewUnknownLabel]]), ...values.map((value) => [value, shown(value)])], now);
+    return this.field(`preview-${option}`, { layer: T.previewLayer, polygons: T.previewPolygons, format: T.previewFormat, ...T.previewRoles }[option] ?? option, choose);
   }
 
   change(part) {
@@ -104,6 +119,7 @@ export class ImportPreview {
       make("h2", { textContent: T.previewTitle({ name: this.file.name }) }),
       this.rows(found),
       fresh ? this.field("preview-map-title", T.previewName, make("input", { value: found.title, maxLength: 200, on: { change: (e) => e.target.value.trim() && this.change({ title: e.target.value.trim() }) } })) : null,
+      this.layers && this.plan.layer ? this.choice("layer", this.layers, this.plan.layer) : null,
       this.labels(found, fresh),
       fresh ? this.states(found) : null,
       fresh ? this.region(found) : null,
@@ -150,7 +166,8 @@ export class ImportPreview {
   }
 
   region(found) {
-    const input = make("input", { value: found.region.map((d) => Number(d.toFixed(5))).join(", "), spellcheck: false, autocomplete: "off", on: { change: () => {
+    const open = found.undecided.includes("region");
+    const input = make("input", { value: open ? "" : found.region.map((d) => Number(d.toFixed(5))).join(", "), spellcheck: false, autocomplete: "off", on: { change: () => {
       const region = input.value.split(/[,\s]+/).filter(Boolean).map(Number);
       this.fitted = false;
       this.change({ region });
@@ -158,8 +175,8 @@ export class ImportPreview {
     const view = make("button", { type: "button", class: "quiet", textContent: T.regionView, on: { click: () => { input.value = this.view?.shown().join(", ") ?? ""; input.dispatchEvent(new Event("change")); } } });
     const all = make("button", { type: "button", class: "quiet", textContent: T.previewBulk, on: { click: () => { this.fitted = false; this.change({ region: undefined }); } } });
     return make("div", {}, make("h3", { textContent: T.previewRegion }), this.field("preview-region", T.regionLabel, input),
-      make("p", { class: "hint", id: "preview-outside", textContent: found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }),
-      make("p", { class: "hint", textContent: T.previewCell({ side: distance(found.cell) }) }), make("p", { class: "buttons start" }, view, all));
+      make("p", { class: "hint", id: "preview-outside", textContent: open ? T.previewRegionOpen : found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }),
+      open ? null : make("p", { class: "hint", textContent: T.previewCell({ side: distance(found.cell) }) }), make("p", { class: "buttons start" }, view, open ? null : all));
   }
 
   silence(offer) {
@@ -190,7 +207,7 @@ export class ImportPreview {
 
   buttons(ready, found, fresh) {
     return make("p", { class: "buttons sticky" }, make("button", { type: "button", class: "quiet", id: "preview-cancel", textContent: T.cancel, on: { click: () => this.close() } }),
-      ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable, textContent: fresh ? T.previewStart : T.previewAdd({ n: found.usable }), on: { click: () => this.take() } }) : null);
+      ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable || found.undecided.length > 0, textContent: fresh ? T.previewStart : T.previewAdd({ n: found.usable }), on: { click: () => this.take() } }) : null);
   }
 }
 

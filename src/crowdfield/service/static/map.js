@@ -45,7 +45,7 @@ export class MapView {
           { id: "land", type: "fill", source: "ground", filter: ["all", ["==", ["geometry-type"], "Polygon"], ["!", ["has", "sea"]]], paint: { "fill-color": "#f6f5f1" } },
           { id: "paper", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-color": "#f6f5f1", "fill-opacity": 0.85 } },
           { id: "unknown", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-pattern": "hatched" } },
-          { id: "lattice", type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
+          { id: "lattice", minzoom: 3, type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
           { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
           { id: "borders", type: "line", source: "ground", filter: ["!", ["has", "sea"]], paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
@@ -123,7 +123,6 @@ export class MapView {
   // At a place and zoom, or else the whole region.
   async show({ id, region, layout_tag }, at = null) {
     await this.ready;
-    this.grounded = true;
     const [west, south, east0, north] = region;
     const east = east0 > west ? east0 : east0 + 360;
     this.map.getSource("region").setData({
@@ -132,10 +131,24 @@ export class MapView {
     });
     // The address changes with the outlines and with the region, so that a browser may keep what it got.
     const assets = document.querySelector("meta[name=crowdfield-assets]").content;
-    this.map.getSource("ground").setData(`${location.origin}/basemap.json?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`);
+    this.ownGround = `?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`;
+    this.ground(this.ownGround);
     this.whole = at ? null : [[west, south], [east, north]];
     if (at) this.map.jumpTo({ center: [at.longitude, at.latitude], zoom: at.zoom });
     else this.fit();
+  }
+
+  // The outlines around a map, or, without a query, of the world.
+  async ground(query = "") {
+    await this.ready;
+    if (this.grounded === query) return;
+    this.grounded = query;
+    try {
+      const outlines = await get(`/basemap.json${query}`);
+      if (this.grounded === query) this.map.getSource("ground").setData(outlines);
+    } catch {
+      if (this.grounded === query) this.grounded = null; // the map can be read without; the next call asks again
+    }
   }
 
   fit() {
@@ -151,13 +164,10 @@ export class MapView {
     this.dots.hide(Boolean(found));
     this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
+    this.ground(found ? "" : this.ownGround); // outlines are clipped to the map, and the file may be about another place
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
     const east = east0 > west ? east0 : east0 + 360;
-    if (!this.grounded) {
-      this.grounded = true;
-      this.map.getSource("ground").setData(`${location.origin}/basemap.json`);
-    }
     const ring = [[west, south], [east, south], [east, north], [west, north], [west, south]];
     this.map.getSource("preview").setData({
       type: "FeatureCollection",
