@@ -1,8 +1,9 @@
-"""Is it worth telling the model what kind of report it has: how exact a place is, a score, a whole area?
+"""Is it worth telling the model what kind of report it has: how exact a place is, a score, a whole area, a grade?
 
     python -m benchmarks.report_kinds accuracy [--sets 25] [--crowd one-state | instrument] [--reports-model auto]
     python -m benchmarks.report_kinds scores [--sets 25] [--machine calibrated | overconfident | useless]
     python -m benchmarks.report_kinds areas [--sets 25] [--side 2.5]
+    python -m benchmarks.report_kinds grades [--sets 25] [--places 100]
     python -m benchmarks.report_kinds readings [--sets 25] [--side 1.5] [--reading some | all]
 
 Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
@@ -188,11 +189,37 @@ def readings(seed: int, given: argparse.Namespace) -> Result:
     return Result(told[0], untold[0], told[1], untold[1])
 
 
+# --- grades ---------------------------------------------------------------------------------------------------------
+
+THRESHOLDS = np.array([-2.0, 0.0, 2.0])  # between four grades, on the scale of the field's log odds
+
+
+def grades(seed: int, given: argparse.Namespace) -> Result:
+    """Four grades, each place read once by one of ten people who mistake neighbouring ones. Not told: their order."""
+    made = world(seed, given.places)
+    rng = made.rng
+    true = (rng.random((len(made.X), 1)) < sigmoid(made.f[:, None] - THRESHOLDS)).sum(1)
+    source = rng.integers(0, 10, len(true))
+    wrong = rng.normal(0.0, rng.uniform(0.2, 1.2, 10)[source])
+    label = np.clip(np.rint(true + wrong), 0, len(THRESHOLDS)).astype(int)
+    log_odds = np.log(made.rate / (1.0 - made.rate))
+    above = np.column_stack([np.ones(len(log_odds)), sigmoid(log_odds[:, None] - THRESHOLDS), np.zeros(len(log_odds))])
+    rate = above[:, :-1] - above[:, 1:]
+    out: list[float] = []
+    for ordered in (True, False):
+        begin = time.process_time()
+        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, states=[0, 1, 2, 3], ordered=ordered).fit(made.X, label, source)
+        found = np.clip(model.predict_proba(made.grid), 1e-12, None)
+        out += [float(-(rate * np.log2(found)).sum(1).mean()), time.process_time() - begin]
+    return Result(out[0], out[2], out[1], out[3])
+
+
 KINDS: dict[str, Callable[[int, argparse.Namespace], Result]] = {
     "accuracy": accuracy,
     "scores": scores,
     "areas": areas,
     "readings": readings,
+    "grades": grades,
 }
 
 

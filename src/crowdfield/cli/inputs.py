@@ -44,6 +44,8 @@ def settings_from(*groups: Said) -> Settings:
     values["sources"] = {**values.get("sources", {}), **_trust(given.pop("trust", []))}
     if "states" in given:
         given["states"] = [state.strip() for state in given["states"].split(",")]
+    if given.get("grades", "none") not in ("none", "auto"):
+        given["grades"] = [grade.strip() for grade in given["grades"].split(",")]
     if str(given.get("communities", "")).isdigit():
         given["communities"] = int(given["communities"])
     if "covariate" in given:
@@ -79,29 +81,29 @@ def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | No
 
 def in_front(settings: Settings, picture: Picture) -> Settings:
     """The settings, with the state that --show names as the one in question."""
-    from crowdfield.plot.sheet import MOST_PROBABLE
+    from crowdfield.plot.sheet import names_state
 
-    return settings if picture.show in (None, MOST_PROBABLE) else replace(settings, positive=picture.show)
+    return replace(settings, positive=picture.show) if names_state(picture.show) else settings
 
 
 def shown_first(heatmap: Heatmap, picture: Picture) -> Heatmap:
     """A map that is there already, with the state that --show names as the one in question."""
     from crowdfield.data.positive import matching
-    from crowdfield.plot.sheet import MOST_PROBABLE
+    from crowdfield.plot.sheet import names_state
 
-    if picture.show in (None, MOST_PROBABLE):
+    if not names_state(picture.show):
         return heatmap
     return replace(heatmap, metadata={**heatmap.metadata, "positive": matching(heatmap.states, picture.show)})
 
 
 def picture_options(path: Path, picture: Picture) -> dict[str, Any]:
     """What a picture's writer is told; nothing for other formats."""
-    from crowdfield.plot.sheet import MOST_PROBABLE
+    from crowdfield.plot.sheet import names_state
 
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         return {}
     # A state that was named is the one in question already, so that every output agrees.
-    show = MOST_PROBABLE if picture.show == MOST_PROBABLE else None
+    show = None if names_state(picture.show) else picture.show
     return {"show": show, "title": picture.title, "size": picture.size, "bare": picture.bare}
 
 
@@ -167,8 +169,10 @@ def read_reports(
     """All files as one table; the settings, with the states that a layout knows; and what the reader says."""
     from crowdfield.errors import InputError
     from crowdfield.pipeline import joined
+    from crowdfield.pipeline.grading import with_grades
 
     parts, said = [], []
+    graded: tuple[Any, ...] | None = None
     for path in paths:
         read = read_file(path, settings, talk)
         remark_on(read, talk, output)
@@ -181,7 +185,10 @@ def read_reports(
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})
         if settings.states is None and read.states is not None:
             settings = replace(settings, states=read.states)
+        if settings.grades == "auto" and read.grades is not None:
+            graded = read.grades
     together = joined(parts)
+    settings = with_grades(settings, together, graded)
     for name in settings.sources:
         # Without this note, nobody would notice that a trusted source is misspelt.
         if name not in together.sources:

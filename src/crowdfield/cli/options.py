@@ -47,9 +47,9 @@ Positive = Annotated[
 Show = Annotated[
     str | None,
     _output(
-        metavar="STATE|most-probable",
+        metavar="STATE|most-probable|grade|'at least STATE'",
         help="The state that every output shows first, if not the one that the labels suggest; or, in pictures, the "
-        "most probable state of each place.",
+        "most probable state of each place, the expected grade, or the probability of a grade and those above it.",
     ),
 ]
 Title = Annotated[str | None, _output(metavar="TEXT", help="Title of pictures and pages.")]
@@ -140,6 +140,14 @@ Lengthscale = Annotated[
     str | None, _believing(metavar="LENGTH", help="Distance over which places are alike: 2km, or learn.")
 ]
 States = Annotated[str | None, _believing(metavar="A,B,..", help="The states there can be; default: the labels seen.")]
+Grades = Annotated[
+    str | None,
+    _believing(
+        metavar="A,B,..|none",
+        help="The states from the least to the worst, where they are grades; none: they have no order. Recognised if "
+        "not given.",
+    ),
+]
 Trust = Annotated[
     list[str] | None,
     _believing(metavar="SOURCE=LEVEL", help="Trust a source: certain, high, medium or low. May be repeated."),
@@ -236,6 +244,7 @@ class Fusing(Said):
     projection: Projection = None
     lengthscale: Lengthscale = None
     states: States = None
+    grades: Grades = None
     trust: Trust = None
     inference: Inference = None
     engine: Engine = None

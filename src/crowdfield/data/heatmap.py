@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data.grid import Grid
+from crowdfield.data.knowledge import joint_sd
 from crowdfield.data.positive import decide, front_first, matching
 from crowdfield.errors import InputError, MissingDependencyError
 
@@ -119,6 +120,41 @@ class Heatmap:
         """Indices of ``states`` in the order in which they are shown: the state in question, then from bad to good."""
         return tuple(self.states.index(state) for state in front_first(self.states, self.positive))
 
+    @property
+    def grades(self) -> tuple[Any, ...] | None:
+        """The states from the least grade to the worst, where they are grades; else None."""
+        return self.states if self.metadata.get("ordered") and len(self.states) > 2 else None
+
+    def expected_grade(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The expected grade of every cell, 0 for the least, and its standard deviation.   both [rows, columns]"""
+        step = np.arange(len(self._graded()), dtype=np.float64)
+        mean = self.probability @ step
+        return mean, np.sqrt(np.maximum(self.probability @ step**2 - mean**2, 0.0))
+
+    def at_least(self, state: Any) -> Heatmap:
+        """The map of two states, "at least STATE" and "less than STATE", of a map of grades.
+
+        The standard deviation is exact for the second grade and the worst. Between, that of the grades above and that
+        of those below are added up as if each varied by itself, and the smaller sum counts.
+        """
+        k = self._graded().index(matching(self.states, state))
+        if k == 0:
+            raise InputError(f"every place is at least {self.states[0]!r}, the least grade. Name another.")
+        above, below = self.probability[..., k:].sum(axis=-1), self.probability[..., :k].sum(axis=-1)
+        names = (f"less than {self.states[k]}", f"at least {self.states[k]}")
+        metadata = {**self.metadata, "positive": names[1]}
+        metadata.pop("ordered", None)
+        if "prior_sd" in metadata:
+            metadata["prior_sd"] = [float(joint_sd(np.ravel(metadata["prior_sd"]), k))] * 2
+        sd = joint_sd(self.sd, k)
+        both = np.stack([below, above], axis=-1)
+        return Heatmap(self.grid, names, both, np.stack([sd, sd], axis=-1), self.reports, metadata)
+
+    def _graded(self) -> tuple[Any, ...]:
+        if self.grades is None:
+            raise InputError("the states of this map have no order. Name it with --grades A,B,C (grades= in Python).")
+        return self.grades
+
     def of(self, state: Any) -> NDArray[np.float64]:
         """The probability of one state.   [rows, columns]"""
         if state not in self.states:
@@ -128,13 +164,16 @@ class Heatmap:
     def to_xarray(self) -> Any:
         """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``."""
         xarray = _need("xarray", "geo")
-        layers = {
+        layers: dict[str, Any] = {
             "probability": (("state", "y", "x"), np.moveaxis(self.probability, -1, 0)),
             "sd": (("state", "y", "x"), np.moveaxis(self.sd, -1, 0)),
             "entropy": (("y", "x"), self.entropy, {"units": "bit"}),
             "most_probable": (("y", "x"), self.most_probable),
             "reports": (("y", "x"), self.reports),
         }
+        if self.grades is not None:
+            grade, spread = self.expected_grade()
+            layers |= {"expected_grade": (("y", "x"), grade), "sd_grade": (("y", "x"), spread)}
         axes: dict[str, Any] = {
             "state": [str(state) for state in self.states],
             "y": ("y", self.grid.northings(), {"axis": "Y"}),

@@ -20,11 +20,12 @@ def normal(label: object) -> str:
     return _SEPARATORS.sub(" ", text).strip()
 
 
-def _set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list with commas, as labels are compared."""
     return frozenset(normal(word) for word in text.split(","))
 
 
-NOTHING_WRONG = _set(
+NOTHING_WRONG = word_set(
     # English
     "no, none, false, n, f, safe, ok, okay, fine, dry, dry land, land, ground, background, intact, undamaged,"
     "unaffected, unharmed, uninjured, clear, all clear, normal, negative, absent, nothing, nothing here, nothinghere,"
@@ -56,7 +57,7 @@ NOTHING_WRONG = _set(
     # Hindi, Chinese, Japanese
     "नहीं, सुरक्षित, सूखा, 无, 無, 没有, 否, 安全, 完好, 干燥, なし"
 )
-CANNOT_TELL = _set(
+CANNOT_TELL = word_set(
     "maybe, perhaps, possibly, not analysed, not analyzed, not assessed, not answered, not visible,"
     "unsure, not sure, unknown, not known, unclear, undecided, uncertain, cannot tell,"
     "can t tell, cant tell, can not tell, don t know, dont know, do not know, dk, na, n a, nan, not applicable,"
@@ -73,14 +74,14 @@ CANNOT_TELL = _set(
     "baka, не знаю, неизвестно, возможно, може, невідомо, शायद, 不明, 不确定, 其他, 也许"
 )
 # Those that may name a state all the same: something else, persons who are missing, what hides the ground.
-MAY_BE_STATES = _set(
+MAY_BE_STATES = word_set(
     "other, others, autre, autres, otro, otra, otros, outro, outra, outros, andere, anderes, altro, diğer, أخرى,"
     "lainnya, 其他, missing, cloud, clouds, cloudy"
 )
 # A label that begins with one of these denies the rest of itself: "not flooded", "sin daño", "pas de dégâts".
 DENIALS = tuple(
     sorted(
-        _set(
+        word_set(
             "no, not, non, never, without, free of, sans, pas, pas de, pas d, aucun, aucune, sin, ningun, ningún,"
             "ninguna, sem,"
             "não, nenhum, nenhuma, ohne, kein, keine, nicht, niet, geen, nie, senza, nessun, nessuna, غير, لا,"
@@ -92,11 +93,11 @@ DENIALS = tuple(
     )
 )
 # Turkish denies at the end: "hasar yok", "hasarlı değil".
-DENIALS_AFTER = tuple(sorted(_set("yok, değil, free, なし")))
+DENIALS_AFTER = tuple(sorted(word_set("yok, değil, free, なし")))
 # Syllables that deny the word they stand before, where that word is another label: damaged and undamaged.
 DENYING_PREFIXES = ("un", "in", "im", "non", "dis", "ir")
 # What people need: to be denied one of these is what is wrong ("no water", "sin luz", "pas d'accès").
-NEEDS = _set(
+NEEDS = word_set(
     "water, drinking water, power, electricity, access, food, shelter, signal, network, phone, fuel, help, aid,"
     "road access,"
     "medicine, gas, supply, supplies, service, contact, housing, sanitation, eau, eau potable, courant,"
@@ -108,10 +109,11 @@ NEEDS = _set(
 
 # How bad a grade is, 0 to 1. Only the order counts; a word that is in no list counts as `UNGRADED`.
 UNGRADED = 0.45
-VERY = _set("very, muy, très, sehr, muito, molto, çok, sangat, جدا, очень")
+VERY = word_set("very, muy, très, sehr, muito, molto, çok, sangat, جدا, очень")
 _GRADES = {
     0.1: "negligible, minimal, trace, négligeable, mínimo, minimo",
-    0.2: "low, slight, light, small, little, mild, faible, faibles, léger, légère, légers, bajo, baja, leve, leves,"
+    0.2: "low, slight, slightly, light, lightly, small, little, mild, faible, faibles, léger, légère, légers, bajo,"
+    "baja, leve, leves,"
     "baixo, baixa,"
     "ligero, ligera, niedrig, gering, leicht, basso, bassa, lieve, düşük, az, hafif, منخفض, خفيف, rendah, ringan,"
     "низкий, легкий",
@@ -119,28 +121,56 @@ _GRADES = {
     0.35: "partial, partially, partly, partiel, partielle, parcial, parcialmente, teilweise, parziale, kısmi,"
     "yellow, jaune,"
     "amarillo, amarelo, gelb, sarı",
-    0.5: "medium, moderate, mid, middle, average, moyen, moyenne, modéré, modérée, medio, media, moderado,"
+    0.5: "medium, moderate, moderately, mid, middle, average, moyen, moyenne, modéré, modérée, medio, media, moderado,"
     "moderada, médio, média,"
     "mittel, mäßig, moderato, orta, متوسط, sedang, средний",
     0.6: "substantial, considerable, significant, orange, naranja, laranja, turuncu",
-    0.75: "major, heavy, heavily, high, serious, strong, majeur, majeure, majeurs, élevé, élevée, fort, forte,"
+    0.75: "major, heavy, heavily, high, highly, serious, strong, majeur, majeure, majeurs, élevé, élevée, fort, forte,"
     "mayor, alto, alta,"
     "fuerte, maior, hoch, schwer, stark, yüksek, ağır, مرتفع, عالي, عالية, tinggi, berat, высокий, тяжелый",
     0.8: "severe, severely, grave, graves, sévère, severo, severa, شديد, شديدة, parah",
     0.9: "critical, critique, crítico, crítica, kritisch, kritik, critico, red, rouge, rojo, vermelho, rot, kırmızı",
     0.95: "extreme, extrême, extremo, extrem, estremo, complete, completely, total, totally, totale, catastrophic",
-    1.0: "destroyed, collapsed, collapse, demolished, détruit, détruite, effondré, effondrée, destruido, destruida,"
+    1.0: "destroyed, destruction, collapsed, collapse,"
+    "demolished, détruit, détruite, effondré, effondrée, destruido, destruida,"
     "derrumbado,"
     "colapsado, destruído, destruída, desabado, zerstört, eingestürzt, distrutto, crollato, yıkık, yıkıldı,"
     "yıkılmış, مدمر,"
     "مدمرة, منهار, hancur, roboh, разрушен, разрушено, зруйновано, dead",
 }
+# Words that stand beside grades and do not tell one from another: "slight damage", "risk: high".
+ABOUT_GRADES = word_set(
+    "damage, damages, damaged, to, and, or, of, the, visible, risk, impact, severity, level, grade, priority, need,"
+    "structural, building,"
+    "dégât, dégâts, dommage, dommages, endommagé, endommagée, de, et, risque, niveau, daño, daños, dañado, dañada, y,"
+    "a, riesgo, nivel, dano, danos, danificado, danificada, e, risco, schaden, schäden, beschädigt, bis, und, risiko,"
+    "danno, danni, danneggiato, danneggiata, rischio, hasar, hasarlı, ve, rusak, kerusakan, поврежден,"
+    "повреждения, متضرر, ضرر"
+)
 GRADES: dict[str, float] = {normal(word): rank for rank, words in _GRADES.items() for word in words.split(",")}
+
+# Words before a number that make it a grade; a "class 3" or a "type 3" may be anything.
+_STEPS = word_set(
+    "d, dg, ds, g, gr, grade, grado, grad, grau, derece, level, lvl, l, niveau, nivel, livello, stufe, degree, ems,"
+    "severity, intensity, mmi, cdi, степень, уровень, درجة, 级, 級"
+)
+_NUMBERED = re.compile(r"([^\W\d]*)\s*(\d{1,2}|[ivx]{1,4})(?:\s.*)?")
+_ROMAN = dict(zip("i ii iii iv v vi vii viii ix x xi xii".split(), range(1, 13), strict=True))  # noqa: SIM905
+
+
+def step(label: object) -> tuple[str, float] | None:
+    """The word and the number of a label such as "Grade 3", "D4: very heavy", "level II"; None for any other."""
+    found = None if isinstance(label, int | float) else _NUMBERED.fullmatch(normal(label))
+    if found is None or found[1] not in _STEPS:
+        return None
+    number = int(found[2]) if found[2].isdecimal() else _ROMAN.get(found[2])
+    return None if number is None else (found[1], float(number))
+
 
 # Beginnings of words that say what a state is about: the colours follow (`crowdfield.plot.palette`).
 WATER = tuple(
     sorted(
-        _set(
+        word_set(
             "flood, inond, inund, wet, water, submerg, underwater, alag, allag, sommers, überschwemm, überflut,"
             "hochwasser,"
             "banjir, tergenang, mafuriko, baha, lubog, tsunami, surge, sel, su altında, crue, mouillé, mojado,"
@@ -151,7 +181,7 @@ WATER = tuple(
 )
 HARM = tuple(
     sorted(
-        _set(
+        word_set(
             "damag, destroy, destruct, collaps, ruin, rubble, debris, fire, burn, smoke, emergenc, danger, hazard,"
             "unsafe, risk,"
             "injur, dead, death, casualt, victim, trapped, attack, conflict, violen, shelling, explos, crack,"

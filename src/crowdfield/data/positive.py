@@ -104,6 +104,8 @@ def meaning(label: Any, among: Sequence[Any] = ()) -> Meaning:
     text = normal(label)
     if _number(label) is not None:
         return Meaning.NOTHING_WRONG if _number(label) == 0 else Meaning.SOMETHING
+    if (step := words.step(label)) is not None:
+        return Meaning.NOTHING_WRONG if step[1] == 0 else Meaning.SOMETHING
     if text in words.CANNOT_TELL or not text:
         return Meaning.CANNOT_TELL
     if text in words.NOTHING_WRONG:
@@ -119,6 +121,8 @@ def grade(label: Any) -> float:
     number = _number(label)
     if number is not None:
         return number
+    if (step := words.step(label)) is not None:
+        return step[1]
     said = normal(label).split()
     ranks = [words.GRADES[word] for word in said if word in words.GRADES]
     # "partially collapsed" is partial: the mildest word limits the others.

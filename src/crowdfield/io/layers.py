@@ -23,6 +23,10 @@ def layers(heatmap: Heatmap) -> dict[str, NDArray[np.float32]]:
         out[f"probability_{heatmap.states[j]}"] = heatmap.probability[..., j]
     for j in heatmap.order:
         out[f"sd_{heatmap.states[j]}"] = heatmap.sd[..., j]
+    if heatmap.grades is not None:
+        out["expected_grade"], out["sd_grade"] = heatmap.expected_grade()
+        for state in heatmap.grades[1:-1]:  # of the worst grade it is the probability itself
+            out[f"at_least_{state}"] = heatmap.at_least(state).probability[..., 1]
     out["entropy"] = heatmap.entropy
     out["most_probable"] = heatmap.most_probable
     out["reports"] = np.where(heatmap.mask, heatmap.reports, np.nan)

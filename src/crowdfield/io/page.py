@@ -60,6 +60,8 @@ def page(
     title: str | None = None,
 ) -> str:
     """The text of the page that `write_html` writes."""
+    from crowdfield import plot
+
     order = heatmap.order  # the state in question first
     data = {
         "title": title or str(heatmap.metadata.get("title", "crowdfield map")),
@@ -71,6 +73,7 @@ def page(
         **_reference(heatmap),
         "probability": [_bytes(heatmap.probability[..., j]) for j in order],
         "sd": [_bytes(heatmap.sd[..., j] * 2) for j in order],  # a deviation is at most ½
+        "known": _bytes(plot.knowledge(heatmap)),
         "reports": _packed(np.minimum(heatmap.reports, 65535).astype("<u2")),
         **_palette(heatmap),
         "points": _points(reports, heatmap),

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as xml
 import numpy as np
 
 from crowdfield.data import Heatmap
+from crowdfield.data.knowledge import joint_sd
 from crowdfield.io.atomic import replacing
 
 RASTERS = (".tif", ".tiff", ".nc")
@@ -118,10 +119,14 @@ def _rules(heatmap: Heatmap) -> list[Rule]:
     """Grey where nobody knows, else a colour per tenth of the probability."""
     from crowdfield.plot import UNKNOWN_SHARE, ignorance, scale_of
 
-    # A quote inside a column's name is doubled, as in SQL.
-    name = str(heatmap.positive).replace('"', '""')
-    column, deviation = f'"probability_{name}"', f'"sd_{name}"'
-    limit = UNKNOWN_SHARE * ignorance(heatmap)
+    column = _column("probability", heatmap.positive)
+    deviation = _doubt(heatmap, [_column("sd", state) for state in heatmap.states])
+    prior = np.array([ignorance(heatmap, state) for state in heatmap.states])
+    # The same formula at the prior: `doubt` is the share of it.
+    steps = range(1, len(prior))
+    graded = heatmap.grades is not None
+    most = sum(joint_sd(prior, k) for k in steps) if graded else np.sqrt((prior**2).sum())
+    limit = UNKNOWN_SHARE * float(most)
     edges = np.linspace(0.0, 1.0, CLASSES + 1)
     rules: list[Rule] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
     for low, high, shade in zip(
@@ -132,6 +137,23 @@ def _rules(heatmap: Heatmap) -> list[Rule]:
         words = f"{low:.0%} to {high:.0%} {heatmap.positive}"
         rules.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
     return rules
+
+
+def _doubt(heatmap: Heatmap, columns: list[str]) -> str:
+    """`crowdfield.data.knowledge.doubt`, not yet divided by that of the prior, as an expression of QGIS."""
+    squares = [f"{column}^2" for column in columns]
+    if heatmap.grades is None:
+        return f"sqrt({' + '.join(squares)})"
+    # A side of one grade counts by itself (`knowledge.joint_sd`).
+    between = range(2, len(squares) - 1)
+    sums = (f"sqrt(min({' + '.join(squares[k:])}, {' + '.join(squares[:k])}))" for k in between)
+    return " + ".join([columns[0], *sums, columns[-1]])
+
+
+def _column(layer: str, state: Any) -> str:
+    # A quote inside a column's name is doubled, as in SQL.
+    name = str(state).replace('"', '""')
+    return f'"{layer}_{name}"'
 
 
 def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:

@@ -29,7 +29,8 @@ def write_netcdf(heatmap: Heatmap, path: str | Path) -> None:
     library("h5netcdf")
     dataset = heatmap.to_xarray().isel(state=list(heatmap.order))
     dataset.attrs = {"Conventions": "CF-1.10", **flat(description(heatmap))}
-    small = {name: {"dtype": "float32", "zlib": True} for name in ("probability", "sd", "entropy", "most_probable")}
+    whole = ("reports", "spatial_ref")
+    small = {str(name): {"dtype": "float32", "zlib": True} for name in dataset.data_vars if name not in whole}
     with replacing(path) as temporary:
         dataset.to_netcdf(temporary, engine="h5netcdf", encoding=small)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import geography
+from crowdfield.data.grade_order import order_of
 from crowdfield.data.positive import told_states
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError, TooLargeError
@@ -270,7 +271,7 @@ def _result(
     labels: tuple[Any, ...] = ()
     code = np.empty(0, dtype=np.int64)
     if len(row):
-        states = collector.labels.of(np.array([*found.plan.scores.values()], dtype=object))  # also those no row names
+        scored = collector.labels.of(np.array([*found.plan.scores.values()], dtype=object))  # also those no row names
         if found.labels is not None and positive is None and label_map is None:
             labels = found.labels
             code = np.array([labels.index(name) for name in names], dtype=np.int64)
@@ -317,10 +318,12 @@ def _result(
         id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
-        score=None if collected.score is None else by_label(kept(collected.score), code[states], len(labels)),
+        score=None if collected.score is None else by_label(kept(collected.score), code[scored], len(labels)),
         count=None if collected.looks is None else _looks(kept(collected.looks)),
     )
     events = None if collected.event is None else kept(collected.event)
+    states = found.states or found.labels or _states(reports.labels, positive)
+    grades = order_of(states or reports.labels, found.graded_by or found.plan.column("label"))
     region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
     swapped = remarks.swapped(reports, options, found)
     far = remarks.far_off(reports, options, region)
@@ -344,11 +347,12 @@ def _result(
         region=region,
         notes=(
             *found.notes,
-            *remarks.remarks(reports, times, events, found, options),
+            *remarks.remarks(reports, times, events, found, options, grades),
             *([swapped] if swapped else far),
         ),
         events=events,
-        states=found.states or found.labels or _states(reports.labels, positive),
+        states=states,
+        grades=grades,
         row=row,
         suspected_swap=swapped,
         _lines=found.table.lines,

@@ -32,6 +32,11 @@ class Found:
     notes: tuple[str, ...]
     known: Layout | None
 
+    @property
+    def graded_by(self) -> str | None:
+        """The column whose numbers are grades, where the layout makes labels of it."""
+        return self.plan.shown.get("label") if self.title == dyfi.TITLE else None
+
     def times(self, options: Options) -> Times | None:
         if self.known is not None and self.known.batches is not None:
             return None

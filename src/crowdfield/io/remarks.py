@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +20,12 @@ from crowdfield.io.times import Times
 
 
 def remarks(
-    reports: Reports, times: Times | None, events: NDArray[np.int64] | None, found: Found, options: Options
+    reports: Reports,
+    times: Times | None,
+    events: NDArray[np.int64] | None,
+    found: Found,
+    options: Options,
+    grades: Sequence[Any] | None,
 ) -> list[str]:
     said = []
     one = int(reports.label[0])
@@ -36,6 +44,10 @@ def remarks(
     if found.states is None and (unsure := _unsure(reports)):
         verb = "is an answer and no state" if len(unsure) == 1 else "are answers and no states"
         said.append(f"{some(unsure)} {verb}; --states says otherwise")
+    if grades is not None:
+        said.append(
+            f"the labels look like grades: {' < '.join(map(str, grades))}; --grades names another order, or none"
+        )
     if others := _other_labels(found, options):
         said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
     if events is not None and (events >= 0).any():

@@ -41,6 +41,8 @@ class ReadResult:
         What a careful reader should know.
     events : ndarray [R] or None
         Reports with the same number are one message, copied; −1 for the others.
+    grades : tuple or None
+        The states from the least to the worst, where labels and the name of their column say that they are grades.
     states : tuple of str or None
         What the labels are about, where the layout knows.
     row : ndarray [R]
@@ -61,6 +63,7 @@ class ReadResult:
     notes: tuple[str, ...]  # what a careful reader should know
     events: NDArray[np.int64] | None  # [R] reports with the same number are one message, copied; −1 for the others
     states: tuple[str, ...] | None  # what the labels are about, where the layout knows
+    grades: tuple[Any, ...] | None  # the states from the least to the worst, where they are grades
     row: NDArray[np.int64]  # [R] the row of the file that each report is from, counted from 0
     suspected_swap: str  # what makes us think that latitude and longitude are exchanged; empty if nothing does
     _lines: Callable[[NDArray[np.int64]], NDArray[np.int64]]

@@ -42,6 +42,11 @@ def write_csv(heatmap: Heatmap, path: str | Path) -> None:
             columns.append((name, "#status+state", text))
         elif name == "reports":
             columns.append((name, "#meta+reports+count+num", inside.astype(np.int64)))
+        elif heatmap.grades is not None and name in ("expected_grade", "sd_grade"):
+            columns.append((name, f"#indicator+grade+{kind}+num", [f"{value:.7f}" for value in inside]))
+        elif heatmap.grades is not None and name.startswith("at_least_"):
+            tag = f"#indicator+probability+at_least_{slug(name.removeprefix('at_least_'))}+num"
+            columns.append((safe(name), tag, [f"{value:.7f}" for value in inside]))
         elif name == "entropy":
             columns.append((name, "#indicator+entropy+bits+num", [f"{value:.7f}" for value in inside]))
         else:

@@ -148,7 +148,9 @@ def of_shown(
     total = np.asarray(weighed.sum(axis=1)).ravel()
     drawn = _drawn(model, places, shown, weighed, rng, draws)  # [A, J, n]
     expected = weighed @ shown.probability
-    unknown = weighed @ is_unknown(shown.sd, prior_rate_sd(model)).astype(np.float64)
+    unknown = weighed @ is_unknown(
+        shown.sd, prior_rate_sd(model), ordered=bool(getattr(model, "ordered", False))
+    ).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         share, shares = expected / total[:, None], drawn / total[:, None, None]
         nobody_knows = unknown / total

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
+from crowdfield.data.knowledge import doubt
 from crowdfield.inference.data import contrast
 from crowdfield.inference.quadrature import Array, softmax
 
@@ -27,6 +28,6 @@ def prior_rate_sd(model: Any) -> Array:
     return np.asarray(softmax(f @ contrast(states).T).std(axis=0))
 
 
-def is_unknown(sd: Array, prior_sd: Array) -> NDArray[np.bool_]:
+def is_unknown(sd: Array, prior_sd: Array, *, ordered: bool) -> NDArray[np.bool_]:
     """Which places nobody knows, all states taken together.   sd [M, J], prior_sd [J] -> [M]"""
-    return np.asarray(np.sqrt((sd**2).sum(axis=1)) >= UNKNOWN_SHARE * np.sqrt((prior_sd**2).sum()))
+    return np.asarray(doubt(sd, prior_sd, ordered=ordered) >= UNKNOWN_SHARE)

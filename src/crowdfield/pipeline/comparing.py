@@ -246,7 +246,7 @@ def _of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
     from crowdfield.plot import unknown
 
     j = heatmap.states.index(state)
-    return heatmap.probability[..., j], heatmap.sd[..., j], unknown(heatmap, state).astype(np.float64)
+    return heatmap.probability[..., j], heatmap.sd[..., j], unknown(heatmap).astype(np.float64)
 
 
 def _onto(values: Array, source: Grid, target: Grid) -> Array:

@@ -16,6 +16,7 @@ from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
 from crowdfield.pipeline.checking import quick_warnings
+from crowdfield.pipeline.grading import grades
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
 from crowdfield.pipeline.quiet import offer, with_silence, without_silence
@@ -289,6 +290,8 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
     states = tuple(settings.states) if settings.states is not None else told_states(reports.labels)
+    order_of_grades = grades(settings, reports, states)
+    states = order_of_grades or states
     labels = tuple(settings.labels) if settings.labels is not None else None
     order = labels or (*states, *(label for label in reports.labels if label not in states))
     lengthscale: LengthScale = "learn"
@@ -307,6 +310,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
         # Also those that nobody has reported yet: a reader may know them (Haiti: "no emergency").
         states=list(states),
         labels=list(labels) if labels is not None else None,
+        ordered=order_of_grades is not None,
         inference=settings.inference,
         engine=settings.engine,
         communities=settings.communities,
@@ -379,6 +383,7 @@ def _finish(
         "engine": model.engine_,
         "lengthscale": np.ravel(model.lengthscale_).tolist(),
         **_learned(model),
+        **({"ordered": True} if model.ordered and len(model.classes_) > 2 else {}),
         "iterations": int(model.n_iter_),
         **({"covariates": found} if (found := layers.told(model, grid)) else {}),
         "settings": settings.changed(),

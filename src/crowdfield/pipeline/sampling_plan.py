@@ -50,7 +50,9 @@ class Strata:
         prior = heatmap.metadata.get("prior_sd")
         unknown = np.zeros(len(shown), dtype=bool)
         if prior is not None:
-            unknown[shown] = is_unknown(sd[shown], np.asarray(prior, dtype=np.float64))
+            unknown[shown] = is_unknown(
+                sd[shown], np.asarray(prior, dtype=np.float64), ordered=heatmap.grades is not None
+            )
         sure = probability[np.arange(len(mapped)), mapped] >= SURE
         certainty = np.where(unknown, 0, np.where(sure, 2, 1))
         codes, code = np.unique(np.where(shown, 3 * mapped + certainty, -1), return_inverse=True)

@@ -46,7 +46,7 @@ _TABLES = {
              "map_labels", "duplicates"),
     "map": ("region", "cell", "mask", "projection", "snap", "positive"),
     "model": (
-        "lengthscale", "kernel", "states", "labels", "inference", "engine", "communities", "prior_mean",
+        "lengthscale", "kernel", "states", "grades", "labels", "inference", "engine", "communities", "prior_mean",
         "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates", "silence",
     ),
 }  # fmt: skip
@@ -84,6 +84,9 @@ class Settings:
         The distance over which places say something about each other.
     kernel, states, labels, inference, engine, communities, prior_mean, scale_shape, scale_rate, max_iter, tol
         As for `crowdfield.HeatmapBCC`.
+    grades : "auto", "none" or sequence, default="auto"
+        The states in their order, from the least to the worst, where they are grades; by default where their names say
+        so (docs/grades.md).
     seed : int, optional
         Of everything random.
     covariates : sequence of str
@@ -117,6 +120,7 @@ class Settings:
     lengthscale: str | float = "learn"
     kernel: str = "matern32"
     states: Sequence[Any] | None = None
+    grades: str | Sequence[Any] = "auto"
     labels: Sequence[Any] | None = None
     inference: str = "auto"
     engine: str = "auto"
@@ -158,6 +162,12 @@ class Settings:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise InputError(f"{name} is {getattr(self, name)!r}{_meant(str(getattr(self, name)), known)}")
+        if isinstance(self.grades, str) and self.grades not in ("auto", "none"):
+            raise InputError(
+                f"grades are a list of states from the least to the worst, auto or none; not {self.grades!r}."
+            )
+        if not isinstance(self.grades, str) and len(set(self.grades)) < 2:
+            raise InputError(f"grades are two states at least, from the least to the worst; not {list(self.grades)!r}.")
         if self.states is not None and len(set(self.states)) < 2:
             raise InputError(f"a map needs two states at least, not {list(self.states)!r}.")
         number = isinstance(self.communities, int) and not isinstance(self.communities, bool) and self.communities > 0

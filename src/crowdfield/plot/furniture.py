@@ -12,11 +12,13 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
+from crowdfield.data.positive import theme
 from crowdfield.plot.palette import (
     FAINT,
     INK,
     OUTSIDE,
     UNKNOWN,
+    scale,
     scale_of,
     state_colours,
     state_index,
@@ -47,8 +49,8 @@ def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", color=INK, fontsize=11, fontweight="bold")
 
 
-def hatch_unknown(axes: Axes, heatmap: Heatmap, state: Any) -> None:
-    hatch(axes, heatmap.grid, unknown(heatmap, state))
+def hatch_unknown(axes: Axes, heatmap: Heatmap) -> None:
+    hatch(axes, heatmap.grid, unknown(heatmap))
 
 
 def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
@@ -205,6 +207,25 @@ def draw_states_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()
     handles.append(Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain"))
     handles += _ground_handles(heatmap)
     axes.legend(handles=[*handles, *more], loc="upper left", title="most probable state", alignment="left", **LEGEND)
+
+
+def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()) -> None:
+    """The colours of expected grades, each grade beside its own, the worst at the top."""
+    axes.set_axis_off()
+    states, shades = heatmap.states, scale(theme(heatmap.positive))
+    key = axes.inset_axes((0.0, 0.52, 0.16, 0.44))
+    key.imshow(
+        shades(np.linspace(0, 1, 200))[:, None], origin="lower", extent=(0, 1, 0, len(states) - 1), aspect="auto"
+    )
+    key.set_xticks([])
+    key.yaxis.tick_right()
+    key.set_yticks(range(len(states)), [short(state, 22) for state in states])
+    key.tick_params(labelsize=8, colors=INK, length=2)
+    for spine in key.spines.values():
+        spine.set(color="#c8c8c8", linewidth=0.8)
+    pale = Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="the greyer, the\nless is known")
+    handles = [pale, *_ground_handles(heatmap), *more]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), **LEGEND)
 
 
 def looks_handle() -> Line2D:

@@ -21,6 +21,7 @@ from matplotlib import colormaps
 from matplotlib.colors import Colormap, ListedColormap, to_rgb
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
+from crowdfield.data.knowledge import doubt
 from crowdfield.data.positive import front_first, graded, matching, scale_name, theme
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def state_index(heatmap: Heatmap, state: Any) -> int:
     return heatmap.states.index(heatmap.positive if state is None else matching(heatmap.states, state))
 
 
-def knowledge(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
+def knowledge(heatmap: Heatmap) -> NDArray[np.float64]:
     """How much is known in each cell: 0 as if nobody had reported, 1 certain; NaN outside the mask."""
-    j = state_index(heatmap, state)
-    return np.clip(1.0 - heatmap.sd[..., j] / ignorance(heatmap, state), 0.0, 1.0)
+    prior = np.array([ignorance(heatmap, state) for state in heatmap.states])
+    return np.clip(1.0 - doubt(heatmap.sd, prior, ordered=heatmap.grades is not None), 0.0, 1.0)
 
 
 def ignorance(heatmap: Heatmap, state: Any = None) -> float:
@@ -120,17 +121,17 @@ def ignorance(heatmap: Heatmap, state: Any = None) -> float:
     return max(float(np.ravel(prior)[state_index(heatmap, state)]), 1e-9)
 
 
-def unknown(heatmap: Heatmap, state: Any = None) -> NDArray[np.bool_]:
+def unknown(heatmap: Heatmap) -> NDArray[np.bool_]:
     """True in the cells of which nobody knows: they are hatched grey on every picture.   [rows, columns]"""
     with np.errstate(invalid="ignore"):
-        return np.asarray(heatmap.mask & (knowledge(heatmap, state) < 1.0 - UNKNOWN_SHARE))
+        return np.asarray(heatmap.mask & (knowledge(heatmap) < 1.0 - UNKNOWN_SHARE))
 
 
 def colours(heatmap: Heatmap, state: Any = None) -> NDArray[np.float64]:
     """The map as RGBA in 0 to 1, transparent outside the mask; pages, tiles and files share it.   [rows, columns, 4]"""
     j = state_index(heatmap, state)
     out = np.ones((*heatmap.grid.shape, 4))
-    out[..., :3] = suppressed(heatmap.probability[..., j], knowledge(heatmap, state), scale_of(heatmap, state))
+    out[..., :3] = suppressed(heatmap.probability[..., j], knowledge(heatmap), scale_of(heatmap, state))
     out[~heatmap.mask] = 0.0
     return out
 
@@ -159,6 +160,16 @@ def state_picture(heatmap: Heatmap) -> NDArray[np.float64]:
     picture = np.ones((*heatmap.grid.shape, 4))
     shades = state_colours(heatmap.states, heatmap.positive)
     picture[..., :3] = share * shades[best] + (1 - share) * np.asarray(UNKNOWN)
+    picture[~heatmap.mask] = 0.0
+    return picture
+
+
+def grade_picture(heatmap: Heatmap) -> NDArray[np.float64]:
+    """The expected grade of every cell, from the least to the worst, mixed into grey as less is known; RGBA."""
+    mean, _ = heatmap.expected_grade()
+    picture = np.ones((*heatmap.grid.shape, 4))
+    share = mean / (len(heatmap.states) - 1)
+    picture[..., :3] = suppressed(share, knowledge(heatmap), scale(theme(heatmap.positive)))
     picture[~heatmap.mask] = 0.0
     return picture
 

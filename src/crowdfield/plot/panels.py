@@ -19,6 +19,7 @@ from crowdfield.plot.palette import (
     PROBABILITY,
     UNCERTAINTY,
     colours,
+    grade_picture,
     ignorance,
     state_colours,
     state_index,
@@ -37,7 +38,7 @@ EDGE = "#5b5320"  # of a light mark on a light ground
 def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> None:
     j = state_index(heatmap, state)
     axes.imshow(colours(heatmap, state), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
-    hatch_unknown(axes, heatmap, state)
+    hatch_unknown(axes, heatmap)
     draw_coast(axes, heatmap.grid)
     heading(axes, title or f"Probability: {heatmap.states[j]}")
     furnish(axes, heatmap)
@@ -46,9 +47,18 @@ def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | No
 def draw_states(axes: Axes, heatmap: Heatmap, *, title: str | None = None) -> None:
     """The most probable state of every cell, greyer the less certain, hatched where nobody knows."""
     axes.imshow(state_picture(heatmap), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
-    hatch_unknown(axes, heatmap, None)
+    hatch_unknown(axes, heatmap)
     draw_coast(axes, heatmap.grid)
     heading(axes, title or "Most probable state")
+    furnish(axes, heatmap)
+
+
+def draw_grades(axes: Axes, heatmap: Heatmap) -> None:
+    """The expected grade of every cell, greyer the less is known, hatched where nobody knows."""
+    axes.imshow(grade_picture(heatmap), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
+    hatch_unknown(axes, heatmap)
+    draw_coast(axes, heatmap.grid)
+    heading(axes, "Expected grade")
     furnish(axes, heatmap)
 
 

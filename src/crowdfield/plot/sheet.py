@@ -12,14 +12,24 @@ from matplotlib.figure import Figure
 from crowdfield import __version__
 from crowdfield.errors import InputError
 from crowdfield.plot.coast import CREDIT, coast_lines
-from crowdfield.plot.furniture import aspect, draw_legend, draw_states_legend
+from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend
 from crowdfield.plot.palette import FAINT, INK, state_index
-from crowdfield.plot.panels import draw_looks, draw_map, draw_reports, draw_states
+from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
 
 if TYPE_CHECKING:
     from crowdfield.data import Heatmap, Reports
 
 MOST_PROBABLE = "most-probable"
+GRADE = "grade"
+AT_LEAST = "at least "
+
+
+def names_state(show: Any) -> bool:
+    """Whether what is to be shown is one state, and not something that is made of all."""
+    made = isinstance(show, str) and (show in (MOST_PROBABLE, GRADE) or show.startswith(AT_LEAST))
+    return show is not None and not made
+
+
 # Pixels per inch of a sheet as PNG: sharp on a screen and in print.
 RESOLUTION = 150
 # Inches: what a map of ordinary shape needs if nobody says.
@@ -45,8 +55,8 @@ def sheet(
     heatmap : Heatmap
         The map.
     show : state, optional
-        The state whose probability is shown, or "most-probable" for the most probable state of every cell; by default
-        the state in question.
+        The state whose probability is shown; "most-probable" for the most probable state of every cell; of grades also
+        "grade" for the expected one, and "at least STATE". By default the state in question.
     title : str, optional
         Above the map; by default the title that the map carries, or what it shows.
     size : str, optional
@@ -68,6 +78,9 @@ def sheet(
     >>> figure = cf.plot.sheet(fused.heatmap, title="Flooded, Léogâne", size="a4")
     >>> figure.savefig("map.pdf")
     """
+    if isinstance(show, str) and show.startswith(AT_LEAST) and show not in heatmap.states:
+        heatmap, show = heatmap.at_least(show.removeprefix(AT_LEAST)), None
+    made = show if show in (MOST_PROBABLE, GRADE) and show not in heatmap.states else None
     figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
     figure.suptitle(
@@ -75,16 +88,20 @@ def sheet(
     )
     share = LEGEND_WIDTH / (figure.get_figwidth() - LEGEND_WIDTH)
     axes, beside = figure.subplots(1, 2, width_ratios=(1, share))
-    if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
+    if made == MOST_PROBABLE:
         draw_states(axes, heatmap)
+    elif made == GRADE:
+        draw_grades(axes, heatmap)
     else:
         draw_map(axes, heatmap, show)
     handles = [] if reports is None else draw_reports(axes, reports, heatmap, alpha=0.6)[0]
     if looks is not None and len(looks):
         draw_looks(axes, looks)
     axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, color=FAINT)
-    if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
+    if made == MOST_PROBABLE:
         draw_states_legend(beside, heatmap, more=handles)
+    elif made == GRADE:
+        draw_grades_legend(beside, heatmap, more=handles)
     else:
         draw_legend(beside, heatmap, show, looks=looks is not None and len(looks) > 0, more=handles)
     figure.supxlabel(_credit(heatmap), x=0.012, ha="left", fontsize=7.5, color=FAINT)
@@ -118,6 +135,8 @@ def _title(heatmap: Heatmap, show: Any) -> str:
         return str(heatmap.metadata["title"])
     if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
         return "Most probable state"
+    if show == GRADE and GRADE not in heatmap.states:
+        return "Expected grade"
     return f"Probability: {heatmap.states[state_index(heatmap, show)]}"
 
 

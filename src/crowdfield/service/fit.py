@@ -219,6 +219,7 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
         inference=options["inference"],
         communities=options["communities"],
         states=situation.states,
+        grades="none",  # grades are read by the instrument model, for which a live map has no time
         labels=situation.labels,
         sources=certain | ledger.trust,
         others=options.get("confusion_prior"),
