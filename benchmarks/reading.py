@@ -1,4 +1,9 @@
-"""How long reading a plain table takes, against pandas.read_csv:  python -m benchmarks.reading [ROWS]"""
+"""Time to read plain tables of many kinds, against pandas.read_csv:  python -m benchmarks.reading [ROWS] [KIND …]
+
+Processor time. Both read the same columns of the same file, in turns; ratios are medians of those of single turns.
+Where there are times, pandas is measured without reading them (they stay text) and with (``parse_dates``). We always
+read them.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +13,107 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdfield import io
 
+ISO, LOCAL, DAY_FIRST = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%d/%m/%Y %H:%M"
+RUNS = 7
 
-def table(path: Path, rows: int, sources: int = 1000) -> None:
+# What differs from a plain table: source (text), lat, lon, label (text), cut at commas, without times.
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "ISO times": {"time": ISO},
+    "ISO times, numeric labels": {"time": ISO, "numeric_labels": True},
+    "times without a zone": {"time": LOCAL},
+    "times day first": {"time": DAY_FIRST},
+    "times in seconds": {"time": "epoch"},
+    "numeric labels": {"numeric_labels": True},
+    "numeric sources and labels": {"numeric_labels": True, "numeric_sources": True},
+    "semicolons, decimal commas": {"semicolons": True},
+    "semicolons, decimal commas, ISO times": {"semicolons": True, "time": ISO},
+    "gzip": {"gzip": True},
+    "gzip, ISO times": {"gzip": True, "time": ISO},
+    "1 % of latitudes empty": {"gaps": ""},
+    "1 % of latitudes NA": {"gaps": "NA"},
+    "an id per row": {"ids": True},
+    "100,000 sources": {"sources": 10**5},
+}
+
+
+def table(path: Path, rows: int, **kind: Any) -> None:
     rng = np.random.default_rng(0)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for first in range(0, rows, 10**6):
-            n = min(10**6, rows - first)
-            stamps = pd.to_datetime(1_263_312_000 + rng.integers(0, 10**6, n), unit="s")
-            frame = pd.DataFrame(
-                {
-                    "source": np.char.add("user", rng.integers(0, sources, n).astype(str)),
-                    "lat": np.round(rng.uniform(18, 19, n), 6),
-                    "lon": np.round(rng.uniform(-73, -72, n), 6),
-                    "label": rng.integers(0, 2, n),
-                    "time": stamps.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                }
-            )
-            frame.to_csv(file, index=False, header=first == 0)
+    semicolons = kind.get("semicolons", False)
+    for first in range(0, rows, 10**6):
+        frame = _rows(min(10**6, rows - first), first, rng, kind)
+        frame.to_csv(
+            path,
+            index=False,
+            header=first == 0,
+            mode="w" if first == 0 else "a",
+            sep=";" if semicolons else ",",
+            decimal="," if semicolons else ".",
+            compression="gzip" if kind.get("gzip") else None,
+        )
 
 
-def best(job: Callable[[], object], times: int = 3) -> tuple[float, float]:
-    """(seconds, seconds of CPU) of the fastest run."""
-    runs = []
-    for _ in range(times):
-        wall, cpu = time.perf_counter(), time.process_time()
-        job()
-        runs.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return min(wall for wall, _ in runs), min(cpu for _, cpu in runs)
+def _rows(n: int, first: int, rng: np.random.Generator, kind: dict[str, Any]) -> pd.DataFrame:
+    source: Any = rng.integers(0, kind.get("sources", 1000), n)
+    label: Any = rng.integers(0, 2, n)
+    frame = pd.DataFrame(
+        {
+            "source": source if kind.get("numeric_sources") else np.char.add("user", source.astype(str)),
+            "lat": np.round(rng.uniform(18, 19, n), 6),
+            "lon": np.round(rng.uniform(-73, -72, n), 6),
+            "label": label if kind.get("numeric_labels") else np.array(["dry", "flooded"])[label],
+        }
+    )
+    if (form := kind.get("time")) is not None:
+        seconds = 1_263_312_000 + rng.integers(0, 10**6, n)
+        frame["time"] = seconds if form == "epoch" else pd.to_datetime(seconds, unit="s").strftime(form)
+    if "gaps" in kind:
+        frame["lat"] = frame["lat"].astype(object).where(rng.random(n) > 0.01, kind["gaps"])
+    if kind.get("ids"):
+        frame.insert(0, "id", np.arange(first, first + n))
+    return frame
 
 
-def main(rows: int = 10**6) -> None:
+def measure(*jobs: Callable[[], object]) -> np.ndarray:
+    """Seconds of processor time: [RUNS, jobs]. The jobs take turns."""
+    seconds = np.empty((RUNS, len(jobs)))
+    for run in range(RUNS):
+        for i, job in enumerate(jobs):
+            start = time.process_time()
+            job()
+            seconds[run, i] = time.process_time() - start
+    return seconds
+
+
+def compare(path: Path, rows: int, **kind: Any) -> str:
+    table(path, rows, **kind)
+    how: dict[str, Any] = {"compression": "gzip" if kind.get("gzip") else None}
+    how |= {"sep": ";", "decimal": ","} if kind.get("semicolons") else {}
+    jobs: list[Callable[[], object]] = [lambda: io.read(path), lambda: pd.read_csv(path, **how)]
+    form = kind.get("time")
+    if form is not None and form != "epoch":
+        jobs.append(lambda: pd.read_csv(path, **how, parse_dates=["time"], dayfirst=form == DAY_FIRST))
+    seconds = measure(*jobs)
+    took = np.median(seconds, axis=0)
+    times = np.median(seconds[:, :1] / seconds, axis=0)
+    with_times = f"{took[2]:.2f} s | {times[2]:.1f}" if len(jobs) > 2 else "|"
+    return f"{took[0]:.2f} s | {took[1]:.2f} s | {times[1]:.1f} | {with_times}"
+
+
+def main(rows: int = 10**6, *kinds: str) -> None:
+    print("| file | crowdfield | pandas | ratio | pandas with times | ratio |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reports.csv"
-        table(path, rows)
-        print(f"{rows:,} rows, {path.stat().st_size / 1e6:.0f} MB")
-        ours = best(lambda: io.read(path))
-        # Ours first: the peak is the whole process's, and pandas keeps all columns at once.
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        theirs = best(lambda: pd.read_csv(path))
-    print(f"crowdfield.io.read  {ours[0]:6.2f} s, {ours[1]:6.2f} s of CPU, peak {memory:.2f} GB")
-    print(f"pandas.read_csv     {theirs[0]:6.2f} s, {theirs[1]:6.2f} s of CPU")
-    print(f"ratio               {ours[0] / theirs[0]:6.2f}    {ours[1] / theirs[1]:6.2f}")
+        for name in kinds or KINDS:
+            print(f"| {name} | {compare(Path(folder) / 'reports.csv', rows, **KINDS[name])} |", flush=True)
+    print(f"{rows:,} rows; peak memory of all {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10**6)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10**6, *sys.argv[2:])

@@ -526,15 +526,6 @@ def test_no_reader_of_reports_needs_gdal(tmp_path, features, monkeypatch):
         assert io.read(tmp_path / name, label=None if name == "p.parquet" else "Name").used == 3
 
 
-def test_without_pyarrow_tables_are_read_all_the_same(tmp_path, monkeypatch):
-    from crowdfield.io import delimited, times
-
-    # pandas itself reaches for pyarrow where it is installed, so only our own use of it is taken away.
-    monkeypatch.setattr(delimited, "_text_type", lambda: object)
-    monkeypatch.setattr(times, "_iso_fast", lambda values: None)
-    assert said(io.read(write(tmp_path, "plain.csv", PLAIN))) == WANTED
-
-
 def test_duplicates_count_once_unless_they_are_to_be_kept(tmp_path):
     rows = ["ann,1,2,yes,2020-01-01", "ann,1,2,yes,2020-01-01", "ann,1,2,no,2020-01-01", "bob,1,2,yes,2020-01-01"]
     path = write(tmp_path, "d.csv", "source,lat,lon,label,time\n" + "\n".join(rows) + "\n")

@@ -389,7 +389,9 @@ def _joined(
 
 
 def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
-    given = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+    given = tuple(names)
+    if any(issubclass(kind, np.generic) for kind in set(map(type, given))):
+        given = tuple(name.item() if isinstance(name, np.generic) else name for name in given)
     try:
         distinct = len(set(given)) == len(given)
     except TypeError:

@@ -158,13 +158,16 @@ def main_bounds(places: ArrayLike) -> Region:
         p = p[~exchanged]
     whole = bounds(p)
     east = p[:, 0]
-    if not -180.0 <= whole.west <= whole.east < 180.0 or (east >= 180.0).any():
+    near_antimeridian = not -180.0 <= whole.west <= whole.east < 180.0 or bool((east >= 180.0).any())
+    if near_antimeridian:
         # Longitudes as offsets from the middle one, so that the antimeridian is nowhere near.
         east = wrap(east - _middle_longitude(east))
     few = slice(None, None, max(1, len(p) // MIDDLE_OF))
-    distance = np.abs(east - np.median(east[few]))
-    np.maximum(distance, np.abs(p[:, 1] - np.median(p[few, 1])), out=distance)
+    middle = np.median(east[few]), np.median(p[few, 1])
     first = len(p) - int(FEW * len(p))
+    if not near_antimeridian and _none_is_far(whole, p[few], middle, len(p) - first + 1):
+        return whole
+    distance = np.maximum(np.abs(east - middle[0]), np.abs(p[:, 1] - middle[1]))
     bulk = max(float(np.partition(distance, first - 1)[first - 1]), NEAR)
     if distance.max() <= GAP * bulk:
         return whole  # the farthest is not far, so there is no need to put them in order
@@ -194,6 +197,16 @@ def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _nearer_exchanged(p: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(np.abs(p[:, ::-1] - middle).max(axis=1) < np.abs(p - middle).max(axis=1))
+
+
+def _none_is_far(whole: Region, some: NDArray[np.float64], middle: tuple[float, float], count: int) -> bool:
+    """Whether not even the edges of a region are far: some of its places show that `count` of them lie far out."""
+    if len(some) < count:
+        return False
+    lon, lat = middle
+    edges = max(abs(whole.west - lon), abs(whole.east - lon), abs(whole.south - lat), abs(whole.north - lat))
+    distance = np.maximum(np.abs(some[:, 0] - lon), np.abs(some[:, 1] - lat))
+    return bool(edges <= GAP * max(float(np.partition(distance, -count)[-count]), NEAR))
 
 
 def map_bounds(places: ArrayLike) -> Region:

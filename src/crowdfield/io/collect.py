@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
 from crowdfield.io.columns import some
+from crowdfield.io.names import Coded, NameColumn, clean
 from crowdfield.io.rejects import Refusal, Refusals
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
@@ -27,7 +28,7 @@ class Batch:
     row: NDArray[np.int64]  # [n] the row each report is from, rising
     lon: NDArray[np.float64]
     lat: NDArray[np.float64]
-    label: Any  # [n] text: a pandas array or Series, or an object array
+    label: Any  # [n] text: cells of a column of names, a pandas array or Series, or an object array
     source: Any | None  # [n] text, or None where the file does not say
     time: NDArray[np.float64] | None = None
     id: Any | None = None
@@ -38,11 +39,6 @@ class Batch:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def clean(names: Any) -> list[str]:
-    """Names as text, without the spaces around them."""
-    return list(map(str.strip, map(str, np.asarray(names, dtype=object).tolist())))
-
-
 class Codes:
     """Names numbered in the order they are first seen; spelling may be merged by letter case."""
 
@@ -50,20 +46,37 @@ class Codes:
         self.names: list[str] = []
         self._fold = fold
         self._code: dict[str, int] = {}
+        self._column: NameColumn | None = None
+        self._code_in_column = np.empty(0, dtype=np.int32)  # by the code in the column; −1 for names not yet met
 
     def of(self, values: Any) -> NDArray[np.int32]:
-        codes, seen = pd.factorize(values)
-        names = clean(seen)
-        keys = [name.casefold() for name in names] if self._fold else names
-        # Mostly every name is known by now, so only the new ones are looked at one by one.
-        if unknown := set(keys).difference(self._code):
-            for key, name in zip(keys, names, strict=True):
-                if key in unknown and key not in self._code:
-                    self._code[key] = len(self.names)
-                    self.names.append(name)
         # 32 bits: a table of a gigabyte has tens of millions of rows, and this is kept for each.
-        recode = np.array(list(map(self._code.__getitem__, keys)), dtype=np.int32)
-        return recode[codes] if len(codes) else np.empty(0, dtype=np.int32)
+        if isinstance(values, Coded):
+            return self._of_column(values)
+        which, seen = pd.factorize(values)
+        return self._add(clean(seen))[which] if len(which) else np.empty(0, dtype=np.int32)
+
+    def _of_column(self, cells: Coded) -> NDArray[np.int32]:
+        if cells.column is not self._column:
+            self._column, self._code_in_column = cells.column, np.empty(0, dtype=np.int32)
+        new = np.full(len(cells.column.names) - len(self._code_in_column), -1, dtype=np.int32)
+        known = self._code_in_column = np.concatenate([self._code_in_column, new])
+        codes = known[cells.codes]
+        # A name counts from the first row on that is used, so that a column may know more names than are numbered here.
+        if len(codes) and codes.min() < 0:
+            fresh = pd.unique(cells.codes[codes < 0])
+            known[fresh] = self._add([cells.column.names[i] for i in fresh.tolist()])
+            codes = known[cells.codes]
+        return codes
+
+    def _add(self, names: list[str]) -> NDArray[np.int32]:
+        keys = [name.casefold() for name in names] if self._fold else names
+        known = len(self.names)
+        codes = [self._code.setdefault(key, len(self._code)) for key in keys]
+        if len(self._code) > known:
+            first = dict(zip(reversed(codes), reversed(names), strict=True))  # as it was spelt first
+            self.names += [first[code] for code in range(known, len(self._code))]
+        return np.array(codes, dtype=np.int32)
 
 
 class Collected(NamedTuple):
@@ -158,7 +171,7 @@ class Collector:
             accuracy = None if accuracy is None else accuracy[keep]
             score = None if score is None else score[keep]
             looks = None if looks is None else looks[keep]
-        names = None if ids is None else ids.astype(object).where(ids.notna(), None).tolist()
+        names = None if ids is None else _or_none(ids)
         return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score, looks)
 
     def _numbers(self, name: str) -> NDArray[np.float64] | None:
@@ -169,6 +182,16 @@ class Collector:
         return np.concatenate(
             [np.full(len(b.lon), np.nan) if v is None else v for b, v in zip(self._batches, stated, strict=True)]
         )
+
+
+def _or_none(ids: pd.Series[Any]) -> list[Any]:
+    """The cells of a column, None where they are empty."""
+    cells = ids.to_numpy(dtype=object)
+    absent = ids.isna().to_numpy(dtype=bool)
+    if absent.any():
+        cells = cells.copy()
+        cells[absent] = None
+    return cells.tolist()
 
 
 def _repeated(
@@ -188,7 +211,7 @@ def _repeated(
     repeat = np.zeros(len(first), dtype=bool)
     has_id = np.zeros(len(first), dtype=bool)
     if ids is not None:
-        own = ids.iloc[first]
+        own = ids if len(first) == len(row) else ids.iloc[first]
         has_id = own.notna().to_numpy(dtype=bool)
         repeat = own.duplicated().to_numpy(dtype=bool) & has_id
     # Without a source and a time nothing tells one person's report from another's, so nothing is called a duplicate.
@@ -202,25 +225,49 @@ def _repeated(
     return repeat if len(first) == len(row) else np.asarray(repeat[np.cumsum(starts) - 1])
 
 
+_BLOCK = 2**15  # rows whose hashes are made together: they stay in the processor's cache
+
+
 def _same_rows(columns: list[NDArray[Any]]) -> NDArray[np.bool_]:
     """Which rows equal an earlier one in all columns: by a hash first, then exactly among rows with equal hashes."""
-    digest = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        # −0.0 and 0.0 count as equal, and so do all NaNs (no time): give each of them one pattern of bits.
-        number = column.astype(np.float64) + 0.0
-        number[np.isnan(number)] = np.nan
-        digest ^= number.view(np.uint64)
-        digest *= np.uint64(0x9E3779B97F4A7C15)
-        digest ^= digest >> np.uint64(29)
-    # Almost always no two hashes are equal, and sorting them is the fastest way to see that.
-    ordered = np.sort(digest)
-    met = ordered[1:][ordered[1:] == ordered[:-1]]
+    digest = np.empty(len(columns[0]), dtype=np.uint32)
+    for start in range(0, len(digest), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        digest[rows] = _hashes([column[rows] for column in columns])
+    # Few hashes are equal by chance: a hundred in a million rows.
+    met = digest[pd.Series(digest).duplicated().to_numpy()]
     same = np.zeros(len(digest), dtype=bool)
     if len(met):
-        suspects = np.isin(digest, met)
+        suspects = _members(digest, met)
         frame = pd.DataFrame({i: column[suspects] for i, column in enumerate(columns)})
         same[suspects] = frame.duplicated().to_numpy()
     return same
+
+
+def _hashes(columns: list[NDArray[Any]]) -> NDArray[np.uint32]:
+    digest = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        if column.dtype.kind == "f":
+            # −0.0 and 0.0 count as equal, and so do all NaNs (no time): give each of them one pattern of bits.
+            number = column + 0.0
+            number[np.isnan(number)] = np.nan
+            digest ^= number.view(np.uint64)
+        else:
+            digest ^= column.astype(np.uint64)
+        digest *= np.uint64(0x9E3779B97F4A7C15)
+        digest ^= digest >> np.uint64(29)
+    return (digest >> np.uint64(32)).astype(np.uint32)
+
+
+_SLOTS = 2**22  # of a table by the last bits of a hash: it fits into the cache, and few slots are taken
+
+
+def _members(digest: NDArray[np.uint32], met: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """The rows whose hash is one of those that were met twice."""
+    taken = np.zeros(_SLOTS, dtype=bool)
+    taken[met & (_SLOTS - 1)] = True
+    maybe = np.flatnonzero(taken[digest & (_SLOTS - 1)])
+    return maybe[np.isin(digest[maybe], met)]
 
 
 def _events(text: NDArray[np.uint64], time: NDArray[np.float64]) -> NDArray[np.int64]:

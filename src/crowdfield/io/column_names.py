@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 
 def canonical(name: str) -> str:
@@ -74,3 +75,12 @@ ABOUT = frozenset(canonical(word) for word in _ABOUT.split())
 _MISSING = """na, n/a, #n/a, n.a., n/d, n.d., s/d, s.d., k.a., -, --, –, —, ?, null, <null>, (null), \\n, nan, <na>,
     (blank), (vide), (leer), (en blanco), (vuoto), #null!, #value!, #ref!, #div/0!, #name?, #num!, #n/d, #nv"""
 MISSING = frozenset(word.strip() for word in _MISSING.split(","))
+_NUMBER = re.compile(r"[+-]?(\d[\d.,]*|[.,]\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
+
+
+def spellings(words: Iterable[str]) -> list[str]:
+    """Words as they are mostly written: in lower case, in capitals, or beginning with one. Without words that are
+    numbers: pandas would take other ways of writing the same number for them too.
+    """
+    forms = {form for word in words for form in (word, word.upper(), word.capitalize())}
+    return sorted(form for form in forms if not _NUMBER.fullmatch(form))

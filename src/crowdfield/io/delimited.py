@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import ReportFormatError
 from crowdfield.io import limits
+from crowdfield.io.column_names import spellings
 from crowdfield.io.columns import is_header, unique
 from crowdfield.io.kinds import Found
+from crowdfield.io.lines import starting_lines
 from crowdfield.io.opening import Progress, Watched, opened
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -70,15 +72,24 @@ class Table:
         return f"a plain table cut at {_NAMED[self.delimiter]}"
 
     def chunks(
-        self, columns: Sequence[str], *, numeric: Sequence[str] = (), progress: Progress | None = None
+        self,
+        columns: Sequence[str],
+        *,
+        numeric: Sequence[str] = (),
+        missing: frozenset[str] = frozenset(),
+        progress: Progress | None = None,
     ) -> Iterator[Chunk]:
-        """The wanted columns, some rows at a time; ``numeric`` ones arrive as numbers where all of a chunk are."""
+        """The wanted columns, some rows at a time; ``numeric`` ones arrive as numbers where all of a chunk are.
+
+        Cells of those that hold one of the ``missing`` words, which are in lower case, are empty.
+        """
         code = {name: f"c{i}" for i, name in enumerate(self.header)}
         wanted = list(dict.fromkeys(columns))
         # One column more than the header has: a row that fills it has too many fields, and says so.
         top = self.delimiter.join([*code.values(), EXTRA]).encode() + b"\n"
         names = {code[name]: name for name in wanted}
         text_type = _text_type()
+        absent = ["", *spellings(missing)]
         stream = opened(self.path, self._found, encoding=self._encoding, progress=progress)
         watched: Watched = stream.raw  # type: ignore[assignment]
         try:
@@ -92,9 +103,10 @@ class Table:
                 index_col=False,
                 usecols=[*names, EXTRA],
                 dtype={c: text_type for c, name in names.items() if name not in numeric},
-                # Only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
+                decimal="," if self._has_decimal_commas(numeric) else ".",
+                # Of text, only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
                 keep_default_na=False,
-                na_values=[""],
+                na_values={EXTRA: [""]} | {c: absent if name in numeric else [""] for c, name in names.items()},
                 chunksize=CHUNK,
                 low_memory=False,  # a chunk is small enough: to guess types for parts of it would cost more, and warn
                 encoding="utf-8",
@@ -117,11 +129,18 @@ class Table:
     def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The line on which each of these rows (rising, none twice) starts.
 
-        Quoted cells may hold line breaks, so the file is gone through again.
+        The file is gone through again; cell by cell where a quoted cell may hold line breaks.
         """
         found = np.zeros(len(rows), dtype=np.int64)
         if not len(rows):
             return found
+        with opened(self.path, self._found, encoding=self._encoding) as stream:
+            for _ in range(self._preamble):
+                stream.readline()
+            quote = None if self._quoting == csv.QUOTE_NONE else b'"'
+            counted = starting_lines(iter(lambda: stream.read(_SAMPLE), b""), rows, self.delimiter, quote=quote)
+        if counted is not None:
+            return np.where(counted > 0, counted + self._preamble, 0)
         at, wanted = 0, int(rows[0])
         for number, line, _ in self._records():
             if number == wanted:
@@ -146,6 +165,11 @@ class Table:
                     line = reader.line_num + 1
             except csv.Error as error:
                 raise self._unreadable(error, self._preamble + line) from None
+
+    def _has_decimal_commas(self, numeric: Sequence[str]) -> bool:
+        """Whether more of the first numbers have a decimal comma than a point. Columns of the others arrive as text."""
+        cells = [cell for name in numeric for cell in self.column(name)]
+        return sum("," in cell for cell in cells) > sum("." in cell for cell in cells)
 
     def _start(self) -> str:
         with opened(self.path, self._found, encoding=self._encoding) as stream:

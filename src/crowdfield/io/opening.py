@@ -167,6 +167,25 @@ class Watched(io.RawIOBase):
         return block
 
     def _text(self, block: bytes) -> bytes:
+        out = block if self._is_plain(block) else self._decoded(block)
+        if self._old_mac:
+            out = out.replace(b"\r", b"\n")
+        first, last = out.find(b"\n"), out.rfind(b"\n")
+        longest = self._since_newline + (len(out) if first < 0 else first)
+        self._since_newline = self._since_newline + len(out) if last < 0 else len(out) - last - 1
+        if longest > limits.LONGEST_LINE:
+            raise self._fail(
+                f"a line is longer than {limits.LONGEST_LINE // 2**20} MiB. Is this a table with one report per line?",
+                self._line(),
+            )
+        self._done += len(out)
+        return out
+
+    def _is_plain(self, block: bytes) -> bool:
+        """Whether a block needs no decoding: ASCII, which does not begin within a letter of more bytes."""
+        return bool(block) and self.encoding == "utf-8" and block.isascii() and not self._decoder.getstate()[0]
+
+    def _decoded(self, block: bytes) -> bytes:
         try:
             text = self._decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
@@ -180,19 +199,7 @@ class Watched(io.RawIOBase):
             problem.sample = bytes(error.object)
             self.failure = problem
             raise problem from None
-        out = block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
-        if self._old_mac:
-            out = out.replace(b"\r", b"\n")
-        first, last = out.find(b"\n"), out.rfind(b"\n")
-        longest = self._since_newline + (len(out) if first < 0 else first)
-        self._since_newline = self._since_newline + len(out) if last < 0 else len(out) - last - 1
-        if longest > limits.LONGEST_LINE:
-            raise self._fail(
-                f"a line is longer than {limits.LONGEST_LINE // 2**20} MiB. Is this a table with one report per line?",
-                self._line(),
-            )
-        self._done += len(out)
-        return out
+        return block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
 
 
 def opened(

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from crowdfield import geography, readings
 from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.io import places
-from crowdfield.io.collect import Batch, clean
+from crowdfield.io.collect import Batch
 from crowdfield.io.column_names import MISSING
 from crowdfield.io.columns import metres_in
 from crowdfield.io.delimited import EXTRA, Chunk
+from crowdfield.io.names import Coded, NameColumn
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
 
@@ -55,11 +56,12 @@ class Plan:
 
 def batches(chunks: Iterable[Chunk], plan: Plan, times: Times | None) -> Iterator[Batch]:
     """Each chunk as a batch. Times are handed to ``times``, which knows them only at the end."""
+    labels, sources = NameColumn(plan.missing), NameColumn(plan.missing)
     for chunk in chunks:
-        yield _batch(chunk, plan, times)
+        yield _batch(chunk, plan, times, labels, sources)
 
 
-def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
+def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, sources: NameColumn) -> Batch:
     frame = plan.prepare(chunk.frame) if plan.prepare is not None else chunk.frame
     size = len(frame)
     why = _Refusals(size)
@@ -75,7 +77,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     if plan.crs != "local":
         lon = _in_range(lon, lat, plan, why)
     vectors = _vectors(frame, plan, why) if plan.scores else None
-    label, unlabelled = _labels(frame, plan, vectors)
+    label, unlabelled = _labels(frame, plan, vectors, labels)
     why.add(unlabelled, plan.column("label") or "", NO_LABEL)
     if plan.region is not None:
         usable = why.ok.copy()
@@ -97,13 +99,12 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None) -> Batch:
     if times is not None:
         times.add(kept(_when(frame, plan)), kept(rows))
     optional = {role: frame[name] for role in ("source", "id", "text") if (name := plan.column(role)) in frame}
-    source = None
+    source: Any = None
     if "source" in optional:
-        source, nobody = _names(optional["source"], plan.missing)
+        source, nobody = sources.read(optional["source"])
         if nobody.any():
             # Rows that name nobody are kept: they share one source.
-            source = source.add_categories(["unknown"]) if "unknown" not in source.categories else source
-            source[nobody] = "unknown"
+            source.codes[nobody] = sources.code("unknown")
     if reading is not None:
         source = _by_reading(source, reading)
     ids = None if "id" not in optional else _without(optional["id"], plan.missing)
@@ -149,6 +150,11 @@ class _Refusals:
         return [why._replace(rows=why.rows + first) for why in self._why]
 
 
+def _shown(cells: pd.Series[Any], at: int) -> str:
+    """A cell for a message. In a column of numbers with gaps 70 is 70.0, which nobody wrote."""
+    return str(cells.iloc[at]).removesuffix(".0")[:40]
+
+
 def _empty(values: pd.Series[Any], words: frozenset[str]) -> NDArray[np.bool_]:
     missing = values.isna().to_numpy(dtype=bool)
     if not pd.api.types.is_numeric_dtype(values.dtype):
@@ -166,36 +172,28 @@ def _without(values: pd.Series[Any], words: frozenset[str]) -> pd.Series[Any]:
     return values.mask(absent) if absent.any() else values
 
 
-def _names(values: pd.Series[Any], words: frozenset[str]) -> tuple[pd.Categorical, NDArray[np.bool_]]:
-    """Names, each different one stored once, and which rows have none."""
-    codes, seen = pd.factorize(values)
-    names = distinct = clean(seen)
-    if len(set(names)) < len(names):
-        distinct = list(dict.fromkeys(names))
-        place = {name: i for i, name in enumerate(distinct)}
-        recode = np.array([place[name] for name in names], dtype=np.int64)
-        codes = np.where(codes < 0, -1, recode[codes])
-    empty = codes < 0
-    for at, name in enumerate(distinct):
-        if not name or name.casefold() in words:
-            empty |= codes == at
-    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct, dtype=object)), empty
-
-
 def numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     """Numbers as people write them, also with a decimal comma; NaN where a cell holds something else."""
     if pd.api.types.is_bool_dtype(values.dtype):
         return np.full(len(values), np.nan)
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    text = values.astype(object).where(values.notna(), "").astype(str).str.strip()
-    comma = text.str.fullmatch(r"[+-]?\d+,\d+")
-    text = text.where(~comma.astype(bool), text.str.replace(",", ".", regex=False))
-    # Python's float also reads "nan", "inf" and "1_000", none of which is a coordinate.
-    plain = text.str.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", flags=0).astype(bool)
-    return pd.to_numeric(text.where(plain), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    cells = values.to_numpy(dtype=object)
+    absent = values.isna().to_numpy(dtype=bool)
+    text = pd.Series(list(map(str, np.where(absent, "", cells) if absent.any() else cells)), dtype=object)
+    out = np.array(pd.to_numeric(text, errors="coerce"), dtype=np.float64)
+    odd = np.flatnonzero(~np.isfinite(out))
+    if len(odd):
+        rest = text.iloc[odd].str.strip()
+        # "nan" and "inf", which pandas reads too, are no coordinates.
+        plain = rest.str.fullmatch(_NUMBER).to_numpy(dtype=bool)
+        pointed = rest.str.replace(",", ".", regex=False).where(plain)
+        out[odd] = pd.to_numeric(pointed, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return out
 
 
+# A decimal comma may stand wherever a point may, as it does for pandas where all numbers of a chunk have one.
+_NUMBER = r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?"
 _TITLE = {"lat": "latitude", "lon": "longitude"}
 
 
@@ -246,7 +244,7 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
         ~(whole & (stated >= 1) & (stated <= MOST_COUNTED)),
         name,
         lambda at: Advised(
-            f"'{str(frame[name].iloc[at])[:40]}' is not a count between 1 and {MOST_COUNTED:,}.",
+            f"'{_shown(frame[name], at)}' is not a count between 1 and {MOST_COUNTED:,}.",
             "--count none reads every row as one report.",
         ),
     )
@@ -265,9 +263,9 @@ def _readings(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[Any] |
     return words.to_numpy(dtype=object)
 
 
-def _by_reading(source: pd.Categorical | None, reading: NDArray[Any]) -> pd.Categorical:
+def _by_reading(source: Coded | None, reading: NDArray[Any]) -> pd.Categorical:
     """Sources told apart by what their reports say of areas."""
-    who = np.full(len(reading), "all", dtype=object) if source is None else np.asarray(source, dtype=object)
+    who = np.full(len(reading), "all", dtype=object) if source is None else source.names()
     return pd.Categorical([readings.named(name, word) for name, word in zip(who, reading, strict=True)])
 
 
@@ -280,7 +278,7 @@ def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
     why.add(
         ~empty & ~((stated >= 0) & (stated <= 1)),
         name,
-        lambda at: f"'{str(frame[name].iloc[at])[:40]}' is not a score: a probability between 0 and 1.",
+        lambda at: f"'{_shown(frame[name], at)}' is not a score: a probability between 0 and 1.",
     )
     return np.where(empty, np.nan, stated)
 
@@ -311,16 +309,16 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
 
 
 def _not_a_probability(cells: pd.Series[Any], at: int) -> str:
-    return f"'{str(cells.iloc[at])[:40]}' is not a probability between 0 and 1."
+    return f"'{_shown(cells, at)}' is not a probability between 0 and 1."
 
 
 def _labels(
-    frame: pd.DataFrame, plan: Plan, vectors: NDArray[np.float64] | None
-) -> tuple[pd.Categorical, NDArray[np.bool_]]:
+    frame: pd.DataFrame, plan: Plan, vectors: NDArray[np.float64] | None, labels: NameColumn
+) -> tuple[Coded, NDArray[np.bool_]]:
     """What every row says, and which rows say nothing; the most probable state where only a vector says it."""
     name = plan.column("label")
     if vectors is None:
-        return _names(frame[name], plan.missing)
+        return labels.read(frame[name])
     states = np.array(list(plan.scores.values()), dtype=object)
     told = np.isfinite(vectors).all(axis=1)
     said = np.full(len(frame), "", dtype=object)
@@ -328,7 +326,7 @@ def _labels(
     if name is not None:
         empty = _empty(frame[name], plan.missing)
         said = np.where(empty, said, frame[name].to_numpy(dtype=object))
-    return _names(pd.Series(said, index=frame.index), plan.missing)
+    return labels.read(pd.Series(said, index=frame.index))
 
 
 def _coordinate(frame: pd.DataFrame, plan: Plan, role: str, why: _Refusals) -> NDArray[np.float64]:
@@ -363,6 +361,8 @@ def _to_degrees(
 
 def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, why: _Refusals) -> NDArray[np.float64]:
     """The longitudes in [−180, 180]; places that are nowhere on Earth are refused."""
+    if len(lat) and lat.min() >= -90 and lat.max() <= 90 and lon.min() >= -180 and lon.max() <= 180:
+        return lon
     with np.errstate(invalid="ignore"):
         far_north = np.abs(lat) > 90
         far_east = np.abs(lon) > 180

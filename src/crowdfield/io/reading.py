@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -313,9 +314,9 @@ def _result(
         label=code[kept(collected.label)],
         source=place[kept(collected.source)],
         labels=labels,
-        sources=tuple(sources[i] for i in order),
+        sources=tuple(map(sources.__getitem__, order)),
         time=None if collected.time is None else kept(collected.time),
-        id=None if collected.id is None else tuple(v for v, k in zip(collected.id, keep.tolist(), strict=True) if k),
+        id=None if collected.id is None else tuple(collected.id if every else compress(collected.id, keep.tolist())),
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
         score=None if collected.score is None else by_label(kept(collected.score), code[scored], len(labels)),

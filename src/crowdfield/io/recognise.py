@@ -52,7 +52,8 @@ class Found:
             return self.known.batches(self.table, self.plan, options, progress)
         roles = ("lat", "lon", "accuracy", "count", "score")
         numeric = [name for role in roles if (name := self.plan.columns.get(role))] + list(self.plan.scores)
-        chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, progress=progress)
+        missing = self.plan.missing
+        chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, missing=missing, progress=progress)
         return points.batches(chunks, self.plan, times)
 
 

@@ -44,7 +44,12 @@ class Tabular(Protocol):
     def samples(self) -> dict[str, list[str]]: ...
 
     def chunks(
-        self, columns: Sequence[str], *, numeric: Sequence[str] = (), progress: Progress | None = None
+        self,
+        columns: Sequence[str],
+        *,
+        numeric: Sequence[str] = (),
+        missing: frozenset[str] = frozenset(),
+        progress: Progress | None = None,
     ) -> Iterator[Chunk]: ...
 
     def rows(self, *, progress: Progress | None = None) -> Iterator[tuple[int, int, dict[str, str]]]: ...
@@ -87,7 +92,12 @@ class Records:
         return {name: self.column(name) for name in self.header}
 
     def chunks(
-        self, columns: Sequence[str], *, numeric: Sequence[str] = (), progress: Progress | None = None
+        self,
+        columns: Sequence[str],
+        *,
+        numeric: Sequence[str] = (),
+        missing: frozenset[str] = frozenset(),
+        progress: Progress | None = None,
     ) -> Iterator[Chunk]:
         yield Chunk(self._frame[list(dict.fromkeys(columns))], 0)
 
