@@ -348,3 +348,9 @@ def test_files_that_are_no_maps_are_named(tmp_path, suffix):
 def _text(path):
     path.write_text("not a map")
     return path
+
+
+def test_a_geopackage_is_of_a_version_that_older_programs_know(tmp_path):
+    """GDAL 3.6 warns of 1.4, which newer versions of it write by themselves."""
+    written = io.write(make(), tmp_path / "map.gpkg").read_bytes()
+    assert int.from_bytes(written[60:64], "big") == 10200  # user_version of SQLite: GeoPackage 1.2

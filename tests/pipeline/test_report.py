@@ -108,3 +108,39 @@ def test_the_texts_are_plain_toml():
 def test_another_suffix_is_refused(runs, tmp_path):
     with pytest.raises(InputError, match=r"\.html or \.pdf"):
         pipeline.write_report(runs[0], tmp_path / "report.doc")
+
+
+def test_figures_of_districts_are_shown_as_people_read_them():
+    from crowdfield.pipeline.report import district_table
+
+    table = pd.DataFrame(
+        {
+            "area": ["North", NASTY, "far away"],
+            "cells": [3, 4, 0],
+            "reports": [1200, 3, 0],
+            "unknown_share": [0.25, 0.0, float("nan")],
+            "share_wet": [0.381, 0.1, float("nan")],
+            "share_low_wet": [0.06, 0.0, float("nan")],
+            "share_high_wet": [0.63, 0.5, float("nan")],
+            "amount_wet": [1234.5, 0.25, 0.0],
+            "amount_low_wet": [200.0, 0.0, 0.0],
+            "amount_high_wet": [2000.0, 1.0, 0.0],
+            "probability_above_0.3_wet": [0.77, 0.05, float("nan")],
+            "probability_above_0.3_not wet": [0.1, 0.2, float("nan")],
+            "note": ["4 % of it lies outside", float("nan"), float("nan")],
+        }
+    )
+    table.attrs |= {"unit": "people", "level": 0.9}
+    assert district_table.is_totals(table, "wet") and not district_table.is_totals(table, "dry")
+    page = district_table.html(table, "wet", read_texts(None))
+    for words in (
+        "38 % (6–63)",
+        "1,234 (200–2,000)",
+        "amount (people)",
+        "P(at least 30 %)",
+        "77 %",
+        "1,200",
+        "90 % int",
+    ):
+        assert words in page
+    assert "share_low" not in page and "nan" not in page and NASTY not in page and "4 % of it lies outside" in page

@@ -189,9 +189,9 @@ def test_the_coloured_map_shows_the_state_in_question_wherever_it_stands(found):
     turned = replace(found, table=renamed, states=("damaged", "undamaged"), positive="damaged")
     for asked in (found, turned):
         other = next(state for state in asked.states if state != asked.positive)
-        first, second = choropleth(asked).axes[0], choropleth(asked, other).axes[0]
-        assert first.get_title(loc="left") == f"Share: {asked.positive}"
-        for one, two in zip(first.patches, second.patches, strict=True):
+        first, second = choropleth(asked), choropleth(asked, other)
+        assert first.get_suptitle() == f"Share: {asked.positive}"
+        for one, two in zip(first.axes[0].patches, second.axes[0].patches, strict=True):
             np.testing.assert_allclose(one.get_facecolor(), two.get_facecolor(), atol=0.01)
 
 

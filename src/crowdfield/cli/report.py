@@ -23,7 +23,15 @@ def report(
         typer.Option(metavar="RUN", help="The run or map of the last report, to say what changed."),
     ] = None,
     districts: Annotated[
-        Path | None, typer.Option(metavar="TABLE.csv", help="A table of figures per district, shown as it is.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Polygons of districts, whose figures are added up; or a table that crowdfield totals wrote. Any "
+            "other table (.csv) is shown as it is.",
+        ),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With polygons: the property that names the districts.")
     ] = None,
     checks: Annotated[
         Path | None, typer.Option(metavar="TABLE.csv", help="A table of spot checks, shown as it is.")
@@ -58,12 +66,24 @@ def report(
     what = {
         "title": title,
         "since": None if since is None else map_from(since),
-        "districts": None if districts is None else _table(districts),
+        "districts": None if districts is None else _districts(districts, by, fused),
         "checks": None if checks is None else _table(checks),
     }
     with talk.progress("Writing the report"):
         written = [pipeline.write_report(fused, path, texts=words, **what) for path in outputs]
     talk.result({"written": [str(path) for path in written]}, [f"wrote {path}" for path in written])
+
+
+def _districts(path: Path, by: str | None, fused: Any) -> Any:
+    """Figures of districts: from a table, or added up now for a file of polygons."""
+    if path.suffix.lower() == ".csv":
+        return _table(path)
+    from crowdfield.pipeline.totals import totals
+
+    found = totals(fused, path, by=by)
+    table = found.table.copy()
+    table.attrs |= {"unit": found.unit, "level": found.level}
+    return table
 
 
 def _table(path: Path) -> Any:
@@ -77,7 +97,9 @@ def _table(path: Path) -> Any:
     except (OSError, ValueError) as problem:
         raise InputError(f"{path}: cannot be read as a table: {problem}.") from problem
     if len(frame) and str(frame.iloc[0, 0]).startswith("#"):
+        in_km2 = "weight" in frame and "+km2" in str(frame["weight"].iloc[0])
         frame = frame.iloc[1:].reset_index(drop=True).apply(_numbers)
+        frame.attrs |= {"unit": "km²"} if in_km2 else {}
     return frame
 
 

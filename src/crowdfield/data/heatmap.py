@@ -202,6 +202,10 @@ class Heatmap:
             state = self.states[j]
             columns[f"probability_{state}"] = self.probability[..., j].ravel()[keep]
             columns[f"sd_{state}"] = self.sd[..., j].ravel()[keep]
+        if self.grades is not None:
+            columns["expected_grade"], columns["sd_grade"] = (a.ravel()[keep] for a in self.expected_grade())
+            for state in self.grades[1:-1]:
+                columns[f"at_least_{state}"] = self.at_least(state).probability[..., 1].ravel()[keep]
         columns["entropy"] = self.entropy.ravel()[keep]
         names = np.array([str(state) for state in self.states], dtype=object)
         columns["most_probable"] = names[self.most_probable.ravel()[keep].astype(np.int64)]

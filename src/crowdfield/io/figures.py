@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfield.geography import WGS84
 from crowdfield.io.atomic import replacing
-from crowdfield.io.layers import flat, plain
+from crowdfield.io.layers import GEOPACKAGE, flat, plain
 from crowdfield.io.requirements import library
 from crowdfield.io.table import safe, write_tagged
 from crowdfield.io.vector import DIGITS, write_features
@@ -76,7 +76,7 @@ def write_gpkg(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[s
     many = np.array([shapely.multipolygons([shape]) if shape.geom_type == "Polygon" else shape for shape in shapes])
     frame = geopandas.GeoDataFrame({name: values for name, _, values in columns}, geometry=many, crs=WGS84)
     with replacing(path) as temporary:
-        pyogrio.write_dataframe(frame, temporary, layer="totals", driver="GPKG", dataset_metadata=flat(plain(about)))
+        pyogrio.write_dataframe(frame, temporary, layer="totals", dataset_metadata=flat(plain(about)), **GEOPACKAGE)
 
 
 def _cell(value: Any, missing: Any) -> Any:

@@ -13,7 +13,7 @@ from crowdfield import __version__
 from crowdfield.data import Grid
 from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
-from crowdfield.io.layers import flat, plain
+from crowdfield.io.layers import GEOPACKAGE, flat, plain
 from crowdfield.io.requirements import library
 
 FORMATS = (".tif", ".geojson", ".gpkg", ".csv")
@@ -112,7 +112,7 @@ def _polygons(
 
         frame = geopandas.GeoDataFrame(columns, geometry=shapely.polygons(rings), crs=grid.crs)
         with replacing(path) as temporary:
-            frame.to_file(temporary, driver="GPKG", layer="change")
+            frame.to_file(temporary, layer="change", **GEOPACKAGE)
         return
     rows = zip(*columns.values(), strict=True)
     features = (

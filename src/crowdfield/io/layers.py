@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from crowdfield import __version__
 from crowdfield.data import Heatmap
 
+# How GeoPackages are written: version 1.2, which every GDAL of the last years opens without a warning.
+GEOPACKAGE = {"driver": "GPKG", "VERSION": "1.2"}
+
 
 def layers(heatmap: Heatmap) -> dict[str, NDArray[np.float32]]:
     """Named layers [rows, columns], NaN outside: probability and standard deviation of each state, entropy in bits,

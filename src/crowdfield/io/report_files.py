@@ -13,7 +13,7 @@ from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
 from crowdfield.io import score_columns
 from crowdfield.io.atomic import replacing
-from crowdfield.io.layers import plain
+from crowdfield.io.layers import GEOPACKAGE, plain
 from crowdfield.io.requirements import library
 from crowdfield.io.table import write_rows
 from crowdfield.io.vector import write_features
@@ -98,7 +98,7 @@ def write_reports(reports: Reports, path: str | Path) -> Path:
     frame = geopandas.GeoDataFrame.from_features(features, crs=WGS84)
     with replacing(path) as temporary:
         if kind == ".gpkg":
-            frame.to_file(temporary, driver="GPKG", layer="reports")
+            frame.to_file(temporary, layer="reports", **GEOPACKAGE)
         else:
             frame.to_parquet(temporary, index=False)
     return path

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data import Grid, Heatmap
 from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
-from crowdfield.io.layers import description, flat, layers, plain
+from crowdfield.io.layers import GEOPACKAGE, description, flat, layers, plain
 from crowdfield.io.requirements import library, reference_system
 
 LOOK_FORMATS = (".geojson", ".json", ".kml")
@@ -92,7 +92,7 @@ def write_geopackage(heatmap: Heatmap, path: str | Path) -> None:
     frame = heatmap.to_geodataframe()
     with replacing(path) as temporary:
         pyogrio.write_dataframe(
-            frame, temporary, layer="heatmap", driver="GPKG", dataset_metadata=flat(description(heatmap))
+            frame, temporary, layer="heatmap", dataset_metadata=flat(description(heatmap)), **GEOPACKAGE
         )
 
 

@@ -12,16 +12,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import PercentFormatter
 
 from crowdfield.data.positive import scale_name
 from crowdfield.errors import InputError
 from crowdfield.plot import FAINT, INK, UNKNOWN, scale, suppressed
+from crowdfield.plot.furniture import draw_north, draw_scale_bar
 
 if TYPE_CHECKING:
     from crowdfield.pipeline.totals import DistrictTotals
 
 NAMED = 30  # districts at the most whose names and figures are written into them
 LONGEST_NAME = 18
+METRES_PER_DEGREE = 111_320.0  # of latitude
 
 
 def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
@@ -54,8 +57,18 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     axes.set_axis_off()
     if len(table) <= NAMED:
         _name(axes, found, state)
-    axes.set_title(f"Share: {state}", loc="left", color=INK, fontsize=12, fontweight="bold")
-    bar = figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), colours), ax=axes, shrink=0.6, pad=0.02)
+    shrunk = np.cos(np.radians((south + north) / 2))
+    draw_scale_bar(axes, float(np.diff(axes.get_xlim())[0] * shrunk * METRES_PER_DEGREE))
+    draw_north(axes)
+    figure.suptitle(f"Share: {state}", x=0.012, ha="left", color=INK, fontsize=14, fontweight="bold")
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(0.0, 1.0), colours),
+        ax=axes,
+        shrink=0.6,
+        pad=0.02,
+        format=PercentFormatter(1.0, symbol=" %"),
+    )
+    bar.outline.set_visible(False)
     whole = f" of “{found.weights}”" if found.weights else ""
     bar.set_label(f"expected share{whole} that is “{state}”", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8, colors=FAINT)

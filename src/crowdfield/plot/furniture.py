@@ -81,10 +81,10 @@ def furnish_grid(axes: Axes, grid: Grid) -> None:
         spine.set(color="#c8c8c8", linewidth=0.8)
     geographic, units = _reference(grid.crs)
     if geographic:
-        _scale_bar(axes, (east - west) * 111_320 * np.cos(np.radians((south + north) / 2)))
+        draw_scale_bar(axes, (east - west) * 111_320 * np.cos(np.radians((south + north) / 2)))
     elif units == "metre":
-        _scale_bar(axes, east - west)
-    _north(axes)
+        draw_scale_bar(axes, east - west)
+    draw_north(axes)
 
 
 def _label_axes(axes: Axes, grid: Grid) -> None:
@@ -125,7 +125,8 @@ def _degree(value: float, sides: tuple[str, str]) -> str:
     return f"{abs(round(value, 6)):g}° {sides[int(value >= 0)]}"
 
 
-def _north(axes: Axes) -> None:
+def draw_north(axes: Axes) -> None:
+    """An arrow to the north, in the upper right corner."""
     axes.annotate(
         "N",
         (0.965, 0.965),
@@ -149,7 +150,8 @@ def _north(axes: Axes) -> None:
     )
 
 
-def _scale_bar(axes: Axes, metres_across: float) -> None:
+def draw_scale_bar(axes: Axes, metres_across: float) -> None:
+    """A bar of a round length, in the lower left corner; metres_across: the width of the axes on the ground."""
     length = metres_across / 4
     power = 10.0 ** np.floor(np.log10(length))
     length = max(step for step in (1, 2, 5) if step * power <= length) * power

@@ -13,6 +13,7 @@ import numpy as np
 
 from crowdfield import __version__
 from crowdfield.pipeline.comparing import SURE
+from crowdfield.pipeline.report import district_table
 from crowdfield.pipeline.report.content import LEAST_CHANGE, Content
 
 if TYPE_CHECKING:
@@ -88,8 +89,10 @@ def change_section(content: Content, texts: Texts) -> str:
 def districts_section(content: Content, texts: Texts) -> str:
     if content.districts is None or not len(content.districts):
         return ""
-    note = f'<p class="faint">{escape(texts["districts_note"])}</p>'
-    return _section(texts["districts"], _frame(content.districts) + note)
+    state = content.heatmap.positive
+    if district_table.is_totals(content.districts, state):
+        return _section(texts["districts"], district_table.html(content.districts, state, texts))
+    return _section(texts["districts"], _frame(content.districts))
 
 
 def sources_section(content: Content, texts: Texts) -> str:

@@ -1,0 +1,72 @@
+"""Figures of districts as a page shows them: of all that `crowdfield totals` writes, what is decided by."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ROWS = 60
+_ABOVE = re.compile(r"probability_above_([\d.]+)_")
+
+
+def is_totals(frame: pd.DataFrame, state: Any) -> bool:
+    """Whether a table is one of `crowdfield totals` that holds this state."""
+    return {"area", *(f"share_{end}{state}" for end in ("", "low_", "high_"))} <= set(frame.columns)
+
+
+def html(frame: pd.DataFrame, state: Any, texts: Mapping[str, str]) -> str:
+    """One row per district: share and amount of a state with their intervals, what nobody knows, reports, remarks."""
+    unit = frame.attrs.get("unit")
+    amount = texts["district_amount"] + (f" ({unit})" if unit else "")
+    heads = [texts["district"], texts["district_share"].format(state=state), amount]
+    above = [(name, found[1]) for name in frame.columns if (found := _ABOVE.match(name)) and name.endswith(f"_{state}")]
+    heads += [texts["district_above"].format(share=_percent(float(value))) for _, value in above]
+    heads += [texts["district_unknown"], texts["district_reports"]]
+    rows = []
+    for row in frame.head(MOST_ROWS).to_dict("records"):
+        cells = [
+            _between(row, "share", state, _percent),
+            _between(row, "amount", state, _short),
+            *(_percent(row[name]) for name, _ in above),
+            _percent(row.get("unknown_share")),
+            _short(row.get("reports")),
+        ]
+        numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
+        note = row.get("note")
+        remark = f'<br><span class="faint">{escape(note)}</span>' if isinstance(note, str) and note else ""
+        rows.append(f"<tr><td>{escape(str(row['area']))}{remark}</td>{numbers}</tr>")
+    head = "".join(
+        f'<th scope="col" class="{"number" if at else ""}">{escape(name)}</th>' for at, name in enumerate(heads)
+    )
+    more = f'<p class="faint">… {len(frame) - MOST_ROWS:,}</p>' if len(frame) > MOST_ROWS else ""
+    said = texts["district_level"].format(level=_percent(frame.attrs["level"])) if "level" in frame.attrs else ""
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{more}"
+    return f'{table}<p class="faint">{escape(said or texts["district_intervals"])}</p>'
+
+
+def _between(row: Mapping[Any, Any], what: str, state: Any, shown: Any) -> str:
+    middle, low, high = (row.get(f"{what}_{end}{state}") for end in ("", "low_", "high_"))
+    if _missing(middle) or _missing(low) or _missing(high):
+        return ""
+    return f"{shown(middle)} ({shown(low).removesuffix(' %')}–{shown(high).removesuffix(' %')})"
+
+
+def _missing(value: Any) -> bool:
+    return value is None or isinstance(value, str) or not math.isfinite(float(value))
+
+
+def _percent(value: Any) -> str:
+    return "" if _missing(value) else f"{100 * float(value):.0f} %"
+
+
+def _short(value: Any) -> str:
+    """Three significant digits below 100, whole numbers from there on."""
+    if _missing(value):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
