@@ -8,7 +8,9 @@ import pytest
 
 from crowdfield import geography, io, pipeline
 from crowdfield.data import Reports
+from crowdfield.errors import DataWarning
 from crowdfield.models import comparison
+from crowdfield.service import effort, fit
 from crowdfield.service.fit import load_model
 from crowdfield.service.maps import unpack
 
@@ -70,6 +72,24 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
         kept = space.client("admin").get(f"/situations/{made['id']}/points").json()["features"]
         told = [(feature["properties"]["accuracy"], feature["properties"]["count"]) for feature in kept[:3]]
         assert told == [(None, 1), (2500, 2), (4000, 3)]
+
+
+def test_a_map_that_was_first_fitted_in_haste_ends_with_the_suggestions_of_fuse(make_workspace, tmp_path, monkeypatch):
+    """Where all reports say the same, the map hardly moves when it rests, but places to look at are close to ties."""
+    monkeypatch.setattr(effort, "LIVE_SEARCHED", 40)
+    monkeypatch.setattr(fit, "LARGE", 40)
+    path = crowd(tmp_path / "flood.csv", 120, np.linspace(0.6, 0.95, 8))
+    path.write_text(path.read_text().replace(",dry", ",flooded"))
+    space = make_workspace(rest_seconds=0)
+    made = by_import(space, path, plan=json.dumps({"places": "exact"}))
+    space.fit()
+    store = space.service.store
+    version = store.version(made["id"])
+    assert version.info["rested"]
+    with pytest.warns(DataWarning, match="All reports say"):
+        fused = pipeline.fuse(io.read(path).reports, pipeline.Settings(states=made["states"]))
+    ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
+    assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
 
 
 def test_what_a_fit_may_see_of_places_moves_the_map_by_little(make_workspace, tmp_path):

@@ -91,6 +91,19 @@ def test_figures_count_people_as_the_command_line_does(weighted, tmp_path):
     assert flooded["share"] == pytest.approx(flooded["amount"] / west["weight"])
 
 
+def test_a_raster_that_ends_within_the_map_is_told_and_counts_what_it_holds(space):
+    """It reaches the western half alone: nothing is known of people in the east, which is not the same as nobody."""
+    admin = space.client("admin")
+    half = raster(2.0 * np.ones((60, 30)), edges=(WEST - 0.05, SOUTH - 0.05, (WEST + EAST) / 2, NORTH + 0.05))
+    stored = put(admin, half, name="people").json()
+    told = admin.get(TOTALS, params={"districts": "halves"}).json()
+    west, east = ({row["area"]: row for row in told["areas"]}[name] for name in ("west", "east"))
+    assert west["weight"] == pytest.approx(stored["total"], rel=0.05) and east["weight"] == pytest.approx(0, abs=50)
+    (note,) = [note for note in told["notes"] if "raster" in note]
+    assert "raster of people does not reach all of" in note and "east (" in note and "west (" not in note
+    admin.delete(WEIGHTS)
+
+
 def test_weights_are_named_replaced_and_removed(space):
     admin, reader = space.client("admin"), space.client()
 

@@ -22,8 +22,8 @@ ROWS = 256  # of pixels in hand at a time
 
 
 def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
-    """The amount in every cell of the grid: [rows * columns]. Pixels without a value hold nothing; a raster that holds
-    nothing under the whole grid is an error."""
+    """The amount in every cell of the grid: [rows * columns]. Pixels without a value hold nothing; cells that the
+    raster does not reach are NaN. A raster that holds nothing under the whole grid is an error."""
     if grid.crs is None:
         raise InputError("amounts of a raster need a map with a reference system.")
     rasters = read_amount_rasters(path, grid)
@@ -52,7 +52,16 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
                 out += np.bincount(cell[inside], part[row, column][inside] / k**2, minlength=grid.size)
     if not out.any():
         raise InputError(f"{path} holds nothing under the map. Is it of another region?")
+    out[~_reached(raster.transform, values.shape, raster.crs, grid)] = np.nan
     return out
+
+
+def _reached(transform: tuple[float, ...], shape: tuple[int, int], crs: str, grid: Grid) -> NDArray[np.bool_]:
+    """Which cells have their centre within the raster: [rows * columns]."""
+    a, b, c, d, e, f = transform
+    x, y = geography.transformer(grid.crs, crs).transform(*grid.centres().T)
+    column, row = np.linalg.solve(np.array([[a, b], [d, e]]), np.stack([x - c, y - f]))
+    return np.asarray((column >= 0) & (column <= shape[1]) & (row >= 0) & (row <= shape[0]))
 
 
 def _points_per_pixel(transform: tuple[float, ...], shape: tuple[int, int], grid: Grid, back: object) -> int:

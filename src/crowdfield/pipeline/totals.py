@@ -22,6 +22,8 @@ from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
 FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", ".png")
+# A note names districts of which at least this share lies beyond the raster of weights, and so many of them at most.
+NOTEWORTHY_SHARE, MOST_NAMED = 0.01, 5
 SQUARE_KILOMETRES = "km²"  # the unit of amounts where no raster says what cells count for
 
 
@@ -94,8 +96,9 @@ def of_map(
 ) -> DistrictTotals:
     """Figures of districts that agree with a map.
 
-    shown: what the map says of the cells that it speaks about; weights: what each cell of the grid counts for; reports:
-    how many are told of each district, NaN where that is not to be told.
+    shown: what the map says of the cells that it speaks about; weights: what each cell of the grid counts for, NaN
+    where nobody knows (such cells count for nothing, and a note says so); reports: how many are told of each district,
+    NaN where that is not to be told.
     """
     if model.places_.shape[1] != 2:
         raise InputError("totals of districts need a map of places alone; for one with time use model.totals.")
@@ -105,7 +108,7 @@ def of_map(
         heatmap.grid.centres()[cells],
         shown,
         totals_.Areas(list(areas.names), located.share[:, cells].tocsr()),
-        weights[cells],
+        np.nan_to_num(weights[cells]),
         asked.level,
         asked.thresholds,
         np.random.default_rng(asked.seed),
@@ -124,9 +127,29 @@ def of_map(
         asked.level,
         tuple(table.attrs["thresholds"]),
         weights_name,
-        (*areas.notes, *_overall(table, located)),
+        (*areas.notes, *_overall(table, located), *_unweighed(areas, located, weights, weights_name)),
         {**description(heatmap), "totals": how},
     )
+
+
+def _unweighed(areas: NamedAreas, located: Located, weights: np.ndarray, name: str | None) -> list[str]:
+    """A note where the raster of weights ends within districts."""
+    unknown = np.asarray(located.share @ np.isnan(weights).astype(np.float64)).ravel()
+    cells = np.asarray(located.share.sum(axis=1)).ravel()
+    with np.errstate(invalid="ignore"):
+        share = np.where(cells > 0, unknown / cells, 0.0)
+    named = [
+        f"{area} ({100 * part:.0f} %)"
+        for area, part in zip(areas.names, share.tolist(), strict=True)
+        if part >= NOTEWORTHY_SHARE
+    ]
+    if not named:
+        return []
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return [
+        f"the raster of {name or 'weights'} does not reach all of {', '.join(named[:MOST_NAMED])}{more}: "
+        "what lies beyond it counts for nothing, so amounts there are too low"
+    ]
 
 
 def shown_field(heatmap: Heatmap) -> totals_.Shown:

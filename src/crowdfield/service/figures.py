@@ -132,7 +132,7 @@ def covered(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of each district the share where something holds, and the amount. Each cell counts once without weights. The
     share is NaN for a district that the map does not reach, or in which nothing is to be counted.   [A], [A]"""
-    each = np.ones(above.size) if weights is None else weights.amounts
+    each = np.ones(above.size) if weights is None else np.nan_to_num(weights.amounts)
     whole = np.asarray(located.share @ each).ravel()
     part = np.asarray(located.share @ (above.ravel() * each)).ravel()
     with np.errstate(invalid="ignore", divide="ignore"):

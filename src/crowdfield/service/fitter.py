@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("crowdfield.worker")
 # A change of probability below this is not worth a version of its own.
 VISIBLE = 0.005
+# A map that has rested suggests the same places as `crowdfield next`: so many of them are compared.
+FIRST_LOOKS = 5
 # Reports of all maps whose logs and models one process keeps in memory; the maps used longest ago go first.
 REPORTS_KEPT = 200_000
 # Intake and readers go first when processors are scarce.
@@ -234,14 +236,23 @@ class Fitter:
         return round(float(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before))), 4)
 
     def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
-        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities."""
+        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities, or, once
+        it has rested, other places to look at next."""
         newest = self._store.version(situation.id)
         if newest is None or newest.head != ledger.head:
             return True
         if newest.info.get("coarser") != made.info.get("coarser"):
             return True
         moved = made.info["moved"]
-        return moved is None or moved > VISIBLE
+        if moved is None or moved > VISIBLE:
+            return True
+        before = self._store.blob(situation.id, newest.number, "suggestions")
+        return bool(made.info["rested"]) and _places(made.suggestions) != _places(before)
+
+
+def _places(suggestions: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Where the suggestions are that a page shows first."""
+    return [(look["easting"], look["northing"]) for look in suggestions[:FIRST_LOOKS]]
 
 
 def thinned(info: dict[str, Any], reports: int) -> bool:

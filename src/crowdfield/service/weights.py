@@ -48,7 +48,7 @@ class CellWeights:
     """What each cell counts for, and what that is called."""
 
     name: str
-    amounts: NDArray[np.float64]  # [rows * columns]
+    amounts: NDArray[np.float64]  # [rows * columns], NaN where the raster does not reach
 
 
 class Weights:
@@ -81,7 +81,7 @@ class Weights:
 
     def store(self, situation: Situation, name: str, amounts: NDArray[np.float64]) -> StoredWeights:
         """Put weights in the place of those that the map has."""
-        found = StoredWeights(name, time.time(), situation.layout_tag, float(amounts.sum()))
+        found = StoredWeights(name, time.time(), situation.layout_tag, float(np.nansum(amounts)))
         row = {"situation": situation.id, "name": name, "created": found.created, "layout": found.layout}
         row |= {"total": found.total, "content": gzip.compress(amounts.astype(KEPT_AS).tobytes(), 6)}
         with writing(self._engine) as connection:
