@@ -45,6 +45,8 @@ class Blurred(Kernel):
         return self.part.spectral_density(frequencies)
 
     def covariance(self, X: Array, Z: Array) -> Array:
+        """Covariances of places of which some are known only roughly: averages over where they may be.   [N, D], [M, D]
+        -> [N, M]"""
         (x, of_x), (z, of_z) = split(X, self.dimension), split(Z, self.dimension)
         rows, columns = np.flatnonzero(of_x), np.flatnonzero(of_z)
         out = self.part.covariance(x, z)

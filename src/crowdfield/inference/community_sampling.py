@@ -58,6 +58,7 @@ class CommunityPrior:
         return np.where(self.free[:, None, None], state.beta[chain, state.member], self.own)
 
     def step(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> CommunityState:
+        """One Gibbs sweep: who belongs to which community, the sizes of the communities, then their matrices."""
         member = self._draw_members(state, counts, rng)
         weight = self._draw_weights(member, rng)
         beta = state.beta
@@ -66,6 +67,7 @@ class CommunityPrior:
         return CommunityState(beta, weight, member)
 
     def _draw_members(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The community of every source, drawn given the matrices and sizes of the communities.   [C, S]"""
         if self.size == 1:
             return np.zeros_like(state.member)
         fit = log_dirichlet_multinomial(counts[:, :, None], state.beta[:, None], LABELS).sum(-1)  # [C, S, k]
@@ -98,6 +100,7 @@ class CommunityPrior:
         each: float,
         rng: np.random.Generator,
     ) -> Array:
+        """A Metropolis step of every matrix: its overall strength and its single entries are proposed together."""
         shape = (*beta.shape[:2], 1, beta.shape[3])
         proposed = beta * np.exp(strength * rng.standard_normal(shape) + each * rng.standard_normal(beta.shape))
         gain = self._log_target(proposed, member, counts) - self._log_target(beta, member, counts)

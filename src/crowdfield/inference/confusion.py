@@ -93,6 +93,7 @@ class Response(NamedTuple):
 
 
 def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Response:
+    """How the expected counts answer a change of themselves, and Newton's step to where they no longer move."""
     S, J, L = counts.shape
     slope = covariance_of_log_pi(alpha0 + np.maximum(counts, 0.0))
     A = np.einsum("sljk,sklm->sjlkm", missing, slope).reshape(S, J * L, J * L)

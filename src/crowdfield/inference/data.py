@@ -100,6 +100,7 @@ def arrange(
 
 
 def _repeats(site: Codes, source: Codes, label: Codes, count: Array | None) -> Codes | None:
+    """How many equal reports each report is one of: same site, source and label; None where none is repeated.   [R]"""
     if len(site) == 0:
         return None
     order = np.lexsort((label, source, site))

@@ -46,6 +46,7 @@ class ByStates(NamedTuple):
     C: Array  # [J, F]
 
     def foresee(self, mean: Array, variance: Array) -> Foreseen:
+        """What the next report would say at places with these moments of f, and how that depends on f."""
         f, w = latent_nodes(mean, variance)
         r = softmax(f @ self.C.T + self.said[:, None, :])
         p, r_f = r @ self.pi, r @ self.C

@@ -201,6 +201,7 @@ class Product(Kernel):
         return out
 
     def with_lengthscale(self, lengthscale: float | Array) -> Product:
+        """The same kernel with other length-scales, one for all columns or one per column."""
         dimension = sum(map(len, self.columns))
         scales = np.broadcast_to(np.asarray(lengthscale, float), (dimension,))
         factors = []
@@ -216,6 +217,7 @@ class Product(Kernel):
         return product
 
     def averaged(self, X: Array, Z: Array, sd: tuple[Array, Array], space: Sequence[int]) -> Array:
+        """Covariance averaged over uncertain places; factors that have no column of space stay as they are."""
         product = np.ones((len(X), len(Z)))
         for factor, columns in zip(self.factors, self.columns, strict=True):
             own = [position for position, column in enumerate(columns) if column in space]

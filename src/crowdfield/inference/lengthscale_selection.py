@@ -72,6 +72,7 @@ def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.for_searc
 
 
 def _groups(posed: Posed, X: Array) -> list[Group]:
+    """The groups of columns that share a length-scale, each with its search range and prior."""
     span, dimension = np.ptp(X, axis=0), X.shape[1]
     if posed.free == (tuple(range(dimension)),):
         low, high = posed.lengthscale_bounds or lengthscale_.search_range(X)

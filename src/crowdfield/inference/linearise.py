@@ -220,7 +220,7 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added
         r = odds * not_r
         beyond = np.where(ratio > 0.0, np.where(np.isfinite(ratio), ratio, 0.0) - near, 0.0)
         bound += float((np.log(not_rho) @ w - np.log(not_r) @ v + none + beyond[:, 0]).sum())
-        # Each from its own sum: one less the other would make a probability of 1e-17 nought.
+        # Each from its own sum: subtracting the other from one would turn a probability of 1e-17 into zero.
         out.r[part, 0], out.r[part, 1] = not_r @ v, r @ v
         step = r @ v - rho @ w
         rho *= not_rho

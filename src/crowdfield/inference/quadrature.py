@@ -13,7 +13,7 @@ from crowdfield.arrays import Array as Array
 BLOCK_ENTRIES = 1 << 22
 MOST_CORNERS = 8  # functions: a cube has 256 corners then
 RADII = 2  # spheres of nodes for more than three functions
-ROWS = 1 << 13  # places at a time where each has Q nodes: what is in hand stays in the cache
+ROWS = 1 << 13  # places at a time where each has Q nodes: so that intermediate arrays stay in the cache
 # Gauss–Hermite nodes that give expectations of a logistic function of N(·, sd²) to 10⁻⁷, up to an sd (its poles are at
 # ±iπ, so the narrower the Gaussian, the fewer). Wider ones get what `nodes` says.
 ENOUGH = ((0.35, 6), (0.6, 9), (0.85, 12))
@@ -138,7 +138,7 @@ def _binary_rate_moments(mean: Array, sd: Array) -> tuple[Array, Array]:
         x, w = enough_nodes(float(sd[part].max()), fine=True)
         f = mean[part, None] + sd[part, None] * x
         rho = expit(f)
-        # Each state from its own sum: one less the other would make a probability of 1e-17 nought.
+        # Each state from its own sum: subtracting the other from one would turn a probability of 1e-17 into zero.
         expected[part, 0], expected[part, 1] = expit(-f) @ w, rho @ w
         rho -= expected[part, 1:]
         deviation[part] = np.sqrt(np.square(rho, out=rho) @ w)[:, None]

@@ -27,7 +27,7 @@ from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.sampling import SamplePredictor
 
-BLOCK_ENTRIES = 1 << 21  # places times draws in hand at a time: 16 MB an array
+BLOCK_ENTRIES = 1 << 21  # places times draws processed at a time: 16 MB an array
 
 
 class RateDraws(Protocol):

@@ -211,6 +211,7 @@ class _Record:
 
     @classmethod
     def of(cls, data: Data, sampler: Sampler, chains: int, sweeps: int, draws: int) -> _Record:
+        """An empty record with room for so many sweeps and draws."""
         busiest = np.argsort(-np.bincount(data.source, minlength=data.n_sources), kind="stable")
         thin = max(1, chains * sweeps // draws)
         # Interval ends need a few hundred draws of π at most.
@@ -227,6 +228,7 @@ class _Record:
         )
 
     def add(self, sweep: int, state: Any, info: Any) -> None:
+        """Take in one sweep: running means, traces for the diagnostics, and now and then whole draws."""
         pi = np.exp(state.log_pi)
         self.target += info.r.mean(axis=0)
         self.first += pi.mean(axis=0)

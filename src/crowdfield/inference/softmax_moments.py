@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdfield.inference.quadrature import Array, nodes, softmax, symmetric
 
-ENTRIES = 1 << 22  # numbers in hand at a time
+ENTRIES = 1 << 22  # numbers processed at a time
 TWO_NODES, TWO_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 TWO_WEIGHTS = TWO_WEIGHTS / TWO_WEIGHTS.sum()
 

@@ -40,6 +40,7 @@ class State(NamedTuple):
     communities: Communities | None = None
 
     def pack(self) -> Array:
+        """The state as one vector, for acceleration."""
         parts = [self.counts.ravel(), np.log([self.precision])]
         if self.communities is not None:
             parts.append(communities_.pack(self.communities))
@@ -146,6 +147,7 @@ def local(sites: Sites, scheme: Scheme, q: Posterior, block: Block) -> linearise
 
 
 def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
+    """What one block of sites adds to the sums of a sweep."""
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     mean, variance = moments_at(sites, q.fields, block)
     local = scheme.local(sites, q, block, mean, variance)

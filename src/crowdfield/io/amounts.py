@@ -18,7 +18,7 @@ from crowdfield.io.covariates import pixel_area, read_amount_rasters
 
 POINTS_PER_CELL = 2  # along each side of a cell, at least, where pixels are larger than cells
 MOST_POINTS = 16  # along each side of a pixel: beyond, the amount of a pixel is spread evenly enough
-ROWS = 256  # of pixels in hand at a time
+ROWS = 256  # of pixels processed at a time
 
 
 def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:

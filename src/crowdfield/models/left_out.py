@@ -18,7 +18,7 @@ from crowdfield.models import draws, inexact
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-ROWS = 1 << 14  # places in hand at a time
+ROWS = 1 << 14  # places processed at a time
 LEAST_SHARE = 1e-3  # of a precision that a cavity keeps: rounding must not make it negative
 
 

@@ -16,7 +16,7 @@ from crowdfield.models.base import Array, find_sites
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-ROWS = 1 << 14  # places in hand at a time
+ROWS = 1 << 14  # places processed at a time
 # In length-scales. Coordinates that differ by less are the same place, written with other digits or by way of another
 # projection; nothing that a map could show lies between them.
 SAME_PLACE = 1e-6

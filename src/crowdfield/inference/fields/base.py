@@ -20,7 +20,7 @@ from crowdfield.arrays import Array as Array
 from crowdfield.errors import NumericalError
 from crowdfield.inference.kernels import Kernel
 
-BLOCK = 1 << 18  # sites or output places in hand at a time, at the most
+BLOCK = 1 << 18  # sites or output places processed at a time, at the most
 PARTS, SMALLEST_BLOCK = 8, 1 << 15  # sites are cut into so many blocks, for the cores to share, but not into crumbs:
 # what a source's function costs to prepare, it costs in every block
 TRUST = 2.0  # in log ς: a factor of seven to each side

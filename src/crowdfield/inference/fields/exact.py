@@ -72,6 +72,7 @@ class ExactField:
         return cross @ self.beta, np.maximum(variance, 0.0)
 
     def at(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at any places, in blocks.   [M, D] -> [M], [M]"""
         mean, variance = np.empty(len(X)), np.empty(len(X))
         rows = max(1, PREDICTION_ENTRIES // max(len(self.X), 1))
         for start in range(0, len(X), rows):
@@ -123,6 +124,7 @@ class ExactEngine:
         return Statistics(np.zeros(self.n_sites), np.zeros(self.n_sites))
 
     def posterior(self, statistics: Statistics, precision: float) -> ExactField:
+        """q(f) from the sites, by a Cholesky factorisation of I + Λ^½ K Λ^½ / ς."""
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
         scaled = root_lam[:, None] * self.K  # Λ^½ K
         B = scaled * root_lam / precision
@@ -168,6 +170,7 @@ class ExactEngine:
         raise NotImplementedError("with ς integrated, the exact engine is a FeatureEngine of an ExactBasis.")
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
+        """The mean of f at the sites alone, without the variances that `posterior` also gives.   [N]"""
         eta, root_lam = statistics.linear, _root(statistics.quadratic)
         B = root_lam[:, None] * self.K * root_lam / precision
         B[np.diag_indices_from(B)] += 1.0

@@ -29,7 +29,7 @@ from crowdfield.inference.kernels import Kernel
 
 Codes = NDArray[np.int64]
 T = TypeVar("T")
-ROWS = 1 << 13  # reports in hand at a time
+ROWS = 1 << 13  # reports processed at a time
 
 
 class Basis(Protocol):
@@ -162,6 +162,7 @@ class FeatureField:
         return self.answered.root()
 
     def at(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at any places, in blocks.   [M, D] -> [M], [M]"""
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
@@ -180,6 +181,7 @@ class FeatureField:
         return np.asarray(phi @ self.covariance @ phi.T + self.scale.mean_inverse * left_out)
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of f at the places: of the weights, and of what the features leave out.   [size, M]"""
         root = cholesky(
             self.covariance + 1e-12 * np.trace(self.covariance) * np.eye(len(self.mean)), "the posterior covariance"
         )
@@ -219,6 +221,7 @@ class FeatureEngine:
         return self.basis.moments(self._points[block.start], field.folded)
 
     def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
+        """How far f(x) moves with the η of every site of a block.   [n]"""
         phi = self.basis.features(x)[0]
         if field.answered is None:
             weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
@@ -227,6 +230,7 @@ class FeatureEngine:
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
+        """q(w) of the feature weights for a given ς, and the field that it implies."""
         b, gram = statistics.linear, self.basis.gram(statistics.quadratic)
         root = cholesky(gram + precision * np.eye(self.size), "the posterior precision of the features")
         covariance = inverse_from_cholesky(root)
@@ -268,6 +272,8 @@ class FeatureEngine:
         return tuple(self._mixture(part, scale, near) for part in parts)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
+        """The statistics after a Newton step of the field alone, or a share of it."""
+
         def alone(gradient: Array, precision: float, roughly: Callable[[Array], Array]) -> tuple[Array, None]:
             return roughly(gradient), None
 
@@ -321,6 +327,7 @@ class FeatureEngine:
         return self.basis.project_groups(self._points[block.start], rows, group, values, count)
 
     def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
+        """The field averaged over the nodes of ς, given the eigenvalues d of the likelihood's precision."""
         d, p, V, released = part
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink

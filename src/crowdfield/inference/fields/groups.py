@@ -20,7 +20,7 @@ Complex = NDArray[np.complex64]
 Codes = NDArray[np.int64]
 
 SINGLE = np.complex64  # six digits of how sources and field move together are enough, in half the time
-MOST_ENTRIES = 1 << 14  # places in hand at a time, padding included: their waves stay in the cache
+MOST_ENTRIES = 1 << 14  # places processed at a time, padding included: their waves stay in the cache
 LEAST_FILLED = 0.7  # share of its batch's largest group that a group must have
 
 

@@ -23,7 +23,7 @@ SIZE = 512
 TOLERANCE = 1e-4  # a place whose conditional variance is below this adds nothing to the inducing points
 CANDIDATES = 10_000  # among which inducing points are sought
 JITTER = 1e-9  # of the prior variance: under a longer length-scale neighbouring points are all but the same
-ENTRIES = 1 << 21  # of the features in hand at a time: 16 MB
+ENTRIES = 1 << 21  # of the features processed at a time: 16 MB
 
 
 def pivots(kernel: Kernel, X: Array, size: int, tolerance: float) -> tuple[NDArray[np.int64], Array]:
@@ -112,6 +112,7 @@ class InducingBasis(Basis):
         return self.features(points.X[rows]) if points.features is None else points.features[rows]
 
     def summarise(self, points: Points, eta: Array, lam: Array) -> tuple[Array, Array]:
+        """Σ η φ and Σ λ φφᵀ over the points.   [m], [m, m]"""
         linear, quadratic = np.zeros(self.size), np.zeros((self.size, self.size))
         for rows in self._chunks(points):
             phi = self._features(points, rows)
@@ -148,6 +149,7 @@ class InducingBasis(Basis):
         return self.moments(points, (np.zeros(self.size), covariance))[1]
 
     def moments(self, points: Points, folded: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Mean and variance of the features' part of f at the points.   [n], [n]"""
         weights, covariance = folded
         mean, variance = np.empty(len(points.X)), np.empty(len(points.X))
         for rows in self._chunks(points):

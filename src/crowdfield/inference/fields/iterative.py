@@ -55,6 +55,7 @@ class IterativeField:
         return self.mean
 
     def moments(self, points: Points) -> tuple[Array, Array]:
+        """Mean of f at the points, and its variance from draws with control variates.   [n], [n]"""
         basis = self.system.basis
         n = points.angles.shape[1]
         if points.decay is not None:  # the constant part does not decay with the others: draws alone know that
@@ -71,6 +72,7 @@ class IterativeField:
         return mean, np.maximum(known + sampled, 0.1 * known)
 
     def at(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at any places, in blocks.   [M, D] -> [M], [M]"""
         basis = self.system.basis
         mean, variance = np.empty(len(X)), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
@@ -128,6 +130,7 @@ class IterativeEngine:
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> IterativeField:
+        """q(w) by conjugate gradients: its mean, and draws that stand for its covariance."""
         basis, b = self.basis, statistics.linear
         P = Preconditioner.of(basis, statistics.quadratic, precision)
         system = System(basis, Convolution(basis, statistics.quadratic), P, precision)

@@ -74,6 +74,7 @@ class Preconditioner:
 
     @classmethod
     def of(cls, basis: SpectralBasis, statistics: Array, precision: float) -> Preconditioner:
+        """A dense block for the lowest frequencies (the head), and the diagonal of the precision for all others."""
         head = basis.columns_of(head_of(basis))
         block = basis.gram(statistics, head_of(basis))
         block[np.diag_indices_from(block)] += precision
@@ -178,6 +179,7 @@ class System:
     precision: float
 
     def solve(self, b: Array) -> Array:
+        """(Gram + ς I)⁻¹ b, by preconditioned conjugate gradients.   [m] -> [m]"""
         P = self.preconditioner
 
         def product(w: Array) -> Array:

@@ -50,6 +50,7 @@ class Waves:
             return np.asarray(self._planned().execute(spectrum.reshape(self._modes)))
 
     def _planned(self) -> Any:
+        """The plan of the transform, which is kept for the next call unless it takes too much memory."""
         if self._plan is not None:
             return self._plan
         # Called from a pool of threads, the pool is the parallelism.

@@ -18,7 +18,7 @@ from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.model import Fitted, Problem
 
-ROWS = 1 << 12  # places or reports in hand at a time
+ROWS = 1 << 12  # places or reports processed at a time
 
 
 class InstrumentDraws(NamedTuple):

@@ -176,6 +176,7 @@ def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
 
 
 def _learned_population(at: Evaluated, population: Population, scores: Array, sources: Array) -> Population:
+    """The average source and the spread around it that the sources' posterior implies (empirical Bayes)."""
     theta, own = at.image.theta, np.einsum("sdd->sd", sources)
     mean = population.mean.copy()
     # The average of the crowd is what fixes level and scale of the appearance: its sensitivity is 1, its lean from the

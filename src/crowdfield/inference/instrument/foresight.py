@@ -19,7 +19,7 @@ from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.observed import Observed
 from crowdfield.inference.quadrature import latent_nodes
 
-ROWS = 512  # places in hand at a time: each has a grid of appearances at every node of f
+ROWS = 512  # places processed at a time: each has a grid of appearances at every node of f
 
 
 class Known(NamedTuple):

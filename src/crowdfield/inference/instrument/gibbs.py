@@ -65,6 +65,7 @@ class Sampler:
         return len(MOVES) + sources_sampling.n_steps(len(self.observed.scores))
 
     def init(self, chains: int, rng: np.random.Generator) -> State:
+        """A first state of every chain: variances around their priors, a field close to zero."""
         prior, size = self.prior, self.design.size
         smooth = prior.smooth_rate / prior.smooth_shape * np.exp(0.5 * rng.standard_normal(chains))
         nugget = prior.nugget_rate / prior.nugget_shape * np.exp(0.5 * rng.standard_normal(chains))
@@ -108,6 +109,7 @@ class Sampler:
         return np.asarray(np.exp(out, out=out))
 
     def _truth(self, joint: Array, truth_link: Array) -> Array:
+        """Probability of the second state at every site, given the appearances' joint weights.   [C, N, K] -> [C, N]"""
         total = joint.sum(2)
         slope, shift = truth_link[:, :1], truth_link[:, 1:]
         out = np.einsum("cnk,ck->cn", joint, _logistic(slope * APPEARANCES + shift)) / total
@@ -273,6 +275,7 @@ def drawn(joint: Array, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _scaled(state: State, c: Array) -> State:
+    """The same state with all appearances times c, per chain; no report is more or less probable by it."""
     crowd = state.crowd
     theta, truth_link = crowd.theta.copy(), crowd.link.copy()
     theta[:, :, 0] /= c[:, None]

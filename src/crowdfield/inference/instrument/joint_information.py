@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.instrument.fitting import State
     from crowdfield.inference.instrument.observed import Observed
 
-ROWS = 1 << 14  # places in hand at a time
+ROWS = 1 << 14  # places processed at a time
 
 
 class Information(Protocol):

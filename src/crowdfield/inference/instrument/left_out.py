@@ -15,7 +15,7 @@ from crowdfield.inference.instrument import places, responses, scoring
 from crowdfield.inference.instrument.fitting import Evaluated, Observed
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 
-ROWS = 1 << 14  # reports in hand at a time
+ROWS = 1 << 14  # reports processed at a time
 
 
 class Labels(Protocol):

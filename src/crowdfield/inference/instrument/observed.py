@@ -19,7 +19,7 @@ from crowdfield.inference.instrument.scoring import Readings
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.fitting import State
 
-BLOCK = 1 << 16  # places in hand at a time
+BLOCK = 1 << 16  # places processed at a time
 
 
 class Observed(NamedTuple):

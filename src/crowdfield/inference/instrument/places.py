@@ -16,8 +16,8 @@ from crowdfield.inference.sites import over_rows
 
 F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
-ROWS = 2048  # places in hand at a time: the temporaries stay in the cache
-BLOCK = 1 << 16  # places in hand where they are only added up
+ROWS = 2048  # places processed at a time: the temporaries stay in the cache
+BLOCK = 1 << 16  # places processed at a time where they are only added up
 LEAST_PRECISION = 1e-10  # of a site: rounding of zero
 
 
@@ -48,6 +48,7 @@ def integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) ->
 
 
 def _integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -> Local:
+    """Integrate the appearance of every place on a grid, at the nodes of f: objective, site parameters, moments."""
     f = mean[:, None] + np.sqrt(variance)[:, None] * F_NODES  # [n, Q]
     prior = _nugget_density(f, nugget)  # [n, Q, K]
     prior_mean, prior_variance = _moments(prior)

@@ -20,7 +20,7 @@ from crowdfield.inference.instrument.grid import APPEARANCES, Array
 
 NEWTON_STEPS = 2  # a sweep; the next sweep goes on from there
 LONGEST_STEP = 1.0  # of a parameter in one Newton step: logits and sensitivities are of order one
-ROWS = 4096  # sources in hand at a time
+ROWS = 4096  # sources processed at a time
 
 
 class Population(NamedTuple):
@@ -142,6 +142,7 @@ def maximise(theta: Array, scores: Array, weights: Array, population: Population
 
 
 def _maximise(theta: Array, scores: Array, weights: Array, population: Population) -> tuple[Array, Array]:
+    """Newton's method for the mode of every source, and the covariance there.   [S, d], [S, d, d]"""
     counts, prior = weights.sum(1), np.diag(population.precision)
     for _ in range(NEWTON_STEPS):
         covariance = np.linalg.inv(information(theta, scores, counts) + prior)

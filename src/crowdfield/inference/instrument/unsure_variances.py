@@ -84,6 +84,7 @@ class Unsure(NamedTuple):
 
 
 def _posterior(here: Seen, there: list[Seen]) -> Unsure:
+    """A Gaussian for the logarithms of the variances, from how the objective's slope changes around the optimum."""
     curvature = -np.stack([(seen.slope - here.slope) / STEP for seen in there])
     value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
     covariance = (vector / np.maximum(value, LEAST_CURVATURE)) @ vector.T
@@ -93,6 +94,7 @@ def _posterior(here: Seen, there: list[Seen]) -> Unsure:
 
 
 def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure, displaced: NDArray[np.int64]) -> Coupled:
+    """Covariances that include not knowing the variances exactly (law of total variance)."""
     S, d = here.theta.shape
     sources = np.empty((S, d, d))
     for s in range(S):

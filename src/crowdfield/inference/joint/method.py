@@ -155,6 +155,7 @@ class Method:
         return Evaluated(state, q, sums, self.objective(state, q, sums))
 
     def assemble(self, state: State) -> Posterior:
+        """q that a state stands for: the field with ς integrated, then the sources given it."""
         if not isinstance(self.engine, FeatureEngine):
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
             return self._posterior(state, fields, [s.linear for s in state.statistics], None)
@@ -198,6 +199,7 @@ class Method:
     def _posterior(
         self, state: State, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
     ) -> Posterior:
+        """q of sources and field: the sources' own part, and what they share with the field."""
         layout, r = self.layout, state.rows
         left = rows.covariance_of(r.prior, r.reports)
         move = np.einsum("sfde,sfe->sfd", left, r.gradient)

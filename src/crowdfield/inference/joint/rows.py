@@ -30,6 +30,7 @@ class RowMoments(NamedTuple):
 
 @lru_cache
 def _nodes(dimension: int) -> tuple[Array, Array]:
+    """Nodes and weights for averages over a standard normal: Gauss-Hermite in few dimensions, else quasi-random."""
     if dimension in NODES:
         x, w = np.polynomial.hermite_e.hermegauss(NODES[dimension])
         mesh = np.stack(np.meshgrid(*[x] * dimension, indexing="ij"), -1) if dimension else np.zeros((1, 0))

@@ -90,6 +90,7 @@ def responsibilities(sites: Sites, table: Table) -> Array:
 
 
 def local(sites: Sites, table: Table, b: int) -> Local:
+    """Site parameters of a block: moments of f, likelihoods of the states, and the coupling of sources and field."""
     block = sites.blocks[b]
     mean, variance = moments_at(sites, table.fields, block)
     likelihood = rule_out(confusion.likelihood_by_site(block, table.log_pi), block.known)
@@ -116,6 +117,7 @@ def _engine(sites: Sites) -> FeatureEngine:
 
 
 def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
+    """Which coupled sources reported about which site of a block, and which label."""
     labels = sites.data.n_labels
     position = coupling.position[block.key // labels]
     kept = position >= 0
@@ -146,6 +148,7 @@ def _covariance_with_field(
 
 
 def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
+    """What one block adds to the sums of a sweep."""
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     at = local(sites, table, b)
     r, lam, kappa = at.site.r, at.site.lam, at.site.missing

@@ -32,7 +32,7 @@ from crowdfield.inference.quadrature import logsumexp, softmax
 # Leans and shifts of two labels differ by as much as the one lean of two states.
 USUAL_LEAN_VARIANCE = 0.5 * LEAN_VARIANCE
 SHIFT_VARIANCE = 0.5 * SHIFT_SD**2
-REPORTS = 1 << 15  # in hand at a time
+REPORTS = 1 << 15  # processed at a time
 
 
 class Evaluated(NamedTuple):

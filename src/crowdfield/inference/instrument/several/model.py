@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.instrument.model import Problem
     from crowdfield.inference.instrument.selection import Reported
 
-ROWS = 1 << 12  # places in hand at a time
+ROWS = 1 << 12  # places processed at a time
 MOST_PLACES = 500  # that stand for the map where implied confusion matrices are averaged over it
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
 from crowdfield.inference.instrument.linear import SMALLEST_VARIANCE, Design, Weights
 
-ROWS = 1 << 13  # places in hand at a time
+ROWS = 1 << 13  # places processed at a time
 
 
 class Places(NamedTuple):
