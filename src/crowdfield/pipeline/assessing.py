@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from crowdfield.data import Heatmap
-from crowdfield.data.positive import decide
+from crowdfield.data.positive import decide, front_first
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
@@ -146,7 +146,7 @@ def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
     everywhere, shown = _mapped_means(heatmap, strata, sample, cell)
     states = [
         _state(heatmap, drawn, j, Predicted(stratum, (truth == j).astype(float), shown[:, j], everywhere[:, j]), level)
-        for j in range(len(heatmap.states))
+        for j in heatmap.order
     ]
     by_stratum = pd.DataFrame({
         "stratum": names, "cells": drawn.cells, "checks": drawn.checked,
@@ -204,7 +204,9 @@ def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]
     positive = decide(classes, shown.mean(axis=0)).state
     asked = classes.index(positive)
     diagram = reliability(shown[:, asked], truth == asked, np.ones(len(truth)), level)
-    return Assessment(len(truth), level, right, pd.DataFrame(states), table, diagram, positive, tuple(notes))
+    order = [classes.index(state) for state in front_first(classes, positive)]
+    shown_states = pd.DataFrame([states[j] for j in order])
+    return Assessment(len(truth), level, right, shown_states, table, diagram, positive, tuple(notes))
 
 
 def _proportion(hit: np.ndarray, level: float) -> Estimate | None:

@@ -117,6 +117,7 @@ def of_map(
     table = table.rename(columns={"places": "cells"})
     table.insert(3, "reports", reports)
     table.insert(5, "outside_share", located.outside)
+    table = _in_order(table, [heatmap.states[j] for j in heatmap.order])
     table["note"] = _notes(table, located)
     how = {"level": asked.level, "draws": asked.draws, "seed": asked.seed, "unit": weights_name or SQUARE_KILOMETRES}
     return DistrictTotals(
@@ -224,6 +225,21 @@ def _overall(table: pd.DataFrame, located: Located) -> list[str]:
     if twice := located.overlapping:
         notes.append(f"districts overlap: {twice:,} cells count in more than one, so that districts do not add up")
     return notes
+
+
+def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
+    """The table with the columns of the state in question first, as in all that is written."""
+
+    def place(name: str) -> int:
+        # "share_not_wet" ends like the state "wet" too: the longest state that fits is meant.
+        fits = [(len(str(state)), at) for at, state in enumerate(states) if name.endswith(f"_{state}")]
+        is_of_state = name.startswith(("share_", "amount_", "probability_above_"))
+        return max(fits)[1] if fits and is_of_state else -1
+
+    names = [str(name) for name in table.columns]
+    ordered = table[sorted(names, key=place)]  # stable: what is of no state stays in front
+    ordered.attrs = dict(table.attrs)
+    return ordered.copy()
 
 
 def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path:
