@@ -65,19 +65,21 @@ def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int6
     return np.argsort(np.hypot(along, rng.uniform(1.0, 2.5) * across) * bend, kind="stable")[:size]
 
 
-def held(seed: int, reports: int, variance: float, level: float) -> dict[int, list[tuple[bool, float]]]:
+def held(
+    seed: int, reports: int, variance: float, level: float, scale_rate: float | None = None, draws: int = 200
+) -> dict[int, list[tuple[bool, float]]]:
     """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
     grid, field, said = world(seed, reports, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE).fit(
+        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, scale_rate=scale_rate).fit(
             said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
         )
     rng = np.random.default_rng(seed)
     sizes = [size for size in DISTRICTS for _ in range(PER_SIZE)]
     areas = [district(grid, size, rng) for size in sizes]
     weights = rng.lognormal(0.0, 0.5, len(field))  # households of each cell
-    table = model.totals(field.places, areas, weights, random_state=seed)
+    table = model.totals(field.places, areas, weights, random_state=seed, draws=draws)
     state = field.states[1]
     out: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
     for size, area, row in zip(sizes, areas, table.to_dict("records"), strict=True):
@@ -87,14 +89,22 @@ def held(seed: int, reports: int, variance: float, level: float) -> dict[int, li
     return out
 
 
-def coverage(worlds: int, reports: int, variance: float, level: float) -> dict[str, Any]:
+def coverage(
+    worlds: int,
+    reports: int,
+    variance: float,
+    level: float,
+    first: int = 0,
+    scale_rate: float | None = None,
+    draws: int = 200,
+) -> dict[str, Any]:
     found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
-    for seed in range(worlds):
-        for size, rows in held(seed, reports, variance, level).items():
+    for seed in range(first, first + worlds):
+        for size, rows in held(seed, reports, variance, level, scale_rate, draws).items():
             found[size] += rows
         if seed % 10 == 9:
             so_far = {size: round(float(np.mean([h for h, _ in rows])), 3) for size, rows in found.items()}
-            print(f"{seed + 1} worlds, {reports} reports: held {so_far}", file=sys.stderr, flush=True)
+            print(f"{seed + 1 - first} worlds, {reports} reports: held {so_far}", file=sys.stderr, flush=True)
     return {
         "worlds": worlds,
         "reports": reports,
@@ -153,10 +163,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first world")
+    parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
     if given.what == "size":
         print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
         return 0
     for reports in given.reports:
-        print(json.dumps(coverage(given.worlds, reports, given.variance, given.level)), flush=True)
+        settings = (given.first, given.scale_rate, given.draws)
+        print(json.dumps(coverage(given.worlds, reports, given.variance, given.level, *settings)), flush=True)
     return 0

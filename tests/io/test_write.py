@@ -354,3 +354,17 @@ def test_a_geopackage_is_of_a_version_that_older_programs_know(tmp_path):
     """GDAL 3.6 warns of 1.4, which newer versions of it write by themselves."""
     written = io.write(make(), tmp_path / "map.gpkg").read_bytes()
     assert int.from_bytes(written[60:64], "big") == 10200  # user_version of SQLite: GeoPackage 1.2
+
+
+def test_netcdf_says_what_the_cf_convention_asks_for(tmp_path):
+    import h5py
+
+    with h5py.File(io.write(make(), tmp_path / "map.nc")) as file:
+        said = {name: {k: v for k, v in file[name].attrs.items() if isinstance(v, str)} for name in file}
+        about = {name: value for name, value in file.attrs.items() if isinstance(value, str)}
+        assert not any("_FillValue" in file[axis].attrs for axis in ("x", "y"))
+    assert said["x"]["standard_name"] == "projection_x_coordinate" and said["x"]["units"] == "m"
+    assert said["y"]["standard_name"] == "projection_y_coordinate" and said["y"]["units"] == "m"
+    for name in ("probability", "sd", "entropy", "most_probable", "reports"):
+        assert said[name]["long_name"] and said[name]["units"]
+    assert about["Conventions"].startswith("CF-") and about["title"] and about["history"]

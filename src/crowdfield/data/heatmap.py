@@ -164,26 +164,29 @@ class Heatmap:
     def to_xarray(self) -> Any:
         """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``."""
         xarray = _need("xarray", "geo")
+        each, cells = ("state", "y", "x"), ("y", "x")
         layers: dict[str, Any] = {
-            "probability": (("state", "y", "x"), np.moveaxis(self.probability, -1, 0)),
-            "sd": (("state", "y", "x"), np.moveaxis(self.sd, -1, 0)),
-            "entropy": (("y", "x"), self.entropy, {"units": "bit"}),
-            "most_probable": (("y", "x"), self.most_probable),
-            "reports": (("y", "x"), self.reports),
+            "probability": (each, np.moveaxis(self.probability, -1, 0), _named("probability of each state", "1")),
+            "sd": (each, np.moveaxis(self.sd, -1, 0), _named("standard deviation of the probability", "1")),
+            "entropy": (cells, self.entropy, _named("how undecided the state is", "bit")),
+            "most_probable": (cells, self.most_probable, _named("number of the most probable state", "1")),
+            "reports": (cells, self.reports, _named("number of reports in the cell", "1")),
         }
         if self.grades is not None:
             grade, spread = self.expected_grade()
-            layers |= {"expected_grade": (("y", "x"), grade), "sd_grade": (("y", "x"), spread)}
+            layers["expected_grade"] = (cells, grade, _named("expected grade, 0 for the least", "1"))
+            layers["sd_grade"] = (cells, spread, _named("standard deviation of the grade", "1"))
         axes: dict[str, Any] = {
-            "state": [str(state) for state in self.states],
-            "y": ("y", self.grid.northings(), {"axis": "Y"}),
-            "x": ("x", self.grid.eastings(), {"axis": "X"}),
+            "state": ("state", [str(state) for state in self.states], {"long_name": "state"}),
+            "y": ("y", self.grid.northings(), {"axis": "Y", **_axis(self.grid.crs, "y")}),
+            "x": ("x", self.grid.eastings(), {"axis": "X", **_axis(self.grid.crs, "x")}),
         }
         dataset = xarray.Dataset(layers, coords=axes, attrs=_file_attributes(self.metadata))
         if self.grid.crs is not None:
             from pyproj import CRS
 
-            dataset = dataset.assign_coords(spatial_ref=((), 0, CRS.from_user_input(self.grid.crs).to_cf()))
+            cf = {"long_name": "reference system", **CRS.from_user_input(self.grid.crs).to_cf()}
+            dataset = dataset.assign_coords(spatial_ref=((), 0, cf))
             for name in layers:
                 dataset[name].attrs["grid_mapping"] = "spatial_ref"
         return dataset
@@ -234,6 +237,23 @@ class Heatmap:
         """Draw the map; see :func:`crowdfield.plot.heatmap` for the options."""
         # By name, because drawing lies above this layer: the type must not depend on its pictures.
         return import_module("crowdfield.plot").heatmap(self, **options)
+
+
+def _named(long_name: str, units: str) -> dict[str, str]:
+    return {"long_name": long_name, "units": units}
+
+
+def _axis(crs: str | None, axis: str) -> dict[str, str]:
+    """What the CF convention says of an axis: what it measures, and in which unit."""
+    if crs is None:
+        return {"long_name": "easting" if axis == "x" else "northing"}
+    from pyproj import CRS
+
+    if CRS.from_user_input(crs).is_geographic:
+        name, units = ("longitude", "degrees_east") if axis == "x" else ("latitude", "degrees_north")
+        return {"standard_name": name, "long_name": name, "units": units}
+    long_name = "easting" if axis == "x" else "northing"
+    return {"standard_name": f"projection_{axis}_coordinate", "long_name": long_name, "units": "m"}
 
 
 def _copied(array: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:

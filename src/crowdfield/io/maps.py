@@ -107,7 +107,10 @@ def netcdf(path: Path) -> TaskResult:
     for number, state in enumerate((order or [str(state) for state in states])[: len(probability)]):
         layers[f"probability_{state}"] = probability[number].astype(np.float64)
         layers[f"sd_{state}"] = sd[number].astype(np.float64)
-    about.pop("Conventions", None)
+    for name in ("Conventions", "history"):
+        about.pop(name, None)
+    if about.get("title") == f"Probability of {about.get('positive')}":
+        del about["title"]  # given to a map that had none
     return _told(region, (len(x), len(y)), about, layers, path)
 
 

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from crowdfield import __version__
 from crowdfield.data import Heatmap
 from crowdfield.io.atomic import replacing
 from crowdfield.io.layered import write_bands
@@ -28,11 +29,20 @@ def write_netcdf(heatmap: Heatmap, path: str | Path) -> None:
     """NetCDF by the CF convention, through xarray; opens in xarray, QGIS and GDAL."""
     library("h5netcdf")
     dataset = heatmap.to_xarray().isel(state=list(heatmap.order))
-    dataset.attrs = {"Conventions": "CF-1.10", **flat(description(heatmap))}
+    about = flat(description(heatmap))
+    named = {"title": f"Probability of {heatmap.positive}", "history": _history(heatmap)}
+    dataset.attrs = {"Conventions": "CF-1.9", **named, **about}
     whole = ("reports", "spatial_ref")
     small = {str(name): {"dtype": "float32", "zlib": True} for name in dataset.data_vars if name not in whole}
+    axes: dict[str, Any] = {axis: {"_FillValue": None} for axis in ("x", "y")}  # no coordinate is missing
     with replacing(path) as temporary:
-        dataset.to_netcdf(temporary, engine="h5netcdf", encoding=small)
+        dataset.to_netcdf(temporary, engine="h5netcdf", encoding={**small, **axes})
+
+
+def _history(heatmap: Heatmap) -> str:
+    """When and by what the map was made, as the CF convention wants it."""
+    made = heatmap.metadata.get("created")
+    return f"{made}: made by crowdfield {__version__}" if made else f"made by crowdfield {__version__}"
 
 
 def write_bare_png(heatmap: Heatmap, path: str | Path, state: Any = None) -> None:

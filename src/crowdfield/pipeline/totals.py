@@ -236,8 +236,9 @@ def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
         is_of_state = name.startswith(("share_", "amount_", "probability_above_"))
         return max(fits)[1] if fits and is_of_state else -1
 
-    names = [str(name) for name in table.columns]
-    ordered = table[sorted(names, key=place)]  # stable: what is of no state stays in front
+    # Stable: what is of no state stays in front.
+    names: list[str] = sorted([str(name) for name in table.columns], key=place)
+    ordered = table[names]
     ordered.attrs = dict(table.attrs)
     return ordered.copy()
 
