@@ -1,12 +1,15 @@
 """Sources and field moved together, predictions of further reports, and the choice between the two models."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from tests.inference.instrument.test_instrument import crowd, problem
 
 import crowdfield as cf
 from crowdfield.errors import InputError
-from crowdfield.inference.instrument import coupled, iterate, model
+from crowdfield.inference.instrument import coupled, iterate, link, model
+from crowdfield.inference.instrument.responses import Population
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.models import comparison
 
@@ -97,3 +100,27 @@ def test_the_one_state_model_stays_unless_it_is_clearly_worse_or_no_better_than_
     instrument, one_state, habits, taken
 ):
     assert comparison.Comparison(instrument, one_state, habits, standard_error=0.01).better == taken
+
+
+def test_sources_that_have_not_reported_are_as_unsure_as_before_and_cost_nothing():
+    """The covariances of field and sources together, against the inverse of the whole precision."""
+    rng = np.random.default_rng(0)
+    S, d, J, m = 6, 2, 2, 5
+    p = S * d + J
+    half = rng.normal(size=(m + p, m + p))
+    precision = half @ half.T + np.eye(m + p)
+    silent = m + np.r_[2 * d : 3 * d, 4 * d : 5 * d]  # two sources of whom no report tells
+    precision[silent] = precision[:, silent] = 0.0
+    precision[silent, silent] = 3.0
+    state = SimpleNamespace(
+        theta=np.zeros((S, d)),
+        link=link.start(Population(np.ones(2), np.ones(2)), np.array([-0.5, 0.5])),
+        variances=None,
+    )
+    at = SimpleNamespace(state=state, q=SimpleNamespace(mean=np.zeros(m)))
+    found = coupled.solved(at, precision[:m, :m], precision[:m, m:], precision[m:, m:])
+    expected = np.linalg.inv(precision)
+    np.testing.assert_allclose(found.q.covariance, expected[:m, :m], atol=1e-12)
+    for s in range(S):
+        rows = slice(m + s * d, m + (s + 1) * d)
+        np.testing.assert_allclose(found.sources[s], expected[rows, rows], atol=1e-12)
