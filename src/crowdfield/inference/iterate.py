@@ -96,6 +96,9 @@ class Policy:
     mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
     window: int = 20  # steps that acceleration remembers
     patience: int = 2  # steps in a row that must move less than the tolerance
+    loosely: float = 30.0  # times the tolerance, at the most, that steps may move which hardly change the objective,
+    large: float = 1e4  # where that has more than so many nats, in proportion: a few reports must settle as before
+    told: float = 5e-7  # of the objective: a hundredth of `slack_share`, within which it cannot tell two states apart
     first: float = 10.0  # times the tolerance, until what is dear joins in
 
     def next_length(self, length: float, turned: bool) -> float:
@@ -109,6 +112,11 @@ class Policy:
         slack = max(self.slack, self.slack_share * abs(best))
         slack *= 0.5 ** (max(n_iter - self.wandering, 0) // self.narrowing)
         return bool(np.isfinite(objective)) and objective >= best - slack
+
+    def rests(self, change: float, gain: float, objective: float, tol: float) -> bool:
+        """Whether a step of the whole state moved nothing, or little that the objective could tell."""
+        loose = tol * min(abs(objective) / self.large, self.loosely)
+        return change < tol or (change < loose and abs(gain) < self.told * abs(objective))
 
 
 class Fit(NamedTuple):
@@ -200,7 +208,8 @@ def _climb(
         change, at = method.change(at, new) / used, new
         best = max(best, at.bound.total)
         history.append(at.bound.total)
-        quiet = quiet + 1 if change < tol else 0
+        gain = history[-1] - history[-2] if method.is_whole(at.state) else np.inf
+        quiet = quiet + 1 if policy.rests(change, gain, best, tol) else 0
         settled = quiet >= policy.patience
         if progress is not None:
             progress(n_iter, at.bound.total, change)
@@ -211,9 +220,9 @@ def _accelerated_step(
     method: Method, at: Any, accelerator: Anderson, best: float, n_iter: int, policy: Policy
 ) -> Any | None:
     """Anderson's mix of the last whole steps, where the objective accepts it."""
-    image = method.step(at, 1.0)
-    z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
     try:
+        image = method.step(at, 1.0)
+        z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
         new = method.evaluate(method.unpack(image, z))
     except (NumericalError, np.linalg.LinAlgError):
         return None

@@ -17,6 +17,8 @@ from crowdfield.inference.kernels import Kernel, WithLevel
 
 # Features that cost nothing noticeable: an eigendecomposition per sweep (joint) costs more than a Cholesky.
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
+# From so many sites passes over them cost more than the algebra of 800 features, and reports show what 250 leave out.
+VERY_MANY_SITES = 300_000
 # While length-scales are compared: what the features leave out of the prior moves all of their evidences alike, and a
 # length-scale by a tenth of what reports can tell (docs/benchmarks/speed.md).
 SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
@@ -87,7 +89,7 @@ class Posed:
             self.field_kernel,
             self.data.X,
             integrates_scale=joint,
-            affordable=JOINT_FEATURES if joint else MEAN_FIELD_FEATURES,
+            affordable=JOINT_FEATURES if joint and self.data.n_sites < VERY_MANY_SITES else MEAN_FIELD_FEATURES,
             rng=self.rng(),
         )
 

@@ -79,7 +79,8 @@ class HeatmapBCC(MapQueries):
     max_iter : int, default=200
         The largest number of sweeps. Raise it when a ConvergenceWarning says so.
     tol : float, default=1e-4
-        Sweeps end when log odds, scales and confusion matrices move less than this.
+        Sweeps end when log odds, scales and confusion matrices move less than this. From about 20,000 reports on they
+        may move a little more where the objective can no longer tell (docs/inference.md).
     random_state : int, numpy.random.Generator or None, default=None
         Used by ``inference="gibbs"``, and to pick inducing points or places to learn a length-scale from where there
         are very many. All else is deterministic.

@@ -142,8 +142,8 @@ class Method:
             prior = self.prior()
             rooms = prior.rows._replace(position=q.position, projected=np.zeros_like(q.slope))
             return self.step(self._evaluated(prior._replace(rows=rooms, precision=q.scale.mean), q), 1.0)
-        state, mostly_new = starting.elsewhere(self, q)
-        return self._with_room(state) if mostly_new else self.joined(state)
+        state, sources_anew = starting.elsewhere(self, q)
+        return self._with_room(state) if sources_anew else self.joined(state)
 
     # --- q from a state --------------------------------------------------------------------------------------------
 

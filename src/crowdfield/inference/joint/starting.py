@@ -5,36 +5,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield.inference.bound import Bound
+from crowdfield.inference.fields.base import Array
 from crowdfield.inference.joint import rows
+from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import Evaluated, Posterior, State, table_elsewhere
 
 if TYPE_CHECKING:
     from crowdfield.inference.joint.method import Method
 
 KNOWN = 0.5  # of its prior variance, at the most, that a source has of whom something is known
-MOSTLY = 0.5  # of the reports, from sources of whom nothing was known: sources and field are still to find each other
+NEAR = 0.5  # logits that a source may move by a Newton step: from farther away it overshoots
+MANY_NEW = (
+    0.1  # share of the reports, from sources to be learned anew: these and the field are still to find each other
+)
+
+
+def unknown(q: Posterior) -> NDArray[np.bool_]:
+    """The sources about whom q says little more than their prior: [S]."""
+    before = Layout.of(*q.alpha0.shape[1:]).block(rows.of_dirichlet(q.alpha0)[1])
+    return np.asarray(np.einsum("sfdd->s", q.left) > KNOWN * np.einsum("sfdd->s", before))
+
+
+def many_new(reports: Array, new: NDArray[np.bool_]) -> bool:
+    """Whether many reports, so many of every source [S], come from sources that are to be learned anew."""
+    return bool(reports[new].sum() > MANY_NEW * reports.sum())
 
 
 def elsewhere(method: Method, q: Posterior) -> tuple[State, bool]:
-    """The state after one step, and whether most reports are of sources that q knows nothing about.
+    """The state after one step, and whether sources are to be learned anew.
 
-    What q says at the places makes the sites of this engine. Sources of whom something is known take a Newton step from
-    there; of the others the expected counts say more than a step from their prior would.
+    What q says at the places makes the sites of this engine. Sources that are known take a Newton step from there.
+    Where little was known, or much has come since, the expected counts say more: of single sources, or of all.
     """
     prior, sums = method.prior()._replace(precision=q.scale.mean), method.sweep(table_elsewhere(q))
     nobody = np.zeros((0, *prior.rows.projected.shape[1:]))
     alone = q._replace(slope=nobody, shared=nobody, linear=prior.centre)
     step = method.step(Evaluated(prior, alone, sums, Bound(0.0, 0.0, 0.0, 0.0)), 1.0)
-    before = method.layout.block(rows.of_dirichlet(step.alpha0)[1])
-    new = np.einsum("sfdd->s", q.left) > KNOWN * np.einsum("sfdd->s", before)
-    counted, by_row = method.dirichlet_rows(step.alpha0 + sums.counts, step.alpha0), new[:, None, None]
+    move = np.einsum("sfde,sfe->sfd", rows.covariance_of(step.rows.prior, step.rows.reports), step.rows.gradient)
+    new = unknown(q) | (np.abs(move).max((1, 2), initial=0.0) > NEAR)
+    anew = many_new(sums.counts.sum((1, 2)), new)
+    counted, by_row = method.dirichlet_rows(step.alpha0 + sums.counts, step.alpha0), (new | anew)[:, None, None]
     started = step.rows._replace(
         logits=np.where(by_row, counted.logits, step.rows.logits),
         prior=np.where(by_row[..., None], counted.prior, step.rows.prior),
         reports=np.where(by_row[..., None], counted.reports, step.rows.reports),
         gradient=np.where(by_row, counted.gradient, step.rows.gradient),
     )
-    reports = sums.counts.sum((1, 2))
-    return step._replace(rows=started, centre=prior.centre), bool(reports[new].sum() > MOSTLY * reports.sum())
+    return step._replace(rows=started, centre=prior.centre), anew

@@ -1,0 +1,47 @@
+"""A fit of very many sites begins on a part of them, and ends where it would have ended anyway."""
+
+import numpy as np
+import pytest
+
+import crowdfield as cf
+from crowdfield.data import Reports
+from crowdfield.inference import posed as posed_
+from crowdfield.inference import selection
+from crowdfield.models import problem
+
+
+def _posed(sites, sources, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 10, (sites, 2))
+    truth = rng.random(sites) < 1.0 / (1.0 + np.exp(-2.0 * np.sin(X[:, 0]) - np.cos(X[:, 1])))
+    source = rng.integers(0, sources, sites)
+    said = np.where(rng.random(sites) < rng.uniform(0.5, 0.95, sources)[source], truth, ~truth)
+    reports = Reports.from_arrays(X, said.astype(int), source)
+    return problem.pose(cf.HeatmapBCC(lengthscale=2.0), reports, (0, 1), problem.gold(None, (0, 1), 2))
+
+
+def test_a_fit_that_begins_on_a_part_ends_where_it_would_have_ended_anyway(monkeypatch):
+    posed = _posed(4_000, 30, seed=0)
+    at_once = selection.solve(posed, None, max_iter=200, tol=1e-6)
+    monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
+    monkeypatch.setattr(selection, "PART", 800)
+    in_two = selection.solve(posed, None, max_iter=200, tol=1e-6)
+    assert in_two.fit.converged and in_two.fit.bound.total == pytest.approx(at_once.fit.bound.total, abs=1e-3)
+    one, other = (s.solver.responsibilities(s.fit.q) for s in (at_once, in_two))
+    np.testing.assert_allclose(one, other, atol=1e-4)
+    np.testing.assert_allclose(in_two.fit.q.moments.pi, at_once.fit.q.moments.pi, atol=1e-4)
+
+
+def test_a_fit_goes_on_from_sources_that_are_known_without_a_part(monkeypatch):
+    posed = _posed(1_500, 10, seed=1)
+    earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit.q
+    monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)
+    engine = posed.engine()
+    assert selection._begun_on_a_part(posed, engine, earlier, 50, 1e-3) is earlier
+
+
+def test_very_many_sites_get_more_features(monkeypatch):
+    posed = _posed(1_500, 10, seed=1).with_lengthscales(np.full(2, 1.2))
+    few = posed.engine().size
+    monkeypatch.setattr(posed_, "VERY_MANY_SITES", 1_000)
+    assert posed.engine().size > 1.3 * few
