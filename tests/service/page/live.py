@@ -51,8 +51,11 @@ def opened(live, role="admin", *, query="", path="/", width=1280, height=800, ex
     context = live.browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
     if not hints:  # as for somebody who has been here before
         context.add_init_script("localStorage.setItem('crowdfield-tour', 'seen')")
-    page, trouble, elsewhere = context.new_page(), [], []
+    page = context.new_page()
+    trouble: list[str] = []
+    elsewhere: list[str] = []
     page.set_default_timeout(60_000)
+    page.trouble = trouble
     page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("dialog", lambda dialog: trouble.append(f"a dialog: {dialog.message}"))
@@ -61,8 +64,14 @@ def opened(live, role="admin", *, query="", path="/", width=1280, height=800, ex
     yield page
     context.close()
     assert not elsewhere
-    left = [t for t in trouble if not any(known in t for known in expect)]
-    assert left == [], left
+    assert unexpected(page, *expect) == []
+
+
+def unexpected(page, *expected):
+    """What the page told on its console since this was last asked, except for what is expected there."""
+    told = [text for text in page.trouble if not any(known in text for known in expected)]
+    page.trouble.clear()
+    return told
 
 
 def ready(page, version=None):

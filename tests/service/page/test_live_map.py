@@ -2,6 +2,7 @@
 
 import httpx
 import numpy as np
+import pytest
 from tests.browser import needs_chromium
 from tests.service.page.live import (
     DRAWN,
@@ -15,6 +16,7 @@ from tests.service.page.live import (
     ready,
     serious,
     shot,
+    unexpected,
     until,
     wait,
 )
@@ -25,8 +27,23 @@ from tests.service.workspace import FLOOD
 pytestmark = needs_chromium
 
 
-def test_the_page_loads_offline_and_shows_the_map(live):
+@pytest.fixture(scope="class")
+def admins_window(live):
+    """One page for tests that go on from where the one before left it: to open it takes longer than most of them."""
     with opened(live) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture
+def admins_page(admins_window):
+    yield admins_window
+    assert unexpected(admins_window) == []
+
+
+class TestThePageOfAnAdmin:
+    def test_the_page_loads_offline_and_shows_the_map(self, admins_page, live):
+        page = admins_page
         ready(page)
         assert live.keys["admin"] not in page.url  # the key is gone from the address bar
         assert "60 reports" in page.inner_text("#status") and page.title().startswith("Léogâne")
@@ -38,35 +55,8 @@ def test_the_page_loads_offline_and_shows_the_map(live):
         shot(page, "desktop")
         assert serious(page) == []
 
-
-def test_a_report_by_click_changes_the_map_and_says_how(live):
-    with opened(live) as page:
-        ready(page)
-        before, image = newest(page), picture(page)
-        click_map(page, 0.25, 0.3)
-        page.wait_for_selector("#why .big b")
-        assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
-        page.select_option("#report-label", "flooded")
-        assert not page.is_checked("#report-trusted")  # trust is never given unasked
-        page.check("#report-trusted")
-        page.fill("#report-text", "<script>alert('x')</script>")
-        page.click("#report button[type=submit]")
-        page.wait_for_selector("#report-outcome b")
-        said = page.inner_text("#report-outcome b")
-        assert "before" in said and "now" in said
-        assert newest(page) > before and not page.is_checked("#report-trusted")
-        ready(page)
-        shot(page, "report-sent")
-        page.click("#report-outcome button")
-        ready(page)
-        page.click("#tab-layers")
-        assert page.is_checked("input[value=difference]") and page.is_visible("#base-row")
-        assert (abs(picture(page) - image).max(axis=-1) > 25).mean() > 0.01
-        shot(page, "difference")
-
-
-def test_layers_and_states_switch(live):
-    with opened(live) as page:
+    def test_layers_and_states_switch(self, admins_page):
+        page = admins_page
         ready(page)
         seen = [picture(page)]
         for layer in ("uncertainty", "probability"):
@@ -83,10 +73,37 @@ def test_layers_and_states_switch(live):
         # Water is blue whichever state is asked about, on the map and in its dots: the scale is turned round instead.
         assert (abs(seen[0] - seen[3]).max(axis=-1) > 25).mean() < 0.05
         assert page.get_attribute("#legend-image", "src").endswith("scale=water-reversed")
+        page.select_option("#state", "flooded")
+        ready(page)
 
+    def test_exports_are_saved(self, admins_page):
+        page = admins_page
+        ready(page)
+        page.click("#tab-files")
+        for form, start in (("GeoTIFF", b"II"), ("GeoJSON", b"{"), ("CSV", b"")):
+            with page.expect_download() as saving:
+                page.click(f"#exports button:has-text('{form}')")
+            path = saving.value.path()
+            assert saving.value.suggested_filename.startswith("flood-v") and path.read_bytes().startswith(start)
+        assert serious(page) == []
 
-def test_why_tells_the_sources_and_the_slider_goes_back(live):
-    with opened(live) as page:
+    def test_every_control_is_reached_by_keyboard(self, admins_page):
+        page = admins_page
+        page.click("#tab-layers")
+        ready(page)
+        reached = set()
+        page.focus("#situation")
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
+        assert {"key", "slider", "tab-layers", "state", "show-reports", "show-next"} <= reached
+        assert any("maplibregl-canvas" in name for name in reached)
+        page.focus("#tab-layers")
+        page.keyboard.press("ArrowRight")
+        assert page.get_attribute("#tab-why", "aria-selected") == "true"
+
+    def test_why_tells_the_sources_and_the_slider_goes_back(self, admins_page, live):
+        page = admins_page
         ready(page)
         page.focus("#map canvas")
         page.keyboard.press("Enter")  # a click in the middle would open the reports that lie there
@@ -123,17 +140,130 @@ def test_why_tells_the_sources_and_the_slider_goes_back(live):
         page.click("#live")
         ready(page, last)
 
-
-def test_exports_are_saved(live):
-    with opened(live) as page:
+    def test_a_file_that_only_says_one_thing_is_offered_silence_and_can_be_left(self, admins_page, tmp_path):
+        page = admins_page
+        table = tmp_path / "Trapped.csv"
+        rows = [f"s{i % 4},{18.5 + 0.003 * (i % 9)},{-72.3 + 0.01 * (i // 9)},trapped" for i in range(36)]
+        table.write_text("\n".join(["source,lat,lon,label", *rows]))
         ready(page)
         page.click("#tab-files")
-        for form, start in (("GeoTIFF", b"II"), ("GeoJSON", b"{"), ("CSV", b"")):
-            with page.expect_download() as saving:
-                page.click(f"#exports button:has-text('{form}')")
-            path = saving.value.path()
-            assert saving.value.suggested_filename.startswith("flood-v") and path.read_bytes().startswith(start)
+        page.check("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-silence")
+        assert not page.is_checked("#preview-silence") and "Every report says “trapped”" in page.inner_text(".offer")
+        page.check("#preview-silence")
+        page.wait_for_selector("#preview-silence-count")
+        # What cannot be followed is said, and can be changed again.
+        page.fill("#preview-region", "1, 2, 3")
+        page.keyboard.press("Tab")
+        until(page, "document.getElementById('preview-status').textContent.includes('did not work')")
+        page.click("#preview-cancel")
+        assert page.is_hidden("#import-preview") and page.is_visible("#file")
+        # On a map that is there: labels that it does not have are not taken unless somebody says what they mean.
+        page.uncheck("#import-new")
+        page.set_input_files("#file", table)
+        page.wait_for_selector("#preview-take")
+        assert page.is_disabled("#preview-take")
+        page.select_option("#import-preview table select", "flooded")
+        until(page, "document.getElementById('preview-take')?.textContent === 'Add 36 reports'")
+        page.click("#preview-cancel")
+        assert unexpected(page, "422") == []
+
+    def test_districts_have_figures_and_alerts_on_the_page(self, admins_page, live, tmp_path):
+        page = admins_page
+        file = tmp_path / "halves.geojson"
+        file.write_bytes(HALVES)
+        ready(page)
+        page.click("#tab-districts")
+        page.wait_for_selector("#districts form")
+        page.fill("#districts form input:not([type=file])", "halves")
+        page.set_input_files("#districts form input[type=file]", file)
+        page.click("#districts form button[type=submit]")
+        page.wait_for_selector("#districts tbody tr:nth-child(3)")
+        # East of the middle they say "flooded": that district comes first. One is not on the map at all.
+        assert page.inner_text("#districts tbody tr:first-child th") == "east"
+        assert "between" in page.inner_text("#districts tbody tr:first-child")
+        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
+        page.fill("#districts form.alert input[placeholder]", "duty@agency.example")
+        page.click("#districts form.alert button[type=submit]")
+        # No mail server is set here: that is said, and nothing else breaks.
+        page.wait_for_selector("#alert:not([hidden])")
+        assert "no mail server is set" in page.inner_text("#alert")
+        shot(page, "districts")
+        # A raster of people: from now on the panel counts them, and says so.
+        page.click("#districts details.weights summary")
+        wrong, right = tmp_path / "wrong.tif", tmp_path / "people.tif"
+        wrong.write_bytes(HALVES)
+        right.write_bytes(people(2000, 300))
+        for raster in (wrong, right):
+            page.set_input_files("#districts details.weights input[type=file]", raster)
+            page.click("#districts details.weights button[type=submit]")
+            if raster is wrong:
+                page.wait_for_selector("#alert:has-text('is not a GeoTIFF')")
+        page.wait_for_selector("#districts thead th:has-text('people where it is flooded')")
+        first = page.inner_text("#districts tbody tr:first-child")
+        assert "between" in first and "people" in first
+        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
+        assert "of people in a district" in page.inner_text("#districts form.alert")
+        assert page.is_hidden("#alert")  # what went wrong before is over
+        page.evaluate("document.getElementById('page-districts').scrollTop = 0")
+        shot(page, "districts-people")
+        page.click("#districts details.weights summary")
+        page.locator("#districts details.weights button >> nth=1").scroll_into_view_if_needed()
+        shot(page, "districts-people-form")
         assert serious(page) == []
+        assert unexpected(page, "422") == []
+        with opened(live, "reader", query="?lang=ar", color_scheme="dark", **PHONE) as page:
+            ready(page)
+            assert page.is_hidden("#tab-reports") and page.is_hidden("#tab-manage")  # readers have no list of reports
+            page.click("#tab-districts")
+            page.wait_for_selector("#districts tbody tr")
+            assert page.locator("#districts form").count() == 0
+            assert "people" in page.inner_text("#districts thead")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            shot(page, "districts-phone")
+
+    def test_maps_and_keys_have_a_life_on_the_page(self, admins_page, live):
+        page = admins_page
+        ready(page)
+        page.click("#tab-manage")
+        page.fill("#create-title", "Bridges")
+        page.fill("#create-states", "open, closed")
+        page.click("#create button[type=submit]")
+        until(page, "document.title.startsWith('Bridges')")
+        # Nothing of the map before is left.
+        until(page, f"{DRAWN} === 0")
+        page.fill("#manage-title", "Bridges of the north")
+        page.select_option("#manage-positive", "open")
+        page.check("#manage-archived")
+        page.select_option("#manage-colours", "harm")
+        page.select_option("#manage-access", "keys")
+        page.click("#settings button[type=submit]")
+        until(page, "document.getElementById('manage-outcome').textContent === 'Saved.'")
+        assert page.get_attribute("#legend-image", "src").endswith("scale=harm")
+        assert page.input_value("#manage-access") == "keys" and page.input_value("#manage-colours") == "harm"
+        assert page.input_value("#state") == "open" and "(archived)" in page.inner_text("#situation")
+        page.fill("#new-key-name", "Field team")
+        page.select_option("#new-key-role", "trusted")
+        page.fill("#new-key-days", "30")
+        page.click("#new-key button[type=submit]")
+        page.wait_for_selector("#new-key-outcome code")
+        key = page.inner_text("#new-key-outcome code")
+        me = httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).json()
+        assert (me["name"], me["maps"]) == ("Field team", ["bridges"])
+        shot(page, "manage")
+        assert serious(page) == []
+        page.click("#keys button[aria-label='Revoke: Field team']")
+        page.wait_for_selector("#keys li:has-text('revoked')")
+        assert httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).status_code == 401
+        page.click("#manage-delete")
+        assert page.is_disabled("#delete-sure")
+        page.fill("#delete-name", "Bridges of the north")
+        page.click("#delete-sure")
+        until(page, "document.title.startsWith('Léogâne')")
+        assert unexpected(page, "404") == []
+        with live.api() as api:
+            assert {one["id"] for one in api.get("/situations").json()} == {"flood"}
 
 
 def test_a_dropped_file_starts_a_map(live, tmp_path):
@@ -183,33 +313,30 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
         api.delete("/situations/bridges-down").raise_for_status()
 
 
-def test_a_file_that_only_says_one_thing_is_offered_silence_and_can_be_left(live, tmp_path):
-    table = tmp_path / "Trapped.csv"
-    rows = [f"s{i % 4},{18.5 + 0.003 * (i % 9)},{-72.3 + 0.01 * (i // 9)},trapped" for i in range(36)]
-    table.write_text("\n".join(["source,lat,lon,label", *rows]))
-    with opened(live, expect=("422",)) as page:
+def test_a_report_by_click_changes_the_map_and_says_how(live):
+    with opened(live) as page:
         ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", table)
-        page.wait_for_selector("#preview-silence")
-        assert not page.is_checked("#preview-silence") and "Every report says “trapped”" in page.inner_text(".offer")
-        page.check("#preview-silence")
-        page.wait_for_selector("#preview-silence-count")
-        # What cannot be followed is said, and can be changed again.
-        page.fill("#preview-region", "1, 2, 3")
-        page.keyboard.press("Tab")
-        until(page, "document.getElementById('preview-status').textContent.includes('did not work')")
-        page.click("#preview-cancel")
-        assert page.is_hidden("#import-preview") and page.is_visible("#file")
-        # On a map that is there: labels that it does not have are not taken unless somebody says what they mean.
-        page.uncheck("#import-new")
-        page.set_input_files("#file", table)
-        page.wait_for_selector("#preview-take")
-        assert page.is_disabled("#preview-take")
-        page.select_option("#import-preview table select", "flooded")
-        until(page, "document.getElementById('preview-take')?.textContent === 'Add 36 reports'")
-        page.click("#preview-cancel")
+        before, image = newest(page), picture(page)
+        click_map(page, 0.25, 0.3)
+        page.wait_for_selector("#why .big b")
+        assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
+        page.select_option("#report-label", "flooded")
+        assert not page.is_checked("#report-trusted")  # trust is never given unasked
+        page.check("#report-trusted")
+        page.fill("#report-text", "<script>alert('x')</script>")
+        page.click("#report button[type=submit]")
+        page.wait_for_selector("#report-outcome b")
+        said = page.inner_text("#report-outcome b")
+        assert "before" in said and "now" in said
+        assert newest(page) > before and not page.is_checked("#report-trusted")
+        ready(page)
+        shot(page, "report-sent")
+        page.click("#report-outcome button")
+        ready(page)
+        page.click("#tab-layers")
+        assert page.is_checked("input[value=difference]") and page.is_visible("#base-row")
+        assert (abs(picture(page) - image).max(axis=-1) > 25).mean() > 0.01
+        shot(page, "difference")
 
 
 def test_reports_can_be_read_filtered_and_judged(live):
@@ -269,54 +396,6 @@ def test_reports_can_be_read_filtered_and_judged(live):
         page.wait_for_selector("#page-reports:not([hidden]) #report-chosen blockquote")
 
 
-def test_readers_have_no_list_of_reports(live):
-    with opened(live, "reader") as page:
-        ready(page)
-        assert page.is_hidden("#tab-reports") and page.is_hidden("#tab-manage")
-
-
-def test_maps_and_keys_have_a_life_on_the_page(live):
-    with opened(live, expect=("404",)) as page:
-        ready(page)
-        page.click("#tab-manage")
-        page.fill("#create-title", "Bridges")
-        page.fill("#create-states", "open, closed")
-        page.click("#create button[type=submit]")
-        until(page, "document.title.startsWith('Bridges')")
-        # Nothing of the map before is left.
-        until(page, f"{DRAWN} === 0")
-        page.fill("#manage-title", "Bridges of the north")
-        page.select_option("#manage-positive", "open")
-        page.check("#manage-archived")
-        page.select_option("#manage-colours", "harm")
-        page.select_option("#manage-access", "keys")
-        page.click("#settings button[type=submit]")
-        until(page, "document.getElementById('manage-outcome').textContent === 'Saved.'")
-        assert page.get_attribute("#legend-image", "src").endswith("scale=harm")
-        assert page.input_value("#manage-access") == "keys" and page.input_value("#manage-colours") == "harm"
-        assert page.input_value("#state") == "open" and "(archived)" in page.inner_text("#situation")
-        page.fill("#new-key-name", "Field team")
-        page.select_option("#new-key-role", "trusted")
-        page.fill("#new-key-days", "30")
-        page.click("#new-key button[type=submit]")
-        page.wait_for_selector("#new-key-outcome code")
-        key = page.inner_text("#new-key-outcome code")
-        me = httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).json()
-        assert (me["name"], me["maps"]) == ("Field team", ["bridges"])
-        shot(page, "manage")
-        assert serious(page) == []
-        page.click("#keys button[aria-label='Revoke: Field team']")
-        page.wait_for_selector("#keys li:has-text('revoked')")
-        assert httpx.get(f"{live.url}/me", headers={"Authorization": f"Bearer {key}"}).status_code == 401
-        page.click("#manage-delete")
-        assert page.is_disabled("#delete-sure")
-        page.fill("#delete-name", "Bridges of the north")
-        page.click("#delete-sure")
-        until(page, "document.title.startsWith('Léogâne')")
-    with live.api() as api:
-        assert {one["id"] for one in api.get("/situations").json()} == {"flood"}
-
-
 def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(live):
     with live.api() as api:
         api.post("/situations", json=FLOOD | {"id": "empty", "title": "Empty"}).raise_for_status()
@@ -348,40 +427,6 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             api.delete("/situations/empty").raise_for_status()
 
 
-def test_the_operators_own_map_is_drawn_under_it_with_its_names(live):
-    with opened(live, None) as page:
-        ready(page)
-        page.evaluate("crowdfieldMap.jumpTo({ center: [-60, 15], zoom: 2.5 })")
-        for layer in ("street-water", "street-places"):
-            until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
-        shot(page, "streets")
-
-
-def test_every_control_is_reached_by_keyboard(live):
-    with opened(live) as page:
-        ready(page)
-        reached = set()
-        page.focus("#situation")
-        for _ in range(60):
-            page.keyboard.press("Tab")
-            reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
-        assert {"key", "slider", "tab-layers", "state", "show-reports", "show-next"} <= reached
-        assert any("maplibregl-canvas" in name for name in reached)
-        page.focus("#tab-layers")
-        page.keyboard.press("ArrowRight")
-        assert page.get_attribute("#tab-why", "aria-selected") == "true"
-
-
-def test_a_wrong_key_is_said(live):
-    with opened(live, None, expect=("401",)) as page:
-        ready(page)
-        page.click("#key")
-        page.fill("#key-value", "cf_abc_wrong")
-        page.press("#key-value", "Enter")
-        page.wait_for_selector("#alert:not([hidden])")
-        assert "not known" in page.inner_text("#alert")
-
-
 def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     page = live.browser.new_page()
     page.route("**/maplibre-gl.js", lambda route: route.fulfill(status=404))
@@ -394,54 +439,34 @@ def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     page.close()
 
 
-def test_districts_have_figures_and_alerts_on_the_page(live, tmp_path):
-    file = tmp_path / "halves.geojson"
-    file.write_bytes(HALVES)
-    with opened(live, expect=("422",)) as page:
+@pytest.fixture(scope="class")
+def visitors_window(live):
+    with opened(live, None) as page:
         ready(page)
-        page.click("#tab-districts")
-        page.wait_for_selector("#districts form")
-        page.fill("#districts form input:not([type=file])", "halves")
-        page.set_input_files("#districts form input[type=file]", file)
-        page.click("#districts form button[type=submit]")
-        page.wait_for_selector("#districts tbody tr:nth-child(3)")
-        # East of the middle they say "flooded": that district comes first. One is not on the map at all.
-        assert page.inner_text("#districts tbody tr:first-child th") == "east"
-        assert "between" in page.inner_text("#districts tbody tr:first-child")
-        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
-        page.fill("#districts form.alert input[placeholder]", "duty@agency.example")
-        page.click("#districts form.alert button[type=submit]")
-        # No mail server is set here: that is said, and nothing else breaks.
+        yield page
+
+
+@pytest.fixture
+def visitors_page(visitors_window):
+    yield visitors_window
+    assert unexpected(visitors_window) == []
+
+
+class TestThePageOfAVisitor:
+    def test_the_operators_own_map_is_drawn_under_it_with_its_names(self, visitors_page):
+        page = visitors_page
+        ready(page)
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-60, 15], zoom: 2.5 })")
+        for layer in ("street-water", "street-places"):
+            until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
+        shot(page, "streets")
+
+    def test_a_wrong_key_is_said(self, visitors_page):
+        page = visitors_page
+        ready(page)
+        page.click("#key")
+        page.fill("#key-value", "cf_abc_wrong")
+        page.press("#key-value", "Enter")
         page.wait_for_selector("#alert:not([hidden])")
-        assert "no mail server is set" in page.inner_text("#alert")
-        shot(page, "districts")
-        # A raster of people: from now on the panel counts them, and says so.
-        page.click("#districts details.weights summary")
-        wrong, right = tmp_path / "wrong.tif", tmp_path / "people.tif"
-        wrong.write_bytes(HALVES)
-        right.write_bytes(people(2000, 300))
-        for raster in (wrong, right):
-            page.set_input_files("#districts details.weights input[type=file]", raster)
-            page.click("#districts details.weights button[type=submit]")
-            if raster is wrong:
-                page.wait_for_selector("#alert:has-text('is not a GeoTIFF')")
-        page.wait_for_selector("#districts thead th:has-text('people where it is flooded')")
-        first = page.inner_text("#districts tbody tr:first-child")
-        assert "between" in first and "people" in first
-        assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
-        assert "of people in a district" in page.inner_text("#districts form.alert")
-        assert page.is_hidden("#alert")  # what went wrong before is over
-        page.evaluate("document.getElementById('page-districts').scrollTop = 0")
-        shot(page, "districts-people")
-        page.click("#districts details.weights summary")
-        page.locator("#districts details.weights button >> nth=1").scroll_into_view_if_needed()
-        shot(page, "districts-people-form")
-        assert serious(page) == []
-    with opened(live, "reader", query="?lang=ar", color_scheme="dark", **PHONE) as page:
-        ready(page)
-        page.click("#tab-districts")
-        page.wait_for_selector("#districts tbody tr")
-        assert page.locator("#districts form").count() == 0
-        assert "people" in page.inner_text("#districts thead")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        shot(page, "districts-phone")
+        assert "not known" in page.inner_text("#alert")
+        assert unexpected(page, "401") == []
