@@ -39,6 +39,21 @@ def test_far_from_all_reports_there_is_the_prior(how):
     assert rate[0, 1] < 0.45 and sd[0, 1] > 0.05
 
 
+def test_log_odds_of_two_states_vary_alike_however_many_states_there_are():
+    """A report that says nothing leaves the prior. Log odds are one function of two states, a difference of three."""
+    says_nothing = np.full(3, 100.0)
+    two = cf.HeatmapBCC(
+        lengthscale=1.0, states=[0, 1], confusion_prior=[says_nothing[:2]] * 2, reports_model="one_state"
+    )
+    three = cf.HeatmapBCC(
+        lengthscale=1.0, states=[0, 1, 2], confusion_prior=[says_nothing] * 3, reports_model="one_state"
+    )
+    far, X = [[100.0, 0.0]], [[0.0, 0.0]]
+    variance = two.fit(X, [0]).predict_latent(far)[1]
+    each = three.fit(X, [0]).predict_latent(far)[1]
+    assert each[0, 0] + each[0, 1] == pytest.approx(variance[0, 0], rel=0.02)
+
+
 @each_inference
 def test_one_trusted_source_decides(how):
     X = np.repeat([[0.0, 0.0], [300.0, 0.0]], 5, axis=0)

@@ -49,7 +49,8 @@ class HeatmapBCC(MapQueries):
     scale_rate : float or None, default=None
         Rate of that prior: a larger rate allows more extreme probabilities before any report. None is 4 for the
         one-state model: its log odds vary by about 2 either way, so that a place where the state is all but certain is
-        no surprise. It is 1 for the instrument model, and for ``inference="vb"``, as in the paper.
+        no surprise. With three or more states, whose log odds are differences of two functions, the same takes 2. It
+        is 1 for the instrument model, and for ``inference="vb"``, as in the paper.
     prior_mean : float, sequence of float, or callable, default=0.0
         Prior mean of the latent functions: a number, one per state, or a function of places [M, D] that returns [M]
         (two states) or [M, J]. With two states the latent function is the log odds of the second state. With the

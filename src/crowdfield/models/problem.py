@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 
-# Log odds that vary by about 2 before any report: at many places the state is all but certain. On simulated worlds of
-# that kind 90 % intervals hold far more of the true rates than with 1, at the same cross entropy
+# Log odds of two states that vary by about 2 before any report: at many places the state is all but certain. On
+# simulated worlds of that kind 90 % intervals hold far more of the true rates than with 1, at the same cross entropy
 # (docs/benchmarks/inference.md).
-SCALE_RATE = 4.0
+LOG_ODDS_RATE = 4.0
 PAPERS_SCALE_RATE = 1.0
 
 
@@ -56,7 +56,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
     prior = Prior(
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
         shape=float(model.scale_shape),
-        rate=scale_rate(model, PAPERS_SCALE_RATE if model.inference == "vb" else SCALE_RATE),
+        rate=scale_rate(model, PAPERS_SCALE_RATE if model.inference == "vb" else default_scale_rate(len(states))),
         mean=blur.averaged(mean_at, places, dimension),
     )
     given = model.confusion_prior
@@ -81,6 +81,15 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         seed=model.random_state,
         level=LEVEL_VARIANCE if model.inference != "vb" and _level_is_open(model.prior_mean) else 0.0,
     )
+
+
+def default_scale_rate(n_states: int) -> float:
+    """The rate under which the log odds of two states vary alike, however many states there are.
+
+    Two states have one function, which is their log odds. Three or more have one each: log odds are differences of two
+    functions, and vary by the sum of their variances.
+    """
+    return LOG_ODDS_RATE if n_states <= 2 else LOG_ODDS_RATE / 2.0
 
 
 def scale_rate(model: HeatmapBCC, default: float) -> float:
