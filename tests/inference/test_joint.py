@@ -15,6 +15,7 @@ from crowdfield.inference.joint import method, rows, starting, state, sums
 from crowdfield.inference.kernels import Matern32, WithLevel
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
+from crowdfield.inference.solvers import JointSolver
 from crowdfield.simulate import simulate
 
 
@@ -128,6 +129,30 @@ def test_no_source_is_less_sure_than_its_prior_by_more_than_the_field_may_add():
     prior = rows.of_dirichlet(made.alpha0)[1]
     through = q.covariance - made.layout.unblock(q.left)
     assert (through[..., 0, 0] <= rows.MOST_ADDED * prior[..., 0, 0] + 1e-9).all()
+
+
+def grades(seed, reports=1500, sources=12, side=20):
+    """Four grades in bands. Two thirds of the sources mistake neighbours for each other, the others guess."""
+    rng = np.random.default_rng(seed)
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2).astype(float)
+    height = grid @ [0.8, 0.6]
+    truth = np.searchsorted([0.55, 0.72, 0.85], height / height.max())
+    place, source = rng.integers(0, len(grid), reports), rng.integers(0, sources, reports)
+    near = np.clip(truth[place] + rng.choice([-1, 0, 1], reports, p=[0.12, 0.76, 0.12]), 0, 3)
+    return grid, truth, grid[place], np.where(source % 3 > 0, near, rng.integers(0, 4, reports)), source
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_functions_that_step_side_by_side_do_not_overshoot(seed):
+    """Whole steps of four functions went to and fro ever farther, until labels had changed their meaning."""
+    grid, truth, X, y, source = grades(seed)
+    model = cf.HeatmapBCC(lengthscale=6.0, states=[0, 1, 2, 3], reports_model="one_state").fit(X, y, source)
+    solver = model._solved.solver
+    assert isinstance(solver, JointSolver)
+    made = solver.method
+    opening = [made.evaluate(made.init(sweeps)).bound.total for sweeps in (1, 2, 4, 8, 16)]
+    assert np.diff(opening).min() > 0.0
+    assert (model.predict(grid) == truth).mean() > 0.85
 
 
 SETTINGS: dict[str, Any] = dict(lengthscale=20.0, confusion_prior=[[2, 1], [1, 2]], scale_rate=1.0)

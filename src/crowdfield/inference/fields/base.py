@@ -37,6 +37,11 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(self.linear + other.linear, self.quadratic + other.quadratic)
 
+    def towards(self, other: Statistics, share: float) -> Statistics:
+        """A part of the way to others, in natural parameters: all of it for a share of 1."""
+        rest = 1.0 - share
+        return Statistics(rest * self.linear + share * other.linear, rest * self.quadratic + share * other.quadratic)
+
 
 class ScaleNodes(NamedTuple):
     """A discrete distribution of the inverse scale ς: one node for a plug-in, a grid where ς is integrated."""

@@ -111,9 +111,12 @@ class Method:
         q = self._posterior(state, [self.engine.posterior(s, state.precision) for s in state.statistics], [], None)
         sums = self.sweep(table(q))
         state = self._with_communities(state, q.moments.log_pi, sums)
+        # Functions that step side by side, each as if the others stood still, overshoot together: half a step does not.
+        share = 1.0 if len(q.fields) == 1 else 0.5
+        both = zip(state.statistics, sums.statistics, strict=True)
         return state._replace(
             rows=self.dirichlet_rows(state.alpha0 + sums.counts, state.alpha0),
-            statistics=sums.statistics,
+            statistics=tuple(old.towards(new, share) for old, new in both),
             centre=tuple(_weights(f) for f in q.fields),
         )
 
@@ -298,10 +301,7 @@ class Method:
 
     def _mixed_statistics(self, at: Evaluated, f: int, length: float) -> Statistics:
         old, new = at.state.statistics[f], at.sums.statistics[f]
-        mixed = Statistics(
-            (1.0 - length) * at.q.linear[f] + length * new.linear,
-            (1.0 - length) * old.quadratic + length * new.quadratic,
-        )
+        mixed = replace(old, linear=at.q.linear[f]).towards(new, length)
         if length == 1.0 or not len(at.q.slope) or not isinstance(self.engine, FeatureEngine):
             return mixed
         # Newton's step from the centre with the mixed curvature, not with the new one alone.
