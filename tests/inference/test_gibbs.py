@@ -254,8 +254,9 @@ def test_one_sweep_is_the_same_through_a_dense_matrix_and_through_transforms(mon
         sampler = gibbs.Sampler(data, prior, basis)
         state = sampler.init(2, rng)
         out.append(sampler.step(state, rng, np.ones((2, 2)))[0])
-    np.testing.assert_allclose(out[0].g, out[1].g, atol=1e-5)
-    np.testing.assert_allclose(out[0].scale, out[1].scale, rtol=1e-6)
+    # The transforms are accurate to 1e-7 (NUFFT_EPS), the dense matrix to rounding.
+    np.testing.assert_allclose(out[0].g, out[1].g, atol=1e-7)
+    np.testing.assert_allclose(out[0].scale, out[1].scale, rtol=1e-7)
 
 
 def test_predictions_are_the_same_in_blocks_and_add_what_the_basis_leaves_out(monkeypatch):

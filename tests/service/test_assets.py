@@ -103,8 +103,9 @@ def test_the_api_is_described_for_people_without_anything_from_elsewhere(client)
     for path, operations in client.get("/openapi.json").json()["paths"].items():
         for method in operations:
             assert f"<b>{method.upper()}</b> <code>{path}</code>" in page.text
-    style = page.text.split('rel="stylesheet" href="')[1].split('"')[0]
-    assert client.get(style).status_code == 200
+    for kind in ("stylesheet", "icon"):
+        address = page.text.split(f'rel="{kind}" href="')[1].split('"')[0]
+        assert client.get(address).status_code == 200
 
 
 def test_ogc_claims_only_what_is_served(client):

@@ -7,8 +7,9 @@ from typing import Any
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-def render(document: dict[str, Any], style: str) -> str:
-    """A page with every operation, by tag.   `style`: the address of its style sheet"""
+def render(document: dict[str, Any], folder: str) -> str:
+    """A page with every operation, by tag. `folder`: the address under which its style sheet and its icon are served.
+    Without an icon browsers ask for one elsewhere, in vain."""
     about = document["info"]
     by_tag: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
@@ -20,7 +21,9 @@ def render(document: dict[str, Any], style: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(about["title"])} API</title><link rel="stylesheet" href="{escape(style)}"></head><body>'
+        f"<title>{escape(about['title'])} API</title>"
+        f'<link rel="icon" href="{escape(folder)}/icon.svg" type="image/svg+xml">'
+        f'<link rel="stylesheet" href="{escape(folder)}/docs.css"></head><body>'
         f"<h1>{escape(about['title'])} {escape(about['version'])}: the API</h1>"
         f"<p>{escape(about['description'])}</p>"
         '<p>For programs: <a href="/openapi.json">/openapi.json</a>. '

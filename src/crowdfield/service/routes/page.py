@@ -64,8 +64,8 @@ def install(app: FastAPI) -> None:
 
     @lru_cache(maxsize=1)
     def description_page() -> Packed:
-        style = f"/static/{assets().digest}/docs.css"
-        return pack(apidocs.render(app.openapi(), style).encode(), "text/html; charset=utf-8", level=BEST)
+        folder = f"/static/{assets().digest}"
+        return pack(apidocs.render(app.openapi(), folder).encode(), "text/html; charset=utf-8", level=BEST)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
