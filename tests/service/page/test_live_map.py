@@ -414,8 +414,9 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             assert np.ptp(middle) > 20
             shot(page, "empty")
             page.focus("#map canvas")
+            before = page.evaluate("crowdfieldMap.getCenter().lng")
             page.keyboard.press("ArrowRight")
-            page.wait_for_timeout(500)
+            until(page, f"crowdfieldMap.getCenter().lng > {before} && !crowdfieldMap.isMoving()")
             page.keyboard.press("Enter")
             page.wait_for_selector("#report:not([hidden])")
             page.focus("#report button[type=submit]")
@@ -435,7 +436,7 @@ def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     assert "MapLibre GL JS is not installed" in page.inner_text("#cover")
     page.wait_for_selector("body[data-version]", timeout=60_000)
     page.click("#tab-sources")
-    assert page.locator("details.source").count() >= 3
+    until(page, "document.querySelectorAll('details.source').length >= 3")
     page.close()
 
 
