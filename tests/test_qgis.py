@@ -50,7 +50,9 @@ def test_a_style_lies_beside_every_raster_and_vector_map(tmp_path, suffix):
     red, _, blue = (int(stops[-1][1][at : at + 2], 16) for at in (1, 3, 5))
     assert blue > 2 * red  # water is blue
     rules = root.findall("renderer-v2/rules/rule")
-    assert rules[0].get("label") == "nobody knows" and '"sd_flooded" >' in rules[0].get("filter")
+    # All states count, as in pictures, totals and spot checks: 0.85 of √(0.3² + 0.3²).
+    assert rules[0].get("label") == "nobody knows"
+    assert rules[0].get("filter") == 'sqrt("sd_dry"^2 + "sd_flooded"^2) > 0.360624'
     assert len(rules) == len(root.findall("renderer-v2/symbols/symbol")) == 11
     assert '"probability_flooded" < 0.1' in rules[1].get("filter")
 

@@ -260,7 +260,7 @@ def test_a_live_map_is_told_to_the_pipeline_with_the_defaults_of_fuse(workspace)
     ledger = Ledger("flood")
     ledger.trust["fire brigade"] = "high"
     settings = settings_of(situation, ledger, ["trusted: a key", "somebody"])
-    assert settings.changed().keys() <= {"states", "labels", "sources", "seed", "lengthscale"}
+    assert settings.changed().keys() <= {"states", "labels", "sources", "seed", "lengthscale", "grades"}
     assert settings.sources["fire brigade"] == "high"
 
 
