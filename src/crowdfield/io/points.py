@@ -48,7 +48,11 @@ class Plan:
 
     def wanted(self) -> list[str]:
         """The columns to read from the file."""
-        return [*self.columns.values(), *self.extra_columns, *(name for name in self.scores if name[0] != "<")]
+        return [*self.columns.values(), *self.extra_columns, *self.score_columns()]
+
+    def score_columns(self) -> list[str]:
+        """The columns of the file that hold probabilities; one that is made of the others is not in it."""
+        return [name for name in self.scores if name[0] != "<"]
 
     def column(self, role: str) -> str | None:
         return self.made.get(role, self.columns.get(role))

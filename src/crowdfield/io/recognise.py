@@ -51,7 +51,7 @@ class Found:
         if self.known is not None and self.known.batches is not None:
             return self.known.batches(self.table, self.plan, options, progress)
         roles = ("lat", "lon", "accuracy", "count", "score")
-        numeric = [name for role in roles if (name := self.plan.columns.get(role))] + list(self.plan.scores)
+        numeric = [name for role in roles if (name := self.plan.columns.get(role))] + self.plan.score_columns()
         missing = self.plan.missing
         chunks = self.table.chunks(self.plan.wanted(), numeric=numeric, missing=missing, progress=progress)
         return points.batches(chunks, self.plan, times)
