@@ -27,7 +27,7 @@ from crowdfield.service.store import Situation, Store, VersionInfo
 from crowdfield.service.weights import Weights
 
 if TYPE_CHECKING:
-    from crowdfield.service.fit import Explained
+    from crowdfield.service.reasons import Explained
 
 log = logging.getLogger("crowdfield.service")
 # A model of 100,000 reports takes some 200 MB.
@@ -164,7 +164,8 @@ class Maker:
     def ready(self) -> dict[str, Any]:
         """Load the code of the models, before the first question that needs it."""
         import crowdfield.models.heatmap_bcc
-        import crowdfield.service.fit  # noqa: F401
+        import crowdfield.service.fit
+        import crowdfield.service.reasons  # noqa: F401
 
         return {}
 
@@ -203,9 +204,9 @@ class Maker:
         model = self._model(situation, info.number)
         if model is None:
             return {}
-        from crowdfield.service import fit
+        from crowdfield.service import reasons
 
-        return fit.surprises(model, situation, self._store.standing(situation.id, upto=info.head))
+        return reasons.surprises(model, situation, self._store.standing(situation.id, upto=info.head))
 
     def totals(
         self,
@@ -354,12 +355,12 @@ class Maker:
         model = self._model(situation, version)
         if model is None:
             return None
-        from crowdfield.service import fit
+        from crowdfield.service import reasons
 
-        why = fit.explain(model, situation, situation.grid.centres()[cell], state)
+        why = reasons.explain(model, situation, situation.grid.centres()[cell], state)
         if why is None:
             return None
-        return fit.told_reasons(why, model) if exact else grouped(why, self._minimum)
+        return reasons.told_reasons(why, model) if exact else grouped(why, self._minimum)
 
     def _model(self, situation: Situation, version: int) -> Any:
         """The model of a version, or None where it is gone: only that of the newest is kept."""
