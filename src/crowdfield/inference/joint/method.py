@@ -42,6 +42,7 @@ from crowdfield.inference.scale import Gamma
 
 FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
 FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
+SIDE_BY_SIDE = 0.5  # of a plain step, for functions that step each as if the others stood still: whole ones overshoot
 FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all are there from the start
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
 
@@ -111,8 +112,7 @@ class Method:
         q = self._posterior(state, [self.engine.posterior(s, state.precision) for s in state.statistics], [], None)
         sums = self.sweep(table(q))
         state = self._with_communities(state, q.moments.log_pi, sums)
-        # Functions that step side by side, each as if the others stood still, overshoot together: half a step does not.
-        share = 1.0 if len(q.fields) == 1 else 0.5
+        share = 1.0 if len(q.fields) == 1 else SIDE_BY_SIDE
         both = zip(state.statistics, sums.statistics, strict=True)
         return state._replace(
             rows=self.dirichlet_rows(state.alpha0 + sums.counts, state.alpha0),
