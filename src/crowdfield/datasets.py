@@ -95,8 +95,8 @@ HAITI_SOURCES: dict[str, tuple[str, ...]] = {
     "other": ("8", "8d", "8e", "8f"),
 }
 UNCATEGORISED = "no category"
-# The eight sources that the paper's filter was meant to keep, and the eight that it kept: it was applied to numbers
-# that had been given anew in order of first appearance.
+# The eight sources that the paper's filter was meant to keep, and the eight that it kept: its source numbers had been
+# reassigned in order of first appearance.
 HAITI_INTENDED = (
     "highly vulnerable", "medical emergency", "people trapped", "emergency", "infectious disease", "health needs",
     "collapsed structure", "natural hazards",
@@ -134,7 +134,7 @@ class Tacloban:
 
 @dataclass(frozen=True)
 class Haiti:
-    """Reports of emergencies; every label is 1, for nobody reports that nothing is the matter.
+    """Reports of emergencies; every label is 1, because nobody reports that all is well.
 
     Attributes
     ----------

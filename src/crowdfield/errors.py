@@ -39,9 +39,9 @@ class InputError(CrowdfieldError, ValueError):
 class ReportFormatError(CrowdfieldError, ValueError):
     """A file of reports that cannot be read; says file, line, column and remedy where they are known.
 
-    ``advice`` is what somebody can do who sets the options of the reader. It is part of the text; who reads for others,
-    as the service does, shows ``without_advice`` instead. ``choices`` are the options that would settle the matter
-    (such as ``label`` or ``layer``), each with the values that it could have.
+    ``advice`` says which options of the reader would help. It is part of the message; a caller whose users cannot set
+    these options, such as the service, shows ``without_advice`` instead. ``choices`` are the options that would resolve
+    the ambiguity (such as ``label`` or ``layer``), each with its possible values.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ReportFormatError(CrowdfieldError, ValueError):
 
 
 class TooLargeError(ReportFormatError):
-    """A file that is in order and holds more than may be read at once."""
+    """A valid file that holds more than may be read at once."""
 
 
 class ReadingFailedError(CrowdfieldError):
@@ -73,7 +73,7 @@ class ReadingFailedError(CrowdfieldError):
 
 
 class NumericalError(CrowdfieldError, ArithmeticError):
-    """A computation that lost its footing; says what to try."""
+    """A numerical failure, such as a matrix that is not positive definite; says what to try."""
 
 
 class MissingDependencyError(CrowdfieldError, ImportError):
@@ -89,12 +89,12 @@ class CrowdfieldWarning(UserWarning):
 
 
 class ConvergenceWarning(CrowdfieldWarning):
-    """Inference stopped before it settled."""
+    """Inference stopped before it converged."""
 
 
 class DataWarning(CrowdfieldWarning):
-    """The data cannot tell what was asked of them (for example, only one label)."""
+    """The data do not determine what was asked for (for example, all reports have one label)."""
 
 
 class FallbackWarning(CrowdfieldWarning):
-    """The model that suits the reports could not be fitted, and another one was used; says which, and why."""
+    """The preferred model of reports could not be fitted, and the other one was used; says which, and why."""

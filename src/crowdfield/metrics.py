@@ -61,7 +61,7 @@ def auc(truth: ArrayLike, probability: ArrayLike) -> float:
 
 
 def cross_entropy(truth: ArrayLike, probability: ArrayLike, *, floor: float = 1e-6) -> float:
-    """Mean number of bits needed to tell the truth to somebody who believes the map.
+    """Cross entropy of the truth under the map, in bits per place.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def cross_entropy(truth: ArrayLike, probability: ArrayLike, *, floor: float = 1e
 def nlpd_beta(rho: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
     """Mean negative log density of true rates under beta distributions with the predicted mean and variance.
 
-    It asks of a method no more than a mean and a variance of ρ, so that methods can be compared.
+    It needs only a mean and a variance of ρ, so that different methods can be compared.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def nlpd_logit_normal(rho: ArrayLike, latent_mean: ArrayLike, latent_variance: A
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram as numbers: in each bin, what was predicted and how often it was so.
+    """A reliability diagram as numbers: in each bin, the mean prediction and how often it was true.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
-"""Worlds where the truth is known: fields, crowds and reports drawn from the model itself.
+"""Simulated fields, crowds and reports, drawn from the model itself, so that the truth is known.
 
     world = simulate(2400, reliable=10, noisy=10, rng=np.random.default_rng(0))
     world.reports            what a model may see
-    world.truth.rho          what it should find, at every output place
-    world.crowd.confusion    and about whom
+    world.truth.rho          the true rates, at every output place
+    world.crowd.confusion    the true confusion matrices of the sources
 
 The three parts (`draw_field`, `draw_crowd`, `draw_reports`) can be used alone.
 """

@@ -1,4 +1,4 @@
-"""Questions to a run or a file: who can be trusted, where to look next, how good is it, what is in it."""
+"""Commands that query a run or a file: `sources`, `next`, `score` and `inspect`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crowdfield.cli import options as opt
 from crowdfield.cli.console import Talk, share
 
 Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run kept with fuse --state (.cf), or a file of reports to fuse first.")
+    Path, typer.Argument(metavar="RUN", help="A run saved with fuse --state (.cf), or a file of reports to fuse first.")
 ]
 
 
@@ -27,7 +27,7 @@ def sources(
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """Who can be trusted: how often each source is right, and how sure that is."""
+    """Who can be trusted: how often each source is right, with an interval."""
     from crowdfield import io
     from crowdfield.cli.console import sources_table
     from crowdfield.cli.inputs import can_be_written, run_from, settings_from
@@ -59,14 +59,14 @@ def next_(
         typer.Option("--output", "-o", metavar="FILE.geojson", help="Write them as areas for a tasking tool."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="Which source would go; if not given, a careful one.")
+        str | None, typer.Option(metavar="SOURCE", help="The source that would report; default: a reliable one.")
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="LENGTH", help="Side of an area, like 500m.")] = None,
     *,
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """Where to look next: the places where one more report would teach the map most."""
+    """Where to look next: the places where one more report would improve the map most."""
     from crowdfield import pipeline
     from crowdfield.cli.console import looks_table
     from crowdfield.cli.inputs import can_be_written, run_from, settings_from
@@ -101,7 +101,7 @@ def score(
 ) -> None:
     """How good the map is, against places where the truth is known.
 
-    Options about columns are about GOLD; if RUN is a file of reports, its own columns are recognised.
+    Column options apply to GOLD; if RUN is a file of reports, its own columns are recognised.
     """
     from crowdfield import pipeline
     from crowdfield.cli.console import table

@@ -20,7 +20,7 @@ USAGE = "write it as: crowdfield assess plan RUN -o places.csv, or: crowdfield a
 @opt.grouped
 def assess(
     action: Annotated[
-        str, typer.Argument(metavar="plan|result", help="Draw places to check, or judge by the answers.")
+        str, typer.Argument(metavar="plan|result", help="plan: draw places to check. result: judge the map.")
     ],
     run: Run,
     checked: Annotated[
@@ -42,14 +42,14 @@ def assess(
         typer.Option(
             min=0.001,
             max=0.499,
-            help="plan: without -n, as many as give the share that is right to ± so much.",
+            help="plan: without -n, enough places to estimate the accuracy to ± this much.",
         ),
     ] = 0.05,
-    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="plan: seed of the random choice.")] = 0,
+    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Coverage of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="plan: random seed.")] = 0,
     gold: Annotated[
         Path | None,
-        typer.Option(metavar="NEW.cf", help="result: fit again with the answers as known states, and keep that run."),
+        typer.Option(metavar="NEW.cf", help="result: fit again with the answers as known states, and save that run."),
     ] = None,
     *,
     beliefs: opt.Beliefs,
@@ -58,8 +58,8 @@ def assess(
     """Spot checks: is the map right, and how much is really in each state?
 
     `plan` draws a stratified random sample of places. Somebody finds out what is true there and fills in the column
-    'state'. `result` then gives accuracy, errors of both kinds and the area of every state, with intervals that hold
-    even where the model is wrong.
+    'state'. `result` then gives the accuracy, the errors of omission and commission, and the area of every state, with
+    intervals that are valid even if the model is wrong.
     """
     from crowdfield.cli.console import Talk
     from crowdfield.cli.inputs import run_from, settings_from

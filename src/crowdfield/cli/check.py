@@ -20,15 +20,15 @@ def check_model(
             "--output", "-o", metavar="FILE", help="Draw what was found (.png) or write it (.json). May be repeated."
         ),
     ] = None,
-    draws: Annotated[int, typer.Option(min=10, help="Draws of the posterior for the check of agreement.")] = 100,
+    draws: Annotated[int, typer.Option(min=10, help="Posterior draws for the check of agreement.")] = 100,
     *,
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
     """Does the model fit? Judged by the reports alone, without any known truth.
 
-    Does the map predict left-out reports better than each source's habits; do reports about one place agree more than
-    the model expects; do the probabilities of left-out reports hold?
+    Does the map predict left-out reports better than each source's own label frequencies? Do reports about one place
+    agree more than the model expects? Are the predicted probabilities of left-out reports calibrated?
     """
     import json
 

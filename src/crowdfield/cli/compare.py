@@ -1,4 +1,4 @@
-"""`crowdfield compare`: what changed between two runs, and how probable it is that it really did."""
+"""`crowdfield compare`: what changed between two runs, and how probable it is that the change is real."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crowdfield.cli import options as opt
 @opt.grouped
 def compare(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run (.cf) or a map (.tif, .nc).")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another: a later moment, or other settings.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="A later run or map, or one with other settings.")],
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -24,15 +24,15 @@ def compare(
         ),
     ] = None,
     show: Annotated[
-        str | None, typer.Option(metavar="STATE", help="The state; if not given, the one in question.")
+        str | None, typer.Option(metavar="STATE", help="The state to compare; default: the one the map shows first.")
     ] = None,
     least: Annotated[
-        float, typer.Option(min=0.0, max=0.99, help="The smallest change of the probability that counts as one.")
+        float, typer.Option(min=0.0, max=0.99, help="The smallest change of a probability that counts.")
     ] = 0.1,
     *,
     voice: opt.Voice,
 ) -> None:
-    """What changed between two moments or two settings, with the probability that it really did."""
+    """What changed between two maps, and how probable it is that the change is real."""
     from crowdfield import pipeline
     from crowdfield.cli.console import Talk
     from crowdfield.cli.inputs import map_and_keys

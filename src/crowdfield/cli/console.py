@@ -35,19 +35,19 @@ class Talk:
         return cls(quiet=voice.quiet, as_json=voice.json)
 
     def remark(self, message: str) -> None:
-        """Something worth knowing on the way; never part of the result."""
+        """Print a note to stderr; never part of the result."""
         if not self.quiet:
             errors.print(escape(message), soft_wrap=True)
 
     @contextmanager
     def progress(self, first: str) -> Iterator[Any]:
-        """A line on stderr that says what is going on: animated in a terminal, one line per step elsewhere."""
+        """A progress line on stderr: animated in a terminal, one line per step elsewhere."""
         if self.quiet:
             yield lambda message: None
         elif errors.is_terminal:
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-            # With a clock, because learning takes time and users want to see that it goes on.
+            # With a clock, so that users see that a long fit is still running.
             with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=errors,
                           transient=True) as line:  # fmt: skip
                 task = line.add_task(escape(first), total=None)
@@ -71,7 +71,7 @@ class Talk:
 
     @contextmanager
     def counted(self, title: str) -> Iterator[Any]:
-        """A bar for work in equal parts, told (done, in all, what); a line for every twentieth part elsewhere."""
+        """A progress bar called with (done, total, title); outside a terminal, a line for every twentieth part."""
         if self.quiet:
             yield None
         elif errors.is_terminal:
@@ -127,7 +127,7 @@ def share(value: float) -> str:
 
 
 def sources_table(rows: Any, most: int = 40) -> Table:
-    """The source table: who, how much, how often right and between which limits."""
+    """The source table: name, number of reports, accuracy and its interval."""
     ranked = rows.sort_values(["accuracy", "reports"], ascending=False)
     shown = ranked if len(ranked) <= most else ranked.iloc[[*range(most // 2), *range(-(most // 2), 0)]]
     title = "Who can be trusted" + (f" (best and worst {most // 2} of {len(ranked):,})" if len(ranked) > most else "")

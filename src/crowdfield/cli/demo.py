@@ -10,10 +10,10 @@ import typer
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Another seed, another flood.")] = 7,
+    seed: Annotated[int, typer.Option(help="Random seed of the simulated flood.")] = 7,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Show it: a simulated flood, mapped from good and bad reports, with who can be trusted and where to look next."""
+    """Map a simulated flood from good and bad reports; show who can be trusted and where to look next."""
     import numpy as np
 
     from crowdfield import io, metrics, pipeline, plot

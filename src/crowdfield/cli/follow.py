@@ -29,7 +29,7 @@ def follow(
         typer.Option(
             "--keep",
             metavar="FILE.jsonl",
-            help="Where the submissions are kept; what it holds is not fetched again.",
+            help="File that stores the submissions; those in it are not fetched again.",
             rich_help_panel=opt.OUTPUT,
         ),
     ] = Path("submissions.jsonl"),
@@ -40,7 +40,7 @@ def follow(
         ),
     ] = None,
     every: Annotated[
-        int | None, typer.Option(min=10, metavar="SECONDS", help="Go on asking, so often; default: ask once.")
+        int | None, typer.Option(min=10, metavar="SECONDS", help="Ask again every so many seconds; default: ask once.")
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -58,8 +58,8 @@ def follow(
 ) -> None:
     """Fetch the new submissions of a form, keep them in a file, and make the map again.
 
-    Each submission is fetched once: changes that are made to it later on the server are not seen. Remove the file to
-    fetch everything anew.
+    Each submission is fetched once: later changes to it on the server are not seen. Remove the file to fetch everything
+    again.
     """
     from crowdfield import io
     from crowdfield.cli.console import Talk
@@ -97,7 +97,7 @@ def follow(
 
 
 def _make(submissions: Path, outputs: list[Path], settings: Any, talk: Any) -> None:
-    """The map of all submissions so far, made from nothing: what was wrong with earlier ones does not stay in it."""
+    """Fit all submissions so far from scratch, so that no mistake of an earlier map is carried over."""
     from crowdfield import io, pipeline
     from crowdfield.cli.inputs import read_reports
 

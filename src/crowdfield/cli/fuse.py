@@ -22,7 +22,7 @@ def fuse(
             "--output",
             "-o",
             metavar="MAP",
-            help="Where to write the map; the suffix says the format: .tif .geojson .gpkg .parquet .kml .kmz .csv .nc "
+            help="Where to write the map; the suffix gives the format: .tif .geojson .gpkg .parquet .kml .kmz .csv .nc "
             ".html, or a picture: .png .svg .pdf. May be repeated.",
             rich_help_panel=opt.OUTPUT,
         ),
@@ -41,7 +41,7 @@ def fuse(
         Path | None,
         typer.Option(
             metavar="RUN.cf",
-            help="Keep the run in this file; if it is there already, go on from it with only the new reports.",
+            help="Save the run in this file; if it exists, continue from it with only the new reports.",
             rich_help_panel=opt.OUTPUT,
         ),
     ] = None,
@@ -75,7 +75,7 @@ def fuse(
             "a run fitted over Dask leaves what it learned at each place with the workers, so that nothing can go on "
             "from it. Write the map with -o, or drop --cluster to keep the run."
         )
-    # A misspelt suffix or folder must not cost the minutes before it is noticed.
+    # Check suffixes and folders before the fit, which may take minutes.
     for path in outputs:
         can_be_written({"--output": path}, list(io.FORMATS))
     can_be_written({"--figure": figure}, PICTURES)

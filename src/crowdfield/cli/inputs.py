@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crowdfield.cli.options import Picture, Said
+    from crowdfield.cli.options import OptionGroup, Picture
     from crowdfield.data import Heatmap, Reports
     from crowdfield.io import ReadResult
     from crowdfield.pipeline import Fused, Settings
@@ -30,7 +30,7 @@ READ = (
 )  # fmt: skip
 
 
-def settings_from(*groups: Said) -> Settings:
+def settings_from(*groups: OptionGroup) -> Settings:
     """The settings of a config file, overridden by options of the command line."""
     from crowdfield.errors import InputError
     from crowdfield.geography import parse_length, parse_region
@@ -66,7 +66,7 @@ def settings_from(*groups: Said) -> Settings:
 
 
 def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | None = None) -> None:
-    """Whether what was asked for can be written, before any work. paths: by the option that names each."""
+    """Check that all outputs can be written, before any work. paths: the path of each option."""
     from crowdfield import io
     from crowdfield.errors import CrowdfieldError
 
@@ -97,7 +97,7 @@ def shown_first(heatmap: Heatmap, picture: Picture) -> Heatmap:
 
 
 def picture_options(path: Path, picture: Picture) -> dict[str, Any]:
-    """What a picture's writer is told; nothing for other formats."""
+    """The options for writing a picture; none for other formats."""
     from crowdfield.plot.sheet import names_state
 
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -108,7 +108,7 @@ def picture_options(path: Path, picture: Picture) -> dict[str, Any]:
 
 
 def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False) -> ReadResult:
-    """One file; what the reader noticed is remarked, and rows it could not use are kept beside the file.
+    """Read one file, print the reader's notes, and save rejected rows beside the file.
 
     whole: do not leave out what lies outside the region.
     """
@@ -118,7 +118,7 @@ def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False
     path, shown = on_disk(path)
     options = {name: value for name, value in settings.read.items() if name != "map_labels"}
     options["label_map"] = settings.read.get("map_labels")
-    options.setdefault("cell", settings.cell)  # the cells that an image with nothing in it covers
+    options.setdefault("cell", settings.cell)  # the cells that an image without any marks covers
     if not whole:
         options["region"] = settings.region
     try:
@@ -133,7 +133,7 @@ def read_file(path: Path, settings: Settings, talk: Talk, *, whole: bool = False
 
 
 def on_disk(path: Path) -> tuple[Path, Path]:
-    """(where to read it, what to call it): standard input, written "-", is kept in a file until the command ends."""
+    """(path to read, name to show): standard input, written "-", is kept in a file until the command ends."""
     if str(path) != "-":
         return path, path
     return _standard_input(), Path(STANDARD_INPUT)
@@ -154,7 +154,7 @@ def _standard_input() -> Path:
 
 
 def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
-    """What the reader found. Rejected rows go beside the file or, if its folder is read-only, beside the output."""
+    """Print the reader's notes. Rejected rows go beside the file or, if its folder is read-only, beside the output."""
     talk.remark(read.statement)
     talk.remark(f"{read.read:,} rows: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected")
     for note in read.notes:
@@ -166,7 +166,7 @@ def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
 def read_reports(
     paths: Sequence[Path], settings: Settings, talk: Talk, output: Path | None = None
 ) -> tuple[Reports, Settings, dict[str, Any]]:
-    """All files as one table; the settings, with the states that a layout knows; and what the reader says."""
+    """All files as one table; the settings, with the states that the layout defines; and the readers' statements."""
     from crowdfield.errors import InputError
     from crowdfield.pipeline import joined
     from crowdfield.pipeline.grading import with_grades
@@ -190,7 +190,7 @@ def read_reports(
     together = joined(parts)
     settings = with_grades(settings, together, graded)
     for name in settings.sources:
-        # Without this note, nobody would notice that a trusted source is misspelt.
+        # Otherwise a misspelt name of a trusted source would go unnoticed.
         if name not in together.sources:
             talk.remark(f"note: no report is by '{name}', whom the settings name.")
     files = [{"file": on_disk(path)[1].name, "hash": f"sha256:{digest(on_disk(path)[0])}"} for path in paths]

@@ -1,4 +1,4 @@
-"""The command that says who may use the live map, and how far."""
+"""`crowdfield keys`: who may use the live map, and with which rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def keys(
     database: Database = None,
     config: Config = None,
     name: Annotated[
-        str, typer.Option(help="Whose key it is, and the source that its reports count as.", rich_help_panel=CREATE)
+        str, typer.Option(help="Name of the key's owner; its reports count as this source.", rich_help_panel=CREATE)
     ] = "",
     role: Annotated[
         str, typer.Option(help="reader, reporter, trusted or admin.", rich_help_panel=CREATE)
@@ -31,7 +31,7 @@ def keys(
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="AGE|DATE", help="Until when it is valid: 90d, 12h, 2w or 2027-01-31; also for rotate.",
+            metavar="AGE|DATE", help="How long it is valid: 90d, 12h, 2w or 2027-01-31; also for rotate.",
             rich_help_panel=CREATE,
         ),
     ] = None,
@@ -55,9 +55,9 @@ def keys(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
-    """Say who may use the live map. A key is shown once, when it is made; only its hash is stored.
+    """Manage who may use the live map. A key is shown once, when it is made; only its hash is stored.
 
-    `rotate` makes a new key with the name, the rights and the report ids of an old one, and revokes that.
+    `rotate` replaces a key: the new one has the same name, rights and report ids, and the old one is revoked.
     """
     need()
     from crowdfield.cli.console import Talk

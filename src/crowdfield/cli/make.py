@@ -1,4 +1,4 @@
-"""Commands that make files: simulated reports, the same thing in another format, the paper's experiments."""
+"""Commands that make files: `simulate`, `convert` and `reproduce`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def simulate(
     noisy: Annotated[int, typer.Option(min=0, help="Sources that guess.")] = 10,
     biased: Annotated[int, typer.Option(min=0, help="Sources that always report the first state.")] = 0,
     states: Annotated[str, typer.Option(metavar="A,B,..", help="The states.")] = "dry,flooded",
-    lengthscale: Annotated[str, typer.Option(metavar="LENGTH", help="Over what distance places are alike.")] = "2km",
+    lengthscale: Annotated[str, typer.Option(metavar="LENGTH", help="Distance over which places are similar.")] = "2km",
     contrast: Annotated[
-        float, typer.Option(min=0.01, help="How sharp the truth is: spread of the log odds; 1 is mostly chance.")
+        float, typer.Option(min=0.01, help="Standard deviation of the log odds; near 1, states are mostly chance.")
     ] = 4.0,
     region: Annotated[
         str, typer.Option(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")
     ] = "34.72,-19.92,34.95,-19.74",
     cell: Annotated[str, typer.Option(metavar="LENGTH", help="Side of a cell.")] = "500m",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     *,
     voice: opt.Voice,
 ) -> None:
-    """Invent a field, sources good and bad, and their reports: to try things where the truth is known."""
+    """Simulate a field, good and bad sources, and their reports, to try things where the truth is known."""
     import numpy as np
 
     from crowdfield.cli.console import Talk
@@ -75,14 +75,14 @@ def simulate(
 @opt.grouped
 def convert(
     file: Annotated[Path, typer.Argument(metavar="FROM", help="A map (.tif, .nc), or a file of reports.")],
-    output: Annotated[Path, typer.Argument(metavar="TO", help="The suffix says the format.")],
+    output: Annotated[Path, typer.Argument(metavar="TO", help="Where to write it; the suffix gives the format.")],
     *,
     content: opt.Content,
     columns: opt.Columns,
     picture: opt.Picture,
     voice: opt.Voice,
 ) -> None:
-    """The same in another format: a map as any other kind of map; reports of any layout as a plain table or points."""
+    """Convert a map to another map format, or reports of any layout to a plain table or points."""
     from crowdfield import io
     from crowdfield.cli.console import Talk
     from crowdfield.cli.inputs import picture_options, read_file, remark_on, settings_from, shown_first
@@ -119,17 +119,17 @@ def reproduce(
     ),
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if not given.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the data; if not given, CROWDFIELD_DATA, or fetched once."),
+        typer.Option(metavar="DIR", help="Folder of the data; default: CROWDFIELD_DATA, else downloaded once."),
     ] = None,
     *,
     voice: opt.Voice,
 ) -> None:
-    """Run the experiments of the paper again, and set the results beside the paper's; or real crowds against truth.
+    """Rerun the paper's experiments and compare with its results; or evaluate on real crowds (real).
 
-    A run that was stopped goes on where it was when it is started again with the same folder.
+    An interrupted run resumes when it is started again with the same folder.
     """
     from crowdfield.cli.console import Talk
     from crowdfield.experiments import EXPERIMENTS, REAL

@@ -11,32 +11,32 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-# The panels of `--help`, and options that stand in each.
-READ, MAP, MODEL, OUTPUT = "How to read", "Where to map", "What to believe", "Output"
+# The panels of `--help`, and a shorthand for the options in each.
+READ, MAP, MODEL, OUTPUT = "Reading", "Map", "Model", "Output"
 _reading = partial(typer.Option, rich_help_panel=READ)
 _column = partial(_reading, metavar="COLUMN")
 _mapping = partial(typer.Option, rich_help_panel=MAP)
-_believing = partial(typer.Option, rich_help_panel=MODEL)
+_modelling = partial(typer.Option, rich_help_panel=MODEL)
 _output = partial(typer.Option, rich_help_panel=OUTPUT)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
         "-c",
         metavar="FILE.toml",
-        help="Settings for repeatable runs; other options win over them.",
+        help="Settings for repeatable runs; command-line options override them.",
     ),
 ]
 
 Format = Annotated[str | None, _reading("--format", help="Layout of the file; recognised if not given.")]
 Lat = Annotated[str | None, _column(help="Column of the latitude.")]
 Lon = Annotated[str | None, _column(help="Column of the longitude.")]
-Label = Annotated[str | None, _column(help="Column that says what was seen.")]
-Source = Annotated[str | None, _column(help="Column that says by whom.")]
-Time = Annotated[str | None, _column(help="Column that says when.")]
+Label = Annotated[str | None, _column(help="Column of the label: what was seen.")]
+Source = Annotated[str | None, _column(help="Column of the source: who reported it.")]
+Time = Annotated[str | None, _column(help="Column of the time.")]
 Crs = Annotated[
     str | None, _reading(help="Reference system of the coordinates in the file, like EPSG:32736; degrees if not given.")
 ]
@@ -68,33 +68,33 @@ Duplicates = Annotated[
 ]
 Place = Annotated[
     str | None,
-    _column(help='Column of whole places: "lat lon", "lat,lon", a geopoint, WKT, degrees with minutes and seconds.'),
+    _column(
+        help='Column with both coordinates: "lat lon", "lat,lon", geopoint, WKT, degrees with minutes and seconds.'
+    ),
 ]
 Accuracy = Annotated[
     str | None,
     _reading(
         metavar="COLUMN|LENGTH",
-        help="Column that says how exact a place is, in metres; or one length for all, like 50m; or none.",
+        help="Column of the accuracy of each place in metres; or one length for all, like 50m; none: places are exact.",
     ),
 ]
 Count = Annotated[
     str | None,
-    _reading(
-        metavar="COLUMN|none", help="Column that says how many people a row stands for; none: every row is one report."
-    ),
+    _reading(metavar="COLUMN|none", help="Column of how many people made each report; none: every row counts once."),
 ]
 ScoreColumns = Annotated[
     str | None,
     _reading(
         metavar="COLUMNS",
-        help="Columns with the probability of every state, with commas between (p_dry,p_wet; 'none' for none).",
+        help="Columns with the probability of each state, separated by commas (p_dry,p_wet); none: use none.",
     ),
 ]
 Score = Annotated[
     str | None,
     _reading(
         metavar="COLUMN",
-        help="Column that says how sure each report is of its label: a probability, like a classifier's.",
+        help="Column of the probability that each label is right, like a classifier's score.",
     ),
 ]
 Layer = Annotated[
@@ -116,7 +116,8 @@ Reading = Annotated[
     str | None,
     _reading(
         metavar="some|most|all|COLUMN",
-        help="With --polygons area: what reports say of their areas, or the column that says it; most if not given.",
+        help="With --polygons area: whether a label is true of some, most (default) or all of its area; or the column "
+        "that says so.",
     ),
 ]
 Missing = Annotated[
@@ -131,61 +132,62 @@ Dates = Annotated[str | None, _reading(metavar="dmy|mdy", help="Order of day and
 
 Region = Annotated[str | None, _mapping(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")]
 Cell = Annotated[str | None, _mapping(metavar="LENGTH", help="Side of a cell, like 250m.")]
-Mask = Annotated[Path | None, _mapping(metavar="FILE", help="Polygons outside which nothing is mapped.")]
+Mask = Annotated[Path | None, _mapping(metavar="FILE", help="Polygons; nothing is mapped outside them.")]
 Projection = Annotated[
     str | None, _mapping(metavar="CRS", help="Reference system of the map; chosen to suit the region if not given.")
 ]
 
 Lengthscale = Annotated[
-    str | None, _believing(metavar="LENGTH", help="Distance over which places are alike: 2km, or learn.")
+    str | None, _modelling(metavar="LENGTH", help="Distance over which places are similar, like 2km; or learn.")
 ]
-States = Annotated[str | None, _believing(metavar="A,B,..", help="The states there can be; default: the labels seen.")]
+States = Annotated[str | None, _modelling(metavar="A,B,..", help="The possible states; default: the labels seen.")]
 Grades = Annotated[
     str | None,
-    _believing(
+    _modelling(
         metavar="A,B,..|none",
-        help="The states from the least to the worst, where they are grades; none: they have no order. Recognised if "
+        help="For ordered states: all of them, from the least to the worst; none: they have no order. Recognised if "
         "not given.",
     ),
 ]
 Trust = Annotated[
     list[str] | None,
-    _believing(metavar="SOURCE=LEVEL", help="Trust a source: certain, high, medium or low. May be repeated."),
+    _modelling(metavar="SOURCE=LEVEL", help="Trust in a source: certain, high, medium or low. May be repeated."),
 ]
-Inference = Annotated[str | None, _believing(help="auto, vb, collapsed or gibbs.")]
-Engine = Annotated[str | None, _believing(help="auto, exact, spectral or inducing.")]
+Inference = Annotated[str | None, _modelling(help="Method of inference: auto, vb, collapsed or gibbs.")]
+Engine = Annotated[str | None, _modelling(help="Representation of the field: auto, exact, spectral or inducing.")]
 Communities = Annotated[
-    str | None, _believing(metavar="N|learn", help="Let sources with few reports borrow from others.")
+    str | None,
+    _modelling(metavar="N|learn", help="Group sources into communities; those with few reports learn from others."),
 ]
 Covariate = Annotated[
     list[Path] | None,
-    _believing(
+    _modelling(
         metavar="FILE.tif",
-        help="What else is known of places: a GeoTIFF of heights, distances, people. May be repeated.",
+        help="A GeoTIFF of something that helps to predict the state, such as elevation. May be repeated.",
     ),
 ]
 Silence = Annotated[
     float | None,
-    _believing(
+    _modelling(
         metavar="N",
-        help="Where all reports say the same: count cells without reports as weak evidence of the opposite. N is the "
-        "number of reports to expect from a cell that is in the reported state.",
+        help="If all reports have the same label: count cells without reports as weak evidence against it. N is the "
+        "number of reports expected from a cell in the reported state.",
     ),
 ]
-Seed = Annotated[int | None, _believing(help="Seed of everything random.")]
+Seed = Annotated[int | None, _modelling(help="Random seed.")]
 
 
 @dataclass(frozen=True)
-class Said:
-    """Some options of a command, as they were given."""
+class OptionGroup:
+    """Options that several commands share, as the user gave them."""
 
     def given(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)
-class Columns(Said):
-    """Which column of the file is which."""
+class Columns(OptionGroup):
+    """Which columns of the file to use, and how to read them."""
 
     lat: Lat = None
     lon: Lon = None
@@ -207,8 +209,8 @@ class Columns(Said):
 
 
 @dataclass(frozen=True)
-class Content(Said):
-    """What of a file to read, and as what."""
+class Content(OptionGroup):
+    """What to read from a file, and in which layout."""
 
     format: Format = None
     positive: Positive = None
@@ -219,15 +221,15 @@ class Content(Said):
 
 
 @dataclass(frozen=True)
-class Renamed(Said):
+class Renamed(OptionGroup):
     """Other names for labels."""
 
     map_labels: MapLabels = None
 
 
 @dataclass(frozen=True)
-class Beliefs(Said):
-    """What to believe when a file of reports is fused on the way to an answer."""
+class Beliefs(OptionGroup):
+    """Options of the model, for commands that fuse a file of reports before they answer."""
 
     lengthscale: Lengthscale = None
     trust: Trust = None
@@ -236,8 +238,8 @@ class Beliefs(Said):
 
 
 @dataclass(frozen=True)
-class Fusing(Said):
-    """Where to map, and what to believe."""
+class Fusing(OptionGroup):
+    """Options of the map and of the model."""
 
     cell: Cell = None
     mask: Mask = None
@@ -255,7 +257,7 @@ class Fusing(Said):
 
 
 @dataclass(frozen=True)
-class Picture(Said):
+class Picture(OptionGroup):
     """How pictures look."""
 
     show: Show = None
@@ -265,7 +267,7 @@ class Picture(Said):
 
 
 @dataclass(frozen=True)
-class Voice(Said):
+class Voice(OptionGroup):
     """How much a command prints, and in which form."""
 
     json: Json = False

@@ -1,4 +1,4 @@
-"""`crowdfield report`: a page to hand in."""
+"""`crowdfield report`: a situation report as one page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Polygons of districts, whose figures are added up; or a table that crowdfield totals wrote. Any "
+            help="Polygons of districts, to add their totals; or a table that crowdfield totals wrote. Any "
             "other table (.csv) is shown as it is.",
         ),
     ] = None,
@@ -44,7 +44,7 @@ def report(
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """A situation report: map, what changed, who reports and how well, where to look next, what is not known.
+    """Write a situation report: map, changes, sources and their accuracy, where to look next, what is unknown.
 
     One self-contained page, printable on A4; as PDF where Chromium is installed.
     """
@@ -104,7 +104,7 @@ def _table(path: Path) -> Any:
 
 
 def _numbers(column: Any) -> Any:
-    """A column as numbers where all of it are."""
+    """A column as numbers if all its values are numbers."""
     import pandas as pd
 
     found = pd.to_numeric(column, errors="coerce")

@@ -1,4 +1,4 @@
-"""Commands of the live map: run it, look after it, say who may use it."""
+"""Commands of the live map: `serve`, `backup`, `restore`, `check` and `retention`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Config = Annotated[
     Path | None,
     typer.Option(metavar="FILE.toml", help="A file of settings (docs/settings.md); also CROWDFIELD_CONFIG."),
 ]
-# The option of `serve` that gives a setting, where the two have different names.
+# Settings whose option of `serve` has a different name.
 OPTIONS = {"allowed_hosts": "--name", "cors_origins": "--origin", "anonymous_reading": "--anonymous"}
 
 
 def serve(
     database: Database = None,
     config: Config = None,
-    host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="The address to listen at.")] = None,
+    host: Annotated[str | None, typer.Option(show_default="127.0.0.1", help="The address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, show_default="8000", help="The port to listen at.")
+        int | None, typer.Option(min=0, max=65535, show_default="8000", help="The port to listen on.")
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="A name that the service is reached by; may be repeated.")
+        list[str] | None, typer.Option(metavar="HOST", help="A host name of the service; may be repeated.")
     ] = None,
     anonymous: Annotated[
         bool | None,
@@ -64,7 +64,7 @@ def serve(
 ) -> None:
     """Run the live map: reports in, maps out, and a page in the browser. Stop it with Ctrl+C.
 
-    What is given here wins over the environment (CROWDFIELD_…), that over the settings file, that over the defaults.
+    Options given here override environment variables (CROWDFIELD_…), which override the settings file.
     """
     serving = need("serving")
     from crowdfield.service.configuration import load
@@ -90,7 +90,7 @@ def backup(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Save a whole workspace in one file while the service runs on. It can be restored into either kind of database."""
+    """Save a whole workspace in one file; the service may keep running. Restore it into either kind of database."""
     need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import backup as save
@@ -124,7 +124,7 @@ def check(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Check that a workspace is intact and that every log gives its map again. Exit code 1 if not."""
+    """Check that a workspace is intact and that every map can be made again from its log. Exit code 1 if not."""
     need()
     from crowdfield.cli.console import Talk
     from crowdfield.service.operations import check as look
@@ -144,7 +144,7 @@ def retention(
     older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Delete reports older than this: 90d, 12h, 2w.")
     ] = None,
-    source: Annotated[str | None, typer.Option(metavar="NAME", help="Delete everything that this source said.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="NAME", help="Delete all reports of this source.")] = None,
     situation: Annotated[str | None, typer.Option(metavar="ID", help="Only in this situation.")] = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,

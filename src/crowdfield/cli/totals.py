@@ -1,4 +1,4 @@
-"""`crowdfield totals`: how much of each district is in which state, with intervals."""
+"""`crowdfield totals`: how much of each district is in each state, with intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def totals(
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tif", help="What each place counts for: a GeoTIFF of people or households."),
+        typer.Option(metavar="FILE.tif", help="Weight of each place: a GeoTIFF of people or households."),
     ] = None,
     by: Annotated[
         str | None,
@@ -41,16 +41,16 @@ def totals(
             min=0.0, max=1.0, help="Give the probability that a state covers at least this share. May be repeated."
         ),
     ] = None,
-    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.9,
+    level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Coverage of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=20, help="Draws of the whole map.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     *,
     beliefs: opt.Beliefs,
     voice: opt.Voice,
 ) -> None:
-    """How much of each district is in which state, with intervals, and how much of it nobody knows.
+    """How much of each district is in each state, with intervals, and how much is unknown.
 
-    Intervals come from joint draws of the whole map, never from adding up those of cells.
+    Intervals come from joint draws of the whole map: adding up those of cells would be wrong.
     """
     from crowdfield.cli.console import Talk, share, table
     from crowdfield.cli.inputs import run_from, settings_from

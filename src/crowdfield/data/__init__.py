@@ -1,4 +1,4 @@
-"""The frozen types that pass between the layers: what was said, where the map is, what the map says."""
+"""The frozen types that pass between the layers: reports, grids and maps."""
 
 from crowdfield.data.grid import Grid
 from crowdfield.data.heatmap import Heatmap

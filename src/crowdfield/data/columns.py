@@ -1,4 +1,4 @@
-"""The columns of reports, checked: each becomes an array of its own that cannot be written to, or an error in words."""
+"""Validation of the columns of reports: each becomes a read-only copy, or an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.errors import InputError
 
-MOST_LOOKS_OF_A_REPORT = (
-    10_000_000  # that one report may stand for: more is a mistake, and sums of them must stay exact
-)
+MOST_LOOKS_OF_A_REPORT = 10_000_000  # of one report: more is a mistake, and sums of counts must stay exact
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -62,7 +60,7 @@ def accuracies(accuracy: ArrayLike, rows: int) -> NDArray[np.float64]:
     return frozen(metres)
 
 
-# Probabilities of one report that add up to less than 1 by more than this, or to more, are not those of all its states.
+# The probabilities of one report must add up to 1 to within this.
 SUM_TOLERANCE = 0.02
 
 
@@ -103,9 +101,9 @@ def scored_rows(score: NDArray[np.float64] | None, rows: int) -> NDArray[np.bool
 def aligned_scores(
     score: NDArray[np.float64] | None, label: NDArray[np.int64], labels: tuple[Any, ...], wanted: tuple[Any, ...]
 ) -> NDArray[np.float64]:
-    """Scores of any form as vectors over the labels `wanted`, which hold all of `labels`: [R, len(wanted)].
+    """Scores of any form as vectors over the labels `wanted`, which include all of `labels`: [R, len(wanted)].
 
-    The probability of a report's own label says what the other's is where there are two labels.
+    With two labels, the probability of one gives that of the other.
     """
     out = np.full((len(label), len(wanted)), np.nan)
     if score is None:

@@ -1,4 +1,4 @@
-"""Which labels are grades, steps of one scale, and in which order: "minor, major, destroyed", "D0" to "D5", 1 to 5.
+"""Recognise ordered labels (grades) and their order: "minor, major, destroyed", "D0" to "D5", 1 to 5.
 
 Recognised are three or more states that are
 
@@ -17,7 +17,7 @@ from crowdfield.data import label_words as words
 from crowdfield.data.label_words import normal
 from crowdfield.data.positive import Meaning, grade, meaning, told_states
 
-FEWEST = 3  # states: two have no order to speak of
+FEWEST = 3  # states; with two, the order makes no difference
 MOST = 12
 # Names of columns whose whole numbers are grades.
 _GRADED_COLUMNS = words.word_set(
@@ -27,9 +27,9 @@ _GRADED_COLUMNS = words.word_set(
 
 
 def order_of(labels: Sequence[Any], column: str | None = None) -> tuple[Any, ...] | None:
-    """The labels that are states, from the least grade to the worst; None where they are no grades.
+    """The labels that are states, from the least grade to the worst; None if they have no order.
 
-    column: what the labels are of, where a file says it; without it numbers are not taken for grades.
+    column: the name of the labels' column, if known; without it, numbers are not taken for grades.
     """
     states = told_states(labels)
     if not FEWEST <= len(states) <= MOST:

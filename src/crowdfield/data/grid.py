@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.errors import InputError
 
-# A map of more cells than this is a slip of a unit (metres for kilometres), not a wish.
+# More cells than this are a mistake of units (metres for kilometres), not a request.
 MOST_CELLS = 1_000_000_000
 
 
@@ -77,7 +77,7 @@ class Grid:
             raise InputError("the cells are too small for the size of the coordinates. Use larger cells.")
 
     def _smallest_cell(self) -> float:
-        """The side of the cells that would be as many as there may be."""
+        """The smallest side of a cell that keeps the grid within `MOST_CELLS`."""
         return math.sqrt((self.east - self.west) * (self.north - self.south) / MOST_CELLS)
 
     @classmethod
@@ -85,7 +85,7 @@ class Grid:
         """Square cells of side ``cell`` covering ``bounds`` = (west, south, east, north).
 
         Where the bounds are not a whole number of cells apart, the grid grows to the east and to the south: the
-        north-west corner, a raster's origin, stays where it was asked for.
+        north-west corner, the origin of a raster, stays in place.
         """
         names = ("west", "south", "east", "north")
         if len(bounds) != 4:

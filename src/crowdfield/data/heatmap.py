@@ -1,4 +1,4 @@
-"""The map: for every cell, how probable each state is and how sure we are."""
+"""The map: the probability of each state in every cell, and its standard deviation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crowdfield.data.knowledge import joint_sd
 from crowdfield.data.positive import decide, front_first, matching
 from crowdfield.errors import InputError, MissingDependencyError
 
-# Where the standard deviation is above this share of what it is without reports, a map says "unknown".
+# A cell is "unknown" if its standard deviation is above this share of the prior standard deviation.
 UNKNOWN_SHARE = 0.85
 
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """The map: for every cell, how probable each state is and how sure that is; row 0 is the northernmost.
+    """A map: the probability of each state in every cell, and its standard deviation; row 0 is the northernmost.
 
     `crowdfield.pipeline.fuse` and `crowdfield.pipeline.make_map` make one; `crowdfield.io.write` writes it.
 
@@ -88,12 +88,12 @@ class Heatmap:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """True in the cells the map speaks about.   [rows, columns]"""
+        """True in the cells that the map covers, False where a mask leaves them out.   [rows, columns]"""
         return ~np.isnan(self.probability[..., 0])
 
     @property
     def entropy(self) -> NDArray[np.float64]:
-        """How undecided each cell is, in bits: 0 certain, 1 a coin flip between two states.   [rows, columns]"""
+        """The entropy of each cell in bits: 0 is certain, 1 a coin flip between two states.   [rows, columns]"""
         p = np.clip(self.probability, 0.0, 1.0)
         # p log p → 0 as p → 0; NaN cells stay NaN.
         bits = np.zeros_like(p)
@@ -134,8 +134,8 @@ class Heatmap:
     def at_least(self, state: Any) -> Heatmap:
         """The map of two states, "at least STATE" and "less than STATE", of a map of grades.
 
-        The standard deviation is exact for the second grade and the worst. Between, that of the grades above and that
-        of those below are added up as if each varied by itself, and the smaller sum counts.
+        The standard deviation is exact for the second grade and for the worst. In between it is approximate: the
+        variances of the grades on one side are added up as if independent, and the smaller of the two sides is used.
         """
         k = self._graded().index(matching(self.states, state))
         if k == 0:
@@ -235,7 +235,7 @@ class Heatmap:
 
     def plot(self, **options: Any) -> Any:
         """Draw the map; see :func:`crowdfield.plot.heatmap` for the options."""
-        # By name, because drawing lies above this layer: the type must not depend on its pictures.
+        # Imported by name, because plotting belongs to a higher layer.
         return import_module("crowdfield.plot").heatmap(self, **options)
 
 

@@ -1,4 +1,4 @@
-"""How much is known of a place: the yardstick of "nobody knows", the same in pictures, totals and spot checks."""
+"""How much of the prior uncertainty of a place is left: "unknown" for pictures, totals and spot checks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Array = NDArray[np.float64]
 
 
 def doubt(sd: Array, prior_sd: Array, *, ordered: bool) -> Array:
-    """How much uncertainty is left of that before any report: 0 certain, 1 as if nobody had reported.
+    """The remaining share of the prior uncertainty: 0 is certain, 1 as if nobody had reported.
 
     All states are taken together: sd [.., J], prior_sd [J] -> [..].
-    Of grades, that of every "at least" is added up: where two neighbouring grades are possible and no others,
-    somebody does know. Of other states, variances are.
+    For ordered states, the uncertainty of every "at least this grade" is added up, so that doubt between two
+    neighbouring grades counts less than doubt between distant ones. For other states, variances are added up.
     """
     if ordered and sd.shape[-1] > 2:
         steps = range(1, sd.shape[-1])
@@ -24,8 +24,8 @@ def doubt(sd: Array, prior_sd: Array, *, ordered: bool) -> Array:
 def joint_sd(sd: Array, k: int) -> Array:
     """The standard deviation of the states from k on together, from that of each.   [.., J] -> [..]
 
-    The sum of the others has the same one, so that of a side of one state is exact. Else both sides are added up as if
-    each state varied by itself, and the smaller sum counts.
+    Probabilities add up to 1, so the states below k have the same standard deviation together. It is exact where one
+    side is a single state; otherwise variances are added up as if independent, and the smaller side is used.
     """
     for side in (sd[..., :k], sd[..., k:]):
         if side.shape[-1] == 1:

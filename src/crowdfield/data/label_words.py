@@ -21,7 +21,7 @@ def normal(label: object) -> str:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list with commas, as labels are compared."""
+    """The words of a comma-separated list, normalised as labels are."""
     return frozenset(normal(word) for word in text.split(","))
 
 
@@ -73,7 +73,7 @@ CANNOT_TELL = word_set(
     "ربما, غير معروف, غير واضح, لا أعرف, لا أعلم, أخرى, mungkin, tidak tahu, tidak diketahui, lainnya, labda, sijui,"
     "baka, не знаю, неизвестно, возможно, може, невідомо, शायद, 不明, 不确定, 其他, 也许"
 )
-# Those that may name a state all the same: something else, persons who are missing, what hides the ground.
+# Words for "cannot tell" that may also name a state: something else, missing persons, clouds over the ground.
 MAY_BE_STATES = word_set(
     "other, others, autre, autres, otro, otra, otros, outro, outra, outros, andere, anderes, altro, diğer, أخرى,"
     "lainnya, 其他, missing, cloud, clouds, cloudy"
@@ -94,9 +94,9 @@ DENIALS = tuple(
 )
 # Turkish denies at the end: "hasar yok", "hasarlı değil".
 DENIALS_AFTER = tuple(sorted(word_set("yok, değil, free, なし")))
-# Syllables that deny the word they stand before, where that word is another label: damaged and undamaged.
+# Prefixes that negate a word, if that word is another label: damaged and undamaged.
 DENYING_PREFIXES = ("un", "in", "im", "non", "dis", "ir")
-# What people need: to be denied one of these is what is wrong ("no water", "sin luz", "pas d'accès").
+# What people need: the lack of it is the problem ("no water", "sin luz", "pas d'accès").
 NEEDS = word_set(
     "water, drinking water, power, electricity, access, food, shelter, signal, network, phone, fuel, help, aid,"
     "road access,"
@@ -138,7 +138,7 @@ _GRADES = {
     "yıkılmış, مدمر,"
     "مدمرة, منهار, hancur, roboh, разрушен, разрушено, зруйновано, dead",
 }
-# Words that stand beside grades and do not tell one from another: "slight damage", "risk: high".
+# Words beside a grade that do not change it: "slight damage", "risk: high".
 ABOUT_GRADES = word_set(
     "damage, damages, damaged, to, and, or, of, the, visible, risk, impact, severity, level, grade, priority, need,"
     "structural, building,"

@@ -1,13 +1,13 @@
 """Which state a map is about: the one that is shown first, in every file, picture, page and list.
 
-States come in the order of the alphabet, which knows nothing of what people look for: it puts *undamaged* after
-*damaged*. One rule decides instead, and everything that shows a map asks it here:
+Alphabetical order would put *undamaged* after *damaged*, so this module chooses the state, and everything that shows a
+map uses it:
 
-1. what was said (`--positive`, `--show`, `positive=`);
-2. the label that is left when those are set aside that mean "nothing is wrong" (or deny another) or "cannot tell";
-3. of several, the worst grade, where labels are grades (low, medium, high; minor, major; 1 to 5);
-4. of several, the rarer one: what people look for is mostly less common;
-5. else the last, and `sure` is False: whoever asked should say so, and how to set it.
+1. the state that the user names (`--positive`, `--show`, `positive=`);
+2. else the only label that means neither "nothing is wrong" (or the negation of another label) nor "cannot tell";
+3. of several such labels, the worst grade, if they are grades (low, medium, high; minor, major; 1 to 5);
+4. else the rarest: what people look for is mostly less common;
+5. else the last, with `sure` False, so that the caller can tell the user how to choose.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Theme = Literal["water", "harm", "plain"]
 
 @dataclass(frozen=True)
 class Positive:
-    """The state in question, why it is that one, and whether anything but a coin speaks for it."""
+    """The state in question, why it was chosen, and whether that reason is more than a coin toss."""
 
     state: Any
     because: str
@@ -36,7 +36,7 @@ class Positive:
 
 
 class Meaning(IntEnum):
-    """What a label says, as far as its words tell; the higher, the more it belongs in front."""
+    """What a label means, judged by its words; higher values are shown first."""
 
     CANNOT_TELL = 0
     NOTHING_WRONG = 1

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from crowdfield.data.grid import Grid
 
-# Names of the two coordinate columns of a table, in the order they are looked for.
+# Names of the two coordinate columns of a table, in order of preference.
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
-SCORE_PREFIX = "p_"  # of the columns with the probability of every label
+SCORE_PREFIX = "p_"  # prefix of the columns with the probability of every label
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 
 
@@ -53,13 +53,13 @@ class Reports:
     crs : str, optional
         The coordinate reference system of ``places``, for example "EPSG:4326".
     accuracy : array_like [R], optional
-        How exact each place is, in metres: the radius around it that holds the true place with a probability of 68 %;
+        Accuracy of each place in metres: the radius around it that contains the true place with a probability of 68 %;
         NaN where it is not known (docs/accuracy.md).
     score : array_like [R] or [R, L], optional
         How sure the report is of its label, a probability; or the probability of every label, one column for each of
         ``labels``. NaN where a report just says its label (docs/scores.md).
     count : array_like [R] of int, optional
-        How many looks each row stands for, "seen by 12": as many reports as that, all alike (docs/counts.md).
+        How many identical reports each row stands for, as in "seen by 12" (docs/counts.md).
 
     Examples
     --------
@@ -204,7 +204,7 @@ class Reports:
         return replace(self, score=frame[names].to_numpy(dtype=np.float64))
 
     def to_frame(self) -> pd.DataFrame:
-        """A table that :meth:`from_frame` reads back (with ``count="count"`` where rows stand for several looks)."""
+        """A table that :meth:`from_frame` reads back (with ``count="count"`` if rows have counts)."""
         import pandas as pd
 
         columns: dict[str, Any] = {name: self.places[:, d] for d, name in enumerate(self._coordinate_names())}
@@ -237,7 +237,7 @@ class Reports:
 
     @property
     def n_looks(self) -> int:
-        """How many reports the rows stand for."""
+        """The number of reports, counting each row as often as its ``count`` says."""
         return len(self) if self.count is None else int(self.count.sum())
 
     @property
@@ -246,11 +246,11 @@ class Reports:
         return scored_rows(self.score, len(self))
 
     def tally(self, codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-        """How many looks have which code: [R] of 0 … size − 1 -> [size]."""
+        """How many reports have each code, counting rows by their ``count``: [R] of 0 … size − 1 -> [size]."""
         return np.bincount(codes, self.count, size).astype(np.int64)
 
     def one_row_per_look(self, rows: ArrayLike | None = None) -> Reports:
-        """The same reports with as many equal rows as each stands for; rows [R]: which to repeat, all by default."""
+        """Each row repeated as often as its ``count`` says; rows [R]: which to repeat, all by default."""
         if self.count is None:
             return self
         repeated = np.ones(len(self), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
@@ -366,7 +366,7 @@ def _joined_scores(first: Reports, then: Reports, labels: tuple[Any, ...]) -> ND
 
 
 def _scored_labels(frame: pd.DataFrame, label: str) -> tuple[str, ...] | None:
-    """The labels that have a column of probabilities each, where all labels that were said are among them."""
+    """The labels that have a column of probabilities, if these include all labels of the reports."""
     named = [str(column).removeprefix(SCORE_PREFIX) for column in frame if str(column).startswith(SCORE_PREFIX)]
     return tuple(sorted(named)) if len(named) > 1 and set(frame[label].unique()) <= set(named) else None
 
@@ -415,7 +415,7 @@ def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> N
 def _encode(
     values: ArrayLike | Iterable[Hashable], names: Iterable[Hashable] | None, what: str, count: int
 ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-    """Codes for the values, and what each code stands for."""
+    """Codes for the values, and the value of each code."""
     import pandas as pd
 
     if isinstance(values, (str, bytes)):

@@ -1,8 +1,8 @@
 """The same inference over Dask partitions: more reports than one machine holds, or more machines for them.
 
-Every partition holds the reports of a range of eastings, so that all reports at one place are together, and turns
-them into sums: pseudo-counts of the sources and statistics of the field. Only q goes out and only those sums come
-back. The driver adds them up and does what it does with one process; it never holds the reports.
+Every partition holds the reports of a range of eastings, so that all reports at one place are together, and reduces
+them to sums: pseudo-counts of the sources and statistics of the field. Only q is sent to the workers, and only these
+sums come back. The driver adds them up and continues as in a single process; it never holds the reports.
 
 Every task is a function of its arguments. When a worker is lost, Dask computes again what was on it, from the files
 on, and the fit ends where it would have ended (docs/distributed.md).
@@ -49,9 +49,9 @@ _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}  # reports
 
 
 class DistributedHeatmapBCC(HeatmapBCC):
-    """What a fit to reports that are elsewhere leaves: the map and the sources, without the reports themselves.
+    """A model fitted over Dask: the field and the sources, without the reports themselves.
 
-    `predict_proba` is E[ρ*] everywhere, because the reports at a place are not at hand; `fit(..., sites_to=...)` writes
+    `predict_proba` is E[ρ*] everywhere, because the model does not hold the reports; `fit(..., sites_to=...)` writes
     E[t] of every place that has reports. The parameters and attributes are those of `crowdfield.HeatmapBCC`.
     """
 
@@ -193,14 +193,14 @@ def _fit_into(
     known = problem.gold(gold, states, dimension)
     everywhere = np.vstack([whole.low, whole.high, known.places])
     corners = np.stack([everywhere.min(0), everywhere.max(0)])
-    # Two reports that nobody made: they stand for the extent, the labels and the sources of all.
+    # Two artificial reports that carry the extent, the labels and the sources of all reports.
     names = Reports(corners, np.zeros(2, np.int64), np.zeros(2, np.int64), said.labels, whole.sources)
     reports = names.take(np.zeros(2, dtype=bool))
     if isinstance(given, Reports):
         reports = replace(given, **_recoded(given, names))
         posed = problem.pose(model, reports, states, known)
         if posed.engine().name == "exact":
-            learning.learn(model, reports, states, known)  # so few that one process is quicker
+            learning.learn(model, reports, states, known)  # few enough that one process is faster
             return
     if model.reports_model == "instrument":
         instrument.refuse(model, states, names.labels)
@@ -253,7 +253,7 @@ def _fit_into(
 
 
 def _keep_instrument(model: HeatmapBCC, found: instrument.Found, given: FitInput, whole: reading.Survey) -> None:
-    """What a fit of the instrument model leaves behind in the estimator."""
+    """Store a fit of the instrument model in the estimator."""
     asked, fitted, kernel = found.asked, found.fitted, found.asked.problem.kernel
     posed = given.posed.with_kernel(kernel)
     if isinstance(model, DistributedHeatmapBCC):
@@ -277,7 +277,7 @@ def _keep_instrument(model: HeatmapBCC, found: instrument.Found, given: FitInput
 
 @contextmanager
 def _connected(client: Client | str | None) -> Iterator[Client]:
-    """A client: the one given, which stays open, or one of our own, which does not outlive the fit."""
+    """A Dask client: the given one, which stays open, or a new one, which is closed after the fit."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:

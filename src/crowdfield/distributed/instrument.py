@@ -1,8 +1,8 @@
 """The instrument model over Dask: reports and features stay with the workers, a few numbers per place travel.
 
-The iteration is that of one process (`inference.instrument`). What it asks of the places (`Observed`, `Design`) are
-sums over runs of places, and here every partition adds up its own. The driver holds the places and their Gaussian
-sites, however many reports there are about them.
+The iteration is that of one process (`inference.instrument`). What it needs of the places (`Observed`, `Design`) are
+sums over blocks of places, and here every partition computes its own. The driver holds the places and their Gaussian
+sites, but no reports.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def refuse(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> None:
-    """What the instrument model cannot do over Dask."""
+    """Raise an error for what the instrument model cannot do over Dask."""
     reason = why_not(model, states, labels)
     if reason is None and model.covariates is not None:
         reason = "covariates are standardised over all places, which no worker has"
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Parts:
-    """Runs of places on the workers, in the order of the places."""
+    """Blocks of places on the workers, in the order of the places."""
 
     client: Client
     parts: list[Future]  # of Part
@@ -92,7 +92,7 @@ class Parts:
 
 
 class DesignElsewhere(Design):
-    """Features that are with the workers."""
+    """Features held by the workers."""
 
     def __init__(self, basis: Basis, columns: Columns, X: Array, parts: Parts):
         self.basis, self.columns, self.X, self.parts = basis, columns, X, parts
@@ -120,7 +120,7 @@ class DesignElsewhere(Design):
 
 
 class ObservedElsewhere(Observed):
-    """Reports that are with the workers; `votes` is where."""
+    """Reports held by the workers; `votes` refers to them."""
 
     @property
     def n_sites(self) -> int:
@@ -142,7 +142,7 @@ class ObservedElsewhere(Observed):
 
 
 class InformationElsewhere:
-    """What every partition's reports tell about sources and field, added up."""
+    """The information of all partitions' reports about sources and field, added up."""
 
     def __init__(self, parts: Parts):
         self._parts, self.parameters = parts, parts.total(_parameters)
@@ -220,7 +220,7 @@ def _file(sites_to: tuple[str, list[str], list[str]], i: int) -> tuple[str, list
 
 
 def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Problem, Learned]:
-    """On the very places on which one process would search: their reports come to the driver."""
+    """Learn the length-scale on the same places as a single process would: their reports are sent to the driver."""
     rng, X = problem.rng(), problem.X
     limits = posed.lengthscale_bounds or selection.search_range(blur.coordinates(problem.kernel, X), rng)
     kept = selection.thinned(problem.observed, X, rng, selection.SEARCH_SITES)
@@ -249,7 +249,7 @@ def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Pro
 
 
 def _asked(data: Data, settings: tuple[HeatmapBCC, Reports, tuple[Any, ...], Any, Any]) -> Asked:
-    """The reports of a partition, as one process would take them up."""
+    """The problem of the reports of a partition, as in a single process."""
     model, names, states, kernel, mean_at = settings
     known = np.flatnonzero(data.known >= 0)
     gold = Gold(data.X[known], data.known[known].astype(np.int64))

@@ -41,7 +41,7 @@ class Partitions:
         return cls(client, sites)
 
     def total(self, one: Callable[[Sites, Any], Any], q: Any) -> Any:
-        """What a function of sites and q adds up to over all partitions."""
+        """The sum over all partitions of a function of sites and q."""
         # In the order of the partitions, so that equal inputs give equal sums.
         return reduce(add, self.client.gather(self._each(one, q)))
 
@@ -69,7 +69,7 @@ class Partitions:
 
 
 class Folded(NamedTuple):
-    """As much of a field as its moments at sites need: what travels."""
+    """The part of a field that is needed for its moments at sites, which is sent to the workers."""
 
     folded: Any
 
@@ -97,7 +97,7 @@ def _engine_of(kind: type, basis: Basis, X: Array) -> Engine:
 
 
 def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -> Posed:
-    """The problem on sites drawn as one process draws those on which it learns the length-scale."""
+    """The problem on a sample of sites, the same on which a single process learns the length-scale."""
     total, most = sum(sizes), lengthscale_selection.SEARCH_SITES
     drawn = Draw(np.arange(total), np.ones(posed.data.n_sources, dtype=bool))
     if total > most:

@@ -1,6 +1,6 @@
-"""Reports in pieces: where they are, what is in them, and how each partition gets its share.
+"""Reading reports in pieces, and distributing them over partitions.
 
-Nothing here is held by the driver but names and counts. What runs on the workers takes a piece and gives arrays.
+The driver holds only names and counts. Functions that run on the workers take a piece and return arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 PIECE = 1_000_000  # reports that are read at a time
-RANKS = 1024  # eastings by which a piece says how its reports are spread
+RANKS = 1024  # eastings per piece that describe how its reports are spread
 
 
 def hold(value: Any) -> Any:
@@ -56,7 +56,7 @@ class Coding(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What must be known of all reports before they can be put in order."""
+    """A summary of all reports, needed before they can be partitioned."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of it
     low: Array  # [D]
@@ -75,7 +75,7 @@ class Survey(NamedTuple):
         return np.array([self.counted[s] for s in sources], dtype=np.int64)
 
     def cuts(self, partitions: int) -> Array:
-        """Eastings that part the reports into about equal shares. One easting is never parted."""
+        """Eastings that divide the reports into about equal parts. Reports of one easting stay together."""
         order = np.argsort(self.eastings, kind="stable")
         below = np.cumsum(self.weight[order])
         shares = np.arange(1, partitions) / partitions * below[-1]

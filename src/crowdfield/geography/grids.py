@@ -73,7 +73,7 @@ def make_grid(
         target = crs or choose_crs(bulk)
         inside = transform(degrees[held(bulk, degrees)], WGS84, target)
         (west, south), (east, north) = inside.min(axis=0), inside.max(axis=0)
-        # All reports in one spot still deserve a map around it.
+        # If all reports are at one place, map an area around it.
         pad = margin * max(east - west, north - south) or 500.0
         west, east, south, north = west - pad, east + pad, south - pad, north + pad
     else:
@@ -139,7 +139,7 @@ def covered(grid: Grid, places: ArrayLike) -> Region:
     left, right = float(wrap(west - middle).max()), float(wrap(east - middle).min())
     low, high = min(float(south.max()), bulk.south), max(float(north.min()), bulk.north)
     return Region(
-        # The edge of the bulk itself, to the last digit: places on it are in the region.
+        # Exactly the bounds of the bulk, so that places on the edge are inside.
         wrap(middle + left) if left < -span(bulk) / 2 else bulk.west,
         max(low, -90.0),
         wrap(middle + right) if right > span(bulk) / 2 else bulk.east,

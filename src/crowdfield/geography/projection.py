@@ -19,7 +19,7 @@ from crowdfield.geography.regions import bounds, centre, span, wrap
 WGS84 = "EPSG:4326"
 
 # UTM is conformal and everyone's GIS knows it, but it is true to scale only near its meridian; beyond these limits the
-# azimuthal equal-area projection, centred on the data, is kinder to distances.
+# azimuthal equal-area projection, centred on the data, distorts distances less.
 _UTM_HALF_WIDTH = 4.0  # degrees from the central meridian
 _UTM_SOUTH, _UTM_NORTH = -80.0, 84.0
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data.region import Region
 from crowdfield.errors import InputError
 
-# Which places are the odd ones: this share at most, so many times as far from the middle as the others. Anything nearer
-# than `NEAR` degrees, about a kilometre, is in the middle.
+# Outlying places: at most this share of all, and this many times as far from the middle as the others. Anything nearer
+# than `NEAR` degrees, about a kilometre, counts as in the middle.
 FEW, GAP, NEAR = 0.02, 2.0, 0.01
 OPEN_SEA = 4.0  # degrees around 0° N 0° E in which there is no land
-# Degrees of longitude: reports that are spread wider are of no one place, and the map's region must be said.
+# Degrees of longitude: if reports are spread wider, the user must name the region of the map.
 WIDEST = 180.0
 # The middle of more places than this is found from so many of them: it need not be exact.
 MIDDLE_OF = 50_000
@@ -33,7 +33,7 @@ def wrap(longitude: Any) -> Any:
     Returns
     -------
     float or ndarray
-        As given, where it was there already.
+        Unchanged where it already lies in that interval.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def main_bounds(places: ArrayLike) -> Region:
     """Give the region of the bulk of the places: a few far away must not turn the map of a town into one of the world.
 
     Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
-    others. Such places are mostly wrong coordinates; where many lie far out, they are no mistakes. Places at 0° N 0° E,
+    others. Such places are mostly wrong coordinates; if many lie far out, they are taken for real. Places at 0° N 0° E,
     where missing coordinates end up, are left out however many they are, unless others lie in the sea around it; and so
     are those, fewer than half, that lie among the others only with latitude and longitude exchanged.
 
@@ -183,7 +183,9 @@ def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
     none = np.zeros(len(p), dtype=bool)
     few = p[:: max(1, len(p) // MIDDLE_OF)]
     middle = np.median(few, axis=0)
-    if not _nearer_exchanged(few, middle).any():  # a look at some is cheap, and single ones are far off in any case
+    if not _nearer_exchanged(
+        few, middle
+    ).any():  # a sample is cheap to test, and isolated places are outliers in any case
         return none
     suspects = _nearer_exchanged(p, middle)
     if 2 * int(suspects.sum()) >= len(p):

@@ -1,10 +1,10 @@
 """Do reports about one thing agree more than the model expects? A posterior predictive check.
 
-Under a draw of everything the model does not know, the state or appearance of every place included, reports are
-independent: their residuals e_c − p (which label was said, less how probable each was) have no covariance. For every
-pair of reports about the same thing the product of their residuals says how much more often the two agree than the
-model expects. The same sum over reports made up from the draw says how large it may be by chance. Because the state was
-drawn knowing the reports, the check is cautious: what it finds is there.
+Given a posterior draw of all unknowns, including the state or appearance of every place, reports are independent: their
+residuals e_c − p (indicator of the label minus its probability) are uncorrelated. For every pair of reports about the
+same thing, the product of their residuals measures how much more often the two agree than the model expects. The same
+sum over reports simulated from the draw shows how large it is by chance. Because the state is drawn given the reports,
+the check is conservative.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Draws(Protocol):
 
 
 class Agreement(NamedTuple):
-    """`excess` is the share of pairs that agree beyond what the model expects, `chance` the standard deviation that
-    made-up reports have; `p` how many of these reach the excess. `inflation` is the variance of what is said about one
-    thing as a multiple of what the model expects (the design effect): by it the model counts reports too often.
+    """`excess` is the share of pairs that agree beyond what the model expects, `chance` its standard deviation over
+    simulated reports, `p` the share of these that reach the excess. `inflation` is the variance of the reports about
+    one thing as a multiple of what the model expects (the design effect), by which the model overcounts reports.
     """
 
     pairs: int
@@ -45,7 +45,7 @@ class Agreement(NamedTuple):
     p: float
     edges: Array  # [B + 1] of shares of a label at places with several reports
     places: Array  # [B] places with such a share
-    expected: Array  # [3, B] 5 %, median and 95 % of made-up reports
+    expected: Array  # [3, B] 5 %, median and 95 % of simulated reports
 
     @property
     def z(self) -> float:
@@ -53,7 +53,7 @@ class Agreement(NamedTuple):
 
 
 def check(draws: Draws, most: int, shown: int, rng: np.random.Generator, bins: int = 8) -> Agreement:
-    """most: draws to use; shown: the label whose share at every place is counted."""
+    """Run the check. most: number of draws to use; shown: the label whose share at every place is compared."""
     site, label = draws.site, draws.label
     votes = np.bincount(site)
     pairs = int((votes * (votes - 1) // 2).sum())

@@ -1,7 +1,7 @@
-"""Anderson acceleration of a fixed-point iteration: the best affine mix of the last few steps.
+"""Anderson acceleration of a fixed-point iteration: the best affine combination of the last few steps.
 
-Plain VB creeps because f and ς are strongly coupled; a handful of remembered steps is enough to see the creeping
-direction and jump along it. The caller decides whether a jump is kept (settle.run asks the bound).
+Plain VB converges slowly because f and ς are strongly coupled; a few remembered steps are enough to find the slow
+direction and to extrapolate along it. The caller decides whether to accept the result (`settle.run` by the bound).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from crowdfield.arrays import Array
 
-WINDOW = 20  # steps remembered: creeping directions are several where there are three states or more
+WINDOW = 20  # steps remembered: with three or more states there are several slow directions
 ENTRIES = 1 << 25  # numbers remembered at the most, with millions of sources
 RIDGE = 1e-10  # relative; the remembered residuals become nearly parallel close to the solution
 
 
 class Anderson:
-    """Mixes points z so as to make their residual small, measured in a readout of it that the caller chooses."""
+    """Combines points z so that their residual is small, in a norm that the caller chooses by a readout."""
 
     def __init__(self, window: int = WINDOW, mixing: float = 1.0):
         self.window, self.mixing = window, mixing

@@ -1,7 +1,7 @@
 """Totals of areas over joint draws of the states of all places, streamed: no draw of the whole map is ever held.
 
 A total is of *states*, not of rates: Σ_i w_i t_i, where t_i is one of the states, drawn with the rate of its place in
-the same draw. A thing with ρ = 0.3 is not three tenths affected; ten of them may be five.
+the same draw. A building with ρ = 0.3 is not three tenths damaged: of ten such buildings, five may be.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from crowdfield.inference.reported_draws import shifted_to_mean
 
 
 class Here(Protocol):
-    """Draws of what is true of everything reported on."""
+    """Draws of the states of everything that was reported on."""
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
-        """Of a run of things, less a shift that their known mean settles: [J, m, n]."""
+        """Logits of a block of things in every draw, up to a shift that is fixed by their known mean: [J, m, n]."""
         ...
 
 
@@ -32,7 +32,7 @@ class Reported(NamedTuple):
     """Things that were reported on."""
 
     draws: Here
-    mean: Array  # [P, J] what the map says of them
+    mean: Array  # [P, J] their state probabilities in the map
     weights: sp.csr_matrix  # [A, P]
 
 
@@ -87,7 +87,7 @@ def states_from(log_odds: Array, rng: np.random.Generator) -> NDArray[np.float32
     """Drawn states, as `drawn_states` gives them.   [F, m, n] -> [J − 1, m, n]"""
     if len(log_odds) > 1:
         return drawn_states(probabilities(log_odds), rng)
-    odds = log_odds[0].astype(np.float32)  # single precision is several times faster, and enough for a coin
+    odds = log_odds[0].astype(np.float32)  # single precision is several times faster, and enough for a random draw
     np.negative(odds, out=odds)
     with np.errstate(over="ignore"):
         np.exp(odds, out=odds)

@@ -1,4 +1,4 @@
-"""Places that are known only roughly: what a report reads is the average of f over where it may be.
+"""Inexact places: a report observes the average of f over the possible locations of its place.
 
 A place has D coordinates and, where some places are inexact, one more column: the standard deviation s of each of its
 first two coordinates. The smooth part at such a place is f̄(x) = E[f(x + u)], u ~ N(0, s² I): f is averaged, not the
@@ -6,8 +6,8 @@ probability ρ. Averaging is a convolution, so
 
     Cov(f̄(x), f̄(x′)) = E[k(x + u, x′ + u′)]      every frequency ξ of the kernel damped by exp(−2π² |ξ|² s²)
 
-What the place itself is keeps its full variance: f(x + u) = f̄(x) + ε with Var ε = k(0) − Var f̄(x), the *lost variance*,
-which is noise of that place alone. Places with D columns are exact.
+The value at the true place keeps its full variance: f(x + u) = f̄(x) + ε with Var ε = k(0) − Var f̄(x), the *lost
+variance*, which is independent noise of that place. Places with D columns are exact.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Blurred(Kernel):
         return self.part.spectral_density(frequencies)
 
     def covariance(self, X: Array, Z: Array) -> Array:
-        """Covariances of places of which some are known only roughly: averages over where they may be.   [N, D], [M, D]
+        """Covariances of places, averaged over the possible locations of the inexact ones.   [N, D], [M, D]
         -> [N, M]"""
         (x, of_x), (z, of_z) = split(X, self.dimension), split(Z, self.dimension)
         rows, columns = np.flatnonzero(of_x), np.flatnonzero(of_z)
@@ -82,7 +82,7 @@ def by_level(sd: Array) -> Iterator[tuple[float, NDArray[np.int64]]]:
 
 
 def of(kernel: Kernel) -> Blurred | None:
-    """The part of a kernel that knows inexact places, if there is one."""
+    """The part of a kernel that handles inexact places, if there is one."""
     return kernel.smooth if isinstance(kernel.smooth, Blurred) else None
 
 
@@ -93,7 +93,7 @@ def coordinates(kernel: Kernel, X: Array) -> Array:
 
 
 def damping(frequencies: Array, sd: float) -> Array:
-    """What averaging leaves of every frequency.   [m, D] -> [m]"""
+    """The factor by which averaging damps every frequency.   [m, D] -> [m]"""
     return np.asarray(np.exp(-2.0 * pi**2 * sd**2 * (frequencies[:, :SPACE] ** 2).sum(1)))
 
 
@@ -107,7 +107,7 @@ def lost_variance(kernel: Kernel, X: Array) -> Array | None:
 
 
 def flattening(kernel: Kernel, X: Array, variance: float) -> Array | None:
-    """κ with E[σ(f̄ + ε)] ≈ σ(κ f̄): a place known roughly says less about the state. [n], or None where all are exact.
+    """κ with E[σ(f̄ + ε)] ≈ σ(κ f̄): an inexact place has less extreme probabilities. [n], or None if all are exact.
 
     `variance` is that of f before any report, 1/ς at its prior. At the ς that is learned κ would fall with it, and the
     reports could be explained by ever larger functions that are flattened ever more: ς ran away to zero.
@@ -117,7 +117,7 @@ def flattening(kernel: Kernel, X: Array, variance: float) -> Array | None:
 
 
 def averaged(function: Callable[[Array], Array], X: Array, dimension: int) -> Array:
-    """A function of places averaged over where each may be: [n, ...]. Exact places are asked as they are."""
+    """A function of places, averaged over the possible locations of each: [n, ...]."""
     x, sd = split(X, dimension)
     rows = np.flatnonzero(sd)
     value = np.asarray(function(x))
@@ -132,7 +132,7 @@ def averaged(function: Callable[[Array], Array], X: Array, dimension: int) -> Ar
 
 
 def asked_places(X: Array, dimension: int) -> Array:
-    """All places at which `averaged` asks its function: [n′, D]."""
+    """All places at which `averaged` evaluates its function: [n′, D]."""
     x, sd = split(X, dimension)
     rows = np.flatnonzero(sd)
     return np.concatenate([x, *_around(x[rows], sd[rows])])

@@ -1,8 +1,8 @@
 """Communities of sources: a hierarchical prior over confusion matrices, learned from everybody's counts.
 
-A source s belongs to a community k with probability m_sk; its matrix has rows π_j ~ Dir(β_kj), and β is learned. A
-source with many reports is itself; one with few is like its community; one with none like the population. k = 1 is a
-learned prior that all share (Moreno et al. 2015; Venanzi et al. 2014).
+A source s belongs to a community k with probability m_sk; its matrix has rows π_j ~ Dir(β_kj), and β is learned. The
+estimate of a source with many reports is its own; with few, it is shrunk to its community; with none, it is that of the
+population. k = 1 is a learned prior that all share (Moreno et al. 2015; Venanzi et al. 2014).
 
 Given the sources' pseudo-counts n [S, J, L], the model of the counts is a mixture of Dirichlet-multinomials, fitted by
 EM with Minka's fixed point for β. For one community this maximises the variational bound over β, because
@@ -19,18 +19,18 @@ from scipy.special import digamma, gammaln
 
 from crowdfield.arrays import Array
 
-STRENGTH_RATE = 0.01  # of the exponential prior on Σ_l β_kjl: a community may be as tight as some hundred reports
-EM_STEPS = 60  # a sweep at the most; the next sweep goes on from there
-SETTLED_STEPS = 500  # where communities are compared
+STRENGTH_RATE = 0.01  # rate of the exponential prior on Σ_l β_kjl: a community may be as tight as some hundred reports
+EM_STEPS = 60  # EM steps per sweep; the next sweep continues from there
+SETTLED_STEPS = 500  # EM steps when numbers of communities are compared
 SETTLED = 1e-4  # relative change of β
 OVERSTEP = 1.6  # Minka's fixed point creeps; a longer step in log β has the same fixed point
 MOST_COMMUNITIES = 6
-LEAST = 1e-3  # of β: below, a label that was never heard is impossible for all purposes
+LEAST = 1e-3  # smallest β: with less, a label that was never used would be impossible
 CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
 
 
 class Communities(NamedTuple):
-    """What is learned of the population, and the sources it speaks for."""
+    """The learned communities, and the sources that they are a prior for."""
 
     beta: Array  # [K, J, L]
     weight: Array  # [K]
@@ -38,12 +38,12 @@ class Communities(NamedTuple):
 
     @property
     def population(self) -> Array:
-        """The prior of a source nobody has heard of: [J, L]."""
+        """The prior of a source without reports: [J, L]."""
         return np.asarray(np.einsum("k,kjl->jl", self.weight, self.beta))
 
 
 def pack(c: Communities) -> Array:
-    """What is learned as one vector in which any step leads to communities again."""
+    """The learned parameters as one unconstrained vector."""
     return np.concatenate([np.log(c.beta).ravel(), np.log(c.weight)])
 
 
@@ -58,7 +58,7 @@ def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Commun
     if k == 1 or not counts.any():
         spread = np.linspace(1.0, 0.0, k)[:, None, None] if k > 1 else np.ones((1, 1, 1))
         flat = base.mean(-1, keepdims=True) * np.ones_like(base)
-        # From the prior itself down to sources that say nothing: communities must differ to become different.
+        # From the prior itself down to uninformative sources: communities must differ at the start to separate.
         return Communities(spread * base + (1.0 - spread) * flat, np.full(k, 1.0 / k), free)
     pi = (base + counts) / (base + counts).sum(-1, keepdims=True)
     agreement = np.einsum("sjl,jl->s", pi, base / base.sum(-1, keepdims=True))
@@ -145,12 +145,12 @@ def log_likelihood(c: Communities, counts: Array) -> float:
 
 
 def price(c: Communities, counts: Array, base: Array) -> float:
-    """What the parameters of the communities cost an objective that is compared between numbers of them.
+    """The penalty for the parameters of the communities when numbers of communities are compared.
 
-    Laplace's approximation of the evidence takes off half the log of how many times more is known of a parameter than
-    before any report. Of a row's mean that is the Fisher information of all counts and of `base` against that of `base`
-    alone; of a community's share, one for every source. How tight a community is, Σ_l β, has a prior and is hardly
-    pinned down by short reports: it costs nothing.
+    Laplace's approximation of the evidence subtracts, for every parameter, half the log of the ratio of its posterior
+    to its prior information. For the mean of a row that is the Fisher information of all counts and of `base` against
+    that of `base` alone; for the weight of a community, one unit per source. The tightness Σ_l β of a community has a
+    prior and is hardly determined by sources with few reports: it costs nothing.
     """
     n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
     tightness = c.beta.sum(-1)  # [K, J]
@@ -163,6 +163,6 @@ def price(c: Communities, counts: Array, base: Array) -> float:
 def _information_about_mean(n: Array, tightness: Array) -> Array:
     """Fisher information of n labels by one source about the mean row of its community, in labels by the mean itself.
 
-    Labels by one source are alike: however many, they tell no more than 1 + Σ_l β independent ones.
+    Labels by one source are correlated: however many, they tell no more than 1 + Σ_l β independent ones.
     """
     return n * (1.0 + tightness) / (n + tightness)

@@ -23,7 +23,8 @@ from crowdfield.inference.communities import (
 
 LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
 
-STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))  # deviations of log Σβ and of each log β, one Metropolis step each
+# Standard deviations of the proposals for log Σβ and for each log β: three Metropolis steps.
+STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))
 
 
 class CommunityState(NamedTuple):
@@ -36,7 +37,7 @@ class CommunityPrior:
     """k communities, or at most MOST_COMMUNITIES with weights that prefer few (a finite Dirichlet process)."""
 
     def __init__(self, k: int | str, base: Array, own: Array, free: NDArray[np.bool_]):
-        """base [J, L] is what communities start from; own [S, J, L] the priors of the sources that are not free."""
+        """base [J, L]: prior of the communities; own [S, J, L]: priors of the sources that belong to none."""
         self.size = MOST_COMMUNITIES if k == "learn" else int(k)
         self.concentration = CROWD_WEIGHT / self.size if k == "learn" else CROWD_WEIGHT
         self.base = np.ascontiguousarray(base.T)  # [L, J]
@@ -44,7 +45,7 @@ class CommunityPrior:
         self.free = free
 
     def init(self, chains: int, rng: np.random.Generator) -> CommunityState:
-        """From the prior itself down to sources that say nothing, as the variational start."""
+        """From the prior itself down to uninformative sources, as in the variational start."""
         share = np.linspace(1.0, 0.0, self.size)[:, None, None] if self.size > 1 else np.ones((1, 1, 1))
         beta = share * self.base + (1.0 - share) * self.base.mean(axis=0)
         return CommunityState(
@@ -71,7 +72,7 @@ class CommunityPrior:
         if self.size == 1:
             return np.zeros_like(state.member)
         fit = log_dirichlet_multinomial(counts[:, :, None], state.beta[:, None], LABELS).sum(-1)  # [C, S, k]
-        with np.errstate(divide="ignore"):  # a weight may underflow to nothing
+        with np.errstate(divide="ignore"):  # a weight may underflow to zero
             fit += np.log(state.weight)[:, None]
         # The largest of log p + Gumbel noise is a draw from p.
         return np.asarray((fit + rng.gumbel(size=fit.shape)).argmax(-1))

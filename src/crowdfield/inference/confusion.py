@@ -40,9 +40,9 @@ def counts(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
 
 
 def missing(block: Block, r: Array, n_sources: int, n_labels: int) -> Array:
-    """How counts answer the log likelihood: ∂N_jl / ∂ log π_kl = Σ_i δ(l, c_i) (r_ij δ_jk − r_ij r_ik).  [S, L, J, J]
+    """Derivative of the counts, ∂N_jl / ∂ log π_kl = Σ_i δ(l, c_i) (r_ij δ_jk − r_ij r_ik).  [S, L, J, J]
 
-    Large where q(t) is unsure: what EM calls the missing information, and why it creeps.
+    This is EM's missing information: it is large where q(t) is uncertain, and makes EM slow.
     """
     states, rows = r.shape[1], n_sources * n_labels
     table = np.zeros((rows, states, states))
@@ -93,7 +93,7 @@ class Response(NamedTuple):
 
 
 def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Response:
-    """How the expected counts answer a change of themselves, and Newton's step to where they no longer move."""
+    """The response of the expected counts to a change, and Newton's step to their fixed point."""
     S, J, L = counts.shape
     slope = covariance_of_log_pi(alpha0 + np.maximum(counts, 0.0))
     A = np.einsum("sljk,sklm->sjlkm", missing, slope).reshape(S, J * L, J * L)

@@ -26,8 +26,8 @@ class Data(NamedTuple):
     n_labels: int
     n_states: int
     known: Codes  # [N] the state where it is known (gold), else −1
-    repeats: Codes | None  # [R] looks of this source at this site with this label; None where all are 1
-    looks: Array | None = None  # [R] that a report stands for; None where all are 1
+    repeats: Codes | None  # [R] reports of this source at this site with this label; None where all are 1
+    looks: Array | None = None  # [R] how often each report counts; None where all are 1
 
     @property
     def n_sites(self) -> int:

@@ -1,4 +1,4 @@
-"""Has a sampler settled, and how much are its draws worth? Split-R̂ and effective sample size.
+"""Convergence diagnostics of a sampler: split-R̂ and effective sample size.
 
 Gelman et al., "Bayesian Data Analysis", 3rd ed., section 11.4–11.5; Geyer 1992 for where the sum of autocorrelations
 stops. Traces are [chains, draws].
@@ -27,7 +27,7 @@ def _variances(chains: Array) -> tuple[float, float]:
 
 
 def split_rhat(trace: Array) -> float:
-    """√(var⁺ / W): 1 where the chains agree. A constant trace has nothing to disagree about."""
+    """√(var⁺ / W): 1 where the chains agree; 1 for a constant trace."""
     within, total = _variances(_halves(trace))
     if total == 0.0:
         return 1.0

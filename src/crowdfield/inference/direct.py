@@ -1,7 +1,7 @@
-"""A Gaussian process classifier that takes labels at their word: every label is a draw from ρ at its place.
+"""A Gaussian process classifier that treats labels as true states: every label is a draw from ρ at its place.
 
-The paper's rival "GP", and the second half of "IBCC+GP". It is the field of HeatmapBCC without the confusion matrices,
-so it runs on the same engines and the same iteration; labels may be soft (votes need not be whole numbers).
+The paper's baseline "GP", and the second half of "IBCC+GP". It is the field of HeatmapBCC without the confusion
+matrices, so it runs on the same engines and the same iteration; labels may be soft (votes need not be whole numbers).
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def polya_gamma(mean: Array, variance: Array, votes: Array, C: Array) -> lineari
     a, lam, log_normaliser = linearise.normaliser_bound(mean, variance)
     eta = votes @ C + total * (lam * a - 0.5)
     bound = float((votes * (mean @ C.T)).sum() - (total[:, 0] * log_normaliser).sum())
-    return linearise.Local(votes, eta, total * lam, bound, np.zeros_like(lam))  # labels at their word: nothing missing
+    return linearise.Local(votes, eta, total * lam, bound, np.zeros_like(lam))  # no missing information
 
 
 def fit(

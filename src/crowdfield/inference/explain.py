@@ -1,4 +1,4 @@
-"""Why a place is what it is: every report's share of its log odds, in a sum that adds up."""
+"""Additive contributions of the reports to the log odds of a state at one place."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ class Shares(NamedTuple):
     prior: float  # the prior mean
     field: Array  # [R] through the field, report by report in the order of `data`
     own: Array  # [R] reports at this very place
-    uncertainty: (
-        float  # what averaging over the unknown f adds (it pulls towards even odds), and rivals beyond the second
-    )
+    uncertainty: float  # effect of averaging over the uncertain f (it pulls towards even odds), and of further states
 
 
 def of_state(solver: Solver, q: Any, x: Array, site: int, state: int, probability: float, mu: Array) -> Shares:
     """Shares in log p/(1 − p) of a state at x [1, D], which is the given site, or −1.
 
     E[f(x)] is linear in the sites' η, so the field's part is exact. A site's η is divided among its reports to first
-    order: evenly, and more to those that speak more strongly for the state than their neighbours at the same site.
+    order: an equal part each, plus how much more a report favours the state than the average report at its site.
     """
     sites = solver.sites
     data, weights = sites.data, confusion.by_report(solver.log_pi(q))
@@ -54,5 +52,5 @@ def of_state(solver: Solver, q: Any, x: Array, site: int, state: int, probabilit
 
 
 def _log_odds(said: Array, state: int) -> Array:
-    """How much each report speaks for the state rather than the others.   [Rb, J] -> [Rb]"""
+    """The log likelihood ratio of the state against the others, for each report.   [Rb, J] -> [Rb]"""
     return np.asarray(said[:, state] - np.delete(said, state, axis=1).mean(1))

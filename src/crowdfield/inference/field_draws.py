@@ -1,7 +1,8 @@
 """Joint draws of a latent function at any number of places: drawn once as weights, evaluated block by block.
 
-What a basis leaves out of the prior must be drawn too, and jointly: where nobody reported that is nearly all there is,
-and cells drawn one by one would average out to a district that looks well known. Two ways, by the kind of basis:
+What a basis leaves out of the prior must be drawn too, and jointly: far from all reports it is most of the variance,
+and independent draws per cell would average out, so that a district would look well known. Two ways, by the kind of
+basis:
 
     inducing points, exact   Matheron's rule: with h a draw of the prior, h(x) − φ(x)·L⁻¹h(Z) has the covariance
                              k(x, x′) − φ(x)·φ(x′) that is left out. h is drawn by Fourier features over all places.
@@ -31,13 +32,13 @@ from crowdfield.inference.fields.iterative import IterativeField
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
-PRIOR_FEATURES = 3_000  # of a draw of the prior: the finest tolerance on the kernel that so many meet is taken
-MOST_PRIOR_FEATURES = 60_000  # a map of so many length-scales that it needs more has its places drawn one by one
-JITTER = 1e-12  # of the trace, so that a covariance of rounded numbers has a Cholesky factor
+PRIOR_FEATURES = 3_000  # features of a draw of the prior, which has the finest tolerance that they can meet
+MOST_PRIOR_FEATURES = 60_000  # features: a map that needs more is drawn place by place
+JITTER = 1e-12  # share of the trace added to the diagonal, so that a rounded covariance has a Cholesky factor
 
 
 class FunctionDraws(Protocol):
-    """n draws of one function, the same whenever they are asked for, and white noise beside it."""
+    """n fixed draws of one function, and the variance of independent noise to be added to them."""
 
     @property
     def sd(self) -> Array:
@@ -49,7 +50,7 @@ class FunctionDraws(Protocol):
         ...
 
     def white(self, X: Array) -> Array:
-        """The prior variance, in units of 1/ς, that is still to be drawn for each place by itself: [M]."""
+        """The prior variance, in units of 1/ς, that is to be added as independent noise: [M]."""
         ...
 
 
@@ -93,7 +94,7 @@ class Interpolated:
 
 @dataclass(frozen=True)
 class Truncated:
-    """Draws of features, with what they leave out scaled from a smooth draw, or white where there is none."""
+    """Draws of features; what they leave out is a scaled smooth draw of the prior, or white noise without one."""
 
     basis: Basis
     weights: Array  # [m, n]
@@ -143,7 +144,7 @@ def of_field(field: Field, size: int, region: Array, rng: np.random.Generator) -
 
 
 def _of_exact(field: ExactField, size: int, rng: np.random.Generator) -> tuple[Basis, Array]:
-    """The same posterior as weights of a basis with a feature for every place that says something new."""
+    """The same posterior as weights of a basis with a feature for every place that is not redundant."""
     basis = ExactBasis(field.kernel, field.X)
     mean, covariance = field.kernel.covariance(basis.Z, field.X) @ field.beta, field.covariance_at(basis.Z)
     half = sla.solve_triangular(basis.root, covariance, lower=True, check_finite=False)

@@ -1,4 +1,4 @@
-"""One sweep of a Gibbs sampler of the very same model, in the weights of a basis: f = μ + Φ w, w ~ N(0, I/ς).
+"""One sweep of a Gibbs sampler of the one-state model, in the weights of a basis: f = μ + Φ w, w ~ N(0, I/ς).
 
 1. z | w, π   how much a site says about f. With t summed out, its likelihood of f is Σ_j ρ_j e^{ℓ_j} ∝ 1 + Σ_j ρ_j
               (e^{ℓ_j − min ℓ} − 1): a mixture of "says nothing" and "says state j". A coin-flipper's report nearly
@@ -30,11 +30,11 @@ from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.quadrature import logsumexp, softmax
 
 STATES = 1  # the axis of the states in arrays [K, J, N]
-DENSE_ENTRIES = 1 << 24  # of Φ; larger problems use the basis' own products
+DENSE_ENTRIES = 1 << 24  # entries of a dense Φ; larger problems use the basis' own products
 
 
 class ConfusionPrior(Protocol):
-    """Where α0 comes from: fixed, or drawn anew every sweep (communities). `state` is the prior's own."""
+    """The prior α0 of confusion matrices: fixed, or drawn in every sweep (communities)."""
 
     def init(self, chains: int, rng: np.random.Generator) -> Any: ...
 
@@ -73,7 +73,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a sweep tells beside its state: responsibilities, drawn states, rates, accepted Metropolis steps."""
+    """By-products of a sweep: responsibilities, drawn states, rates, accepted Metropolis steps."""
 
     r: Array  # p(t | w, π) [K, J, N]
     t: NDArray[np.int64]  # [K, N]
@@ -129,7 +129,7 @@ class Sampler:
     # --- start -----------------------------------------------------------------------------------------------------
 
     def init(self, chains: int, rng: np.random.Generator) -> State:
-        """Apart, but not absurdly: a flat field, ς around its prior's mean, π drawn near its prior's mean."""
+        """Overdispersed starting points: a flat field, ς around its prior's mean, π drawn near its prior's mean."""
         scale = self.prior.shape / self.prior.rate * np.exp(rng.standard_normal(chains))
         noise = rng.standard_normal((chains, self.functions, self.design.size))
         weights = 0.3 * noise / np.sqrt(scale)[:, None, None]

@@ -26,7 +26,7 @@ class Posterior(NamedTuple):
 
 
 class Info(NamedTuple):
-    """How the run went: the bound after every step, and whether it settled."""
+    """How the run went: the bound after every step, and whether it converged."""
 
     bound: Array
     converged: bool
@@ -85,7 +85,7 @@ def confusion_and_proportions(counts: Counts, alpha0: Array, nu0: Array, r: Arra
 
 
 def run(counts: Counts, alpha0: Array, nu0: Array, *, max_iter: int, tol: float) -> tuple[Posterior, Info]:
-    """Coordinate ascent from the prior until no probability has more than `tol` left to move."""
+    """Coordinate ascent from the prior until every probability is estimated to be within `tol` of its limit."""
     r, _ = targets(counts, alpha0, nu0)
     bound: list[float] = []
     before = np.inf

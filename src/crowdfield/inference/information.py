@@ -1,9 +1,9 @@
-"""What a report would tell: mutual information between a label not yet given and the field, and batches of places.
+"""Expected information of a future report: mutual information of its label and the field; batches of places.
 
-A report depends on the field only through f at its own place, so what it would tell about the whole map is what it
-would tell about f there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))]. How p(c|f) comes about is the model's (`Foresight`). In
-the one-state model p(c|f) = Σ_j r_j(f) π_jc, r(f) = softmax(f Cᵀ + ℓ) with ℓ what reports at that place have said
-already. (With t summed out: a place whose state is settled tells little.)
+A report depends on the field only through f at its own place, so its information about the whole map is that about f
+there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))]. The model gives p(c|f) (`Foresight`). In the one-state model
+p(c|f) = Σ_j r_j(f) π_jc, r(f) = softmax(f Cᵀ + ℓ), with ℓ the log likelihood of the reports at that place so far. (The
+state t is summed out: at a place whose state is nearly certain a report tells little.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crowdfield.inference.quadrature import latent_nodes, softmax
 
 
 class Foreseen(NamedTuple):
-    """What a report at each of some places would say, at nodes of f there."""
+    """The predicted label of a report at each of some places, at nodes of f there."""
 
     labels: Array  # p(c | f) [n, Q, L]
     slopes: Array  # ∂p(c | f) / ∂f [n, Q, F, L]
@@ -27,10 +27,10 @@ class Foreseen(NamedTuple):
 
 
 class Foresight(Protocol):
-    """What somebody would report, at each of the candidates."""
+    """Predicts reports at each of the candidates."""
 
     def foresee(self, mean: Array, variance: Array) -> Foreseen:
-        """With these moments of f at the candidates [n, F]."""
+        """The predicted reports, given the mean and variance of f at the candidates [n, F]."""
         ...
 
     def importance(self, mean: Array) -> Array:
@@ -39,14 +39,14 @@ class Foresight(Protocol):
 
 
 class ByStates(NamedTuple):
-    """A hidden state lies behind the reports, and whoever reports has a confusion matrix."""
+    """The one-state model: reports depend on a hidden state through a confusion matrix."""
 
     said: Array  # ℓ [n, J] log likelihood of the states by the reports at each place
     pi: Array  # [J, L] of who would report
     C: Array  # [J, F]
 
     def foresee(self, mean: Array, variance: Array) -> Foreseen:
-        """What the next report would say at places with these moments of f, and how that depends on f."""
+        """The predicted report at places with these moments of f, and its derivative in f."""
         f, w = latent_nodes(mean, variance)
         r = softmax(f @ self.C.T + self.said[:, None, :])
         p, r_f = r @ self.pi, r @ self.C
@@ -66,12 +66,12 @@ def entropy(p: Array) -> Array:
 
 
 def about_field(told: Foreseen) -> Array:
-    """Bits that one report would tell about the map: [n]."""
+    """Expected information, in bits, of one report about the field: [n]."""
     return np.asarray(entropy(np.einsum("nql,q->nl", told.labels, told.weights)) - entropy(told.labels) @ told.weights)
 
 
 def about_state(told: Foreseen) -> Array:
-    """Bits that one report would tell about the state of its own place: which images to look at again. [n]"""
+    """Expected information, in bits, of one report about the state of its own place: [n]."""
     both = told.with_states
     return np.asarray(entropy(both.sum(1)) + entropy(both.sum(2)) - entropy(both.reshape(len(both), -1)))
 
@@ -111,8 +111,8 @@ def greedy(
 
 
 def _map_variance(told: Foreseen, variance: Array, covariance: list[Array], matters: Array) -> Array:
-    """How much the expected report shrinks the variance of f, summed over all candidates and weighted by how much f
-    matters there: the places where an answer could still change."""
+    """How much the expected report reduces the variance of f, summed over all candidates and weighted by the squared
+    slope of the state probabilities in f."""
     added = precision(told)
     gains = [
         added[:, j] / (1.0 + added[:, j] * variance[:, j]) * (matters[:, j] @ c**2) for j, c in enumerate(covariance)

@@ -1,4 +1,4 @@
-"""Repeating a step until nothing moves. One objective judges every step; no method is known here by name.
+"""Repeat a step until convergence. One objective judges every step; the code is independent of the method.
 
 step, halve while the objective falls, stop when nothing moves or when no step raises it any more.
 """
@@ -20,7 +20,7 @@ Progress = Callable[[int, float, float], None]
 
 
 class Evaluated(Protocol):
-    """A state with all that a pass over the sites says about it."""
+    """A state with the results of a pass over the sites."""
 
     @property
     def state(self) -> Any: ...
@@ -33,18 +33,18 @@ class Evaluated(Protocol):
 
 
 class Method(Protocol):
-    """An algorithm as a value: nothing is remembered between calls."""
+    """An inference method without hidden state: everything that a step needs is in its arguments."""
 
     def init(self, sweeps: int) -> Any:
         """A state to start from, after some plain sweeps from the prior."""
         ...
 
     def is_whole(self, state: Any) -> bool:
-        """Whether a state has room for all of q. What is dear may be left out until little moves any more."""
+        """Whether a state holds all of q; the coupling of sources and field is expensive and may be left out."""
         ...
 
     def joined(self, state: Any) -> Any:
-        """The same state with room for all of q."""
+        """The same state, extended to all of q."""
         ...
 
     def evaluate(self, state: Any) -> Any:
@@ -64,15 +64,15 @@ class Method(Protocol):
         ...
 
     def readout(self, state: Any, image: Any) -> Array:
-        """What a whole step changes, in units that matter alike: what acceleration makes small."""
+        """The change made by a full step, in comparable units: the residual that acceleration minimises."""
         ...
 
     def change(self, old: Any, new: Any) -> float:
-        """How far a step moved anything that a user sees."""
+        """The largest change of a step in anything that a user sees."""
         ...
 
     def direction(self, old: Any, new: Any) -> Array:
-        """Where a step went, to tell progress from going to and fro."""
+        """The direction of a step, to distinguish progress from oscillation."""
         ...
 
 

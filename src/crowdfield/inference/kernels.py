@@ -146,7 +146,7 @@ class _Matern(Radial):
 
 
 class Matern12(_Matern):
-    """ν = 1/2: continuous and rough; in time, it forgets exponentially."""
+    """ν = 1/2: continuous and rough; in time, an exponential decay."""
 
     nu = 0.5
 
@@ -234,7 +234,7 @@ class Product(Kernel):
 
 @dataclass(frozen=True)
 class WithLevel(Kernel):
-    """An intercept and a smooth part: k(x, x′) + v. Far from all reports the level is still what was learned of it."""
+    """An intercept and a smooth part: k(x, x′) + v. The learned level also holds far from all reports."""
 
     part: Kernel
     level: float
@@ -278,8 +278,8 @@ def space_time(
     time: str | Kernel = "matern12",
     timescale: float = 1.0,
 ) -> Product:
-    """A separable kernel on (easting, northing, time): places near in space and near in time are alike.
+    """A separable kernel on (easting, northing, time): places near in space and time are similar.
 
-    Matérn 1/2 in time forgets smoothly and has no memory beyond the present; an infinite `timescale` is time-blind.
+    Matérn 1/2 in time is a Markov process; an infinite `timescale` ignores time.
     """
     return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))

@@ -1,7 +1,7 @@
-"""Maximum likelihood II: the length-scale that the bound likes best, and how sure it is of it.
+"""Maximum likelihood II: the length-scale of the largest bound, and its uncertainty.
 
-One number for all columns. The bound is a smooth function of log l with, as a rule, one hill; a coarse look
-guards against another, then parabolas climb the hill.
+One number for all columns. The bound is a smooth function of log l with, as a rule, one maximum; a coarse search guards
+against others, then parabolas find it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import numpy as np
 from crowdfield.inference.kernels import Array
 
 COARSE = 6
-CLEAR = 6.0  # nats under the best, odds of 400 to 1: no second hill is worth the walk
+CLEAR = 6.0  # nats below the best, odds of 400 to 1: the search stops in that direction
 REFINEMENTS = 6
 WEAK_LOG_SD = 0.75
 
@@ -21,14 +21,14 @@ class Learned(NamedTuple):
     """The best length-scale, and the standard deviation of its logarithm by the curvature of the bound there."""
 
     lengthscale: float
-    log_sd: float  # infinite where the bound has no top
+    log_sd: float  # infinite where the bound has no maximum
     bound: float
     tried: Array  # [n, 2] length-scales and their bounds, in order of length-scale
     at_limit: bool  # the best lies at an end of the range: the data do not say
 
 
 def search_range(X: Array) -> tuple[float, float]:
-    """From half the typical distance of neighbours, were the places even, to the map's extent."""
+    """From half the distance of neighbours on an even lattice of as many places, to the map's extent."""
     extent = float(np.ptp(X, axis=0).max(initial=0.0)) if len(X) else 0.0
     if extent == 0.0:
         return 1.0, 1.0
@@ -40,10 +40,10 @@ def maximise(
 ) -> Learned:
     """The length-scale in [low, high] of the largest bound, to a relative `tol`.
 
-    Short length-scales need many features: it walks down to them last, and only until the bound has clearly fallen, or
-    is about to by the parabola through the last three.
-    long_first: start at the long end, where a fit takes no time. Not for a bound that starts each fit from the last
-    one: starting long, it may learn the states reversed.
+    Short length-scales need many features: they are tried last, and only until the bound has clearly fallen, or is
+    predicted to fall by the parabola through the last three.
+    long_first: start at the long end, where fits are fast. Not for fits that are warm-started from one another: from a
+    long length-scale they may learn the states reversed.
     """
     if not high > low:
         value = bound(low)
@@ -114,7 +114,7 @@ def _parabola_top(tried: dict[float, float], a: float, b: float, c: float) -> fl
 def log_moments(tried: Array) -> tuple[float, float]:
     """Mean and standard deviation of log l, with exp(bound) as its posterior on the length-scales tried.
 
-    Where few reports leave the bound flat, its top is chance; the mean over all that is plausible is not.
+    Where few reports leave the bound flat, its maximum is arbitrary; the mean over plausible length-scales is not.
     """
     log_l = np.log(tried[:, 0])
     if len(log_l) == 1:
@@ -126,9 +126,9 @@ def log_moments(tried: Array) -> tuple[float, float]:
 
 
 def weak_log_prior(extent: float) -> Callable[[float], float]:
-    """A map worth drawing has several length-scales across: a seventh of its extent, give or take a factor of two.
+    """A prior of log l centred on a seventh of the map's extent, within a factor of two.
 
-    Enough to keep a flat bound from running to the ends of the range, and nothing against a bound that has a top.
+    Enough to keep a flat bound from running to the ends of the range, and negligible for a bound with a clear maximum.
     """
     centre = np.log(extent / 7.0) if extent > 0 else 0.0
     return lambda length: float(-0.5 * ((np.log(length) - centre) / WEAK_LOG_SD) ** 2)

@@ -1,8 +1,9 @@
 """Learning the length-scale of the one-state model: maximum likelihood II on its objective.
 
 A fit, then the evidence of its sites under other length-scales (`fields.other_kernels`), then a fit at the best of
-these, until it stays where it is: two to four fits as a rule, each started from the last. Where sites have no evidence
-in closed form (mean-field VB, fields too large for a matrix) the objectives of about ten fits are compared.
+these, until the length-scale no longer changes: two to four fits as a rule, each started from the last. Where sites
+have no evidence in closed form (mean-field VB, fields too large for a matrix) the objectives of about ten fits are
+compared.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from crowdfield.inference.posed import Posed, thinned
 from crowdfield.inference.selection import LayOut, solve
 from crowdfield.inference.solvers import quiet_blas
 
-SEARCH_TOL = 2e-2  # of the fits of a search: the objective is flat there, so this moves it by far less
+SEARCH_TOL = 2e-2  # tolerance of the fits of a search; the objective is flat there, so that it changes by far less
 SEARCH_SWEEPS = 30
 SEARCH_SITES = 10_000  # a length-scale is as well known from these as from millions
-ROUNDS = 6  # of a fit and evidences, at the most
-CLOSE = 0.1  # in log l: a length-scale that moves by less has been found
-CLOSE_SDS = 0.35  # or by less than so many of its standard deviations, which no report could tell
-STEPS = np.linspace(-1.6, 1.6, 9)  # in log l, around the fit's own: where the evidence is looked at
-FARTHEST = 0.7  # in log l, from one fit to the next: the sites say less and less of length-scales far away
-ROUGH = 1.0  # nats, of the objectives of such fits: they are not settled, and their features differ
+ROUNDS = 6  # of a fit and evidences, at most
+CLOSE = 0.1  # in log l: the search ends when the length-scale changes by less
+CLOSE_SDS = 0.35  # or by less than this many of its standard deviations
+STEPS = np.linspace(-1.6, 1.6, 9)  # in log l, from the fit's own length-scale: where the evidence is computed
+FARTHEST = 0.7  # largest change of log l from one fit to the next: the sites are accurate only nearby
+ROUGH = 1.0  # nats, noise of the objectives of such fits: they are not fully converged, and their features differ
 TILT = 3e-4  # nats per site and unit of log l: a typical size of `_tilt`
 FINE = 201  # points between these, of the smooth curve through them
 
@@ -41,16 +42,16 @@ Evidence = Callable[[Array], float]  # of log length-scales, one per group
 
 
 class Learned(NamedTuple):
-    """A problem with the length-scale that was learned for it, and how sure that is."""
+    """A problem with its learned length-scale, and the uncertainty of that."""
 
     posed: Posed
-    start: Any | None  # a q to go on from
+    start: Any | None  # a q to continue from
     log_sd: Array  # [groups of columns learned], of log l; infinite where the data do not say
     tried: Array  # [n, 2] length-scales looked at last, and the objective there with the log prior
 
 
 class Group(NamedTuple):
-    """Columns that share a length-scale, and what is known of it beforehand."""
+    """Columns that share a length-scale, its search range and its prior."""
 
     columns: list[int]
     low: float
@@ -114,7 +115,7 @@ class Visited(NamedTuple):
 
 
 def _by_evidence(posed: Posed, groups: list[Group], q: Any | None, lay_out: LayOut) -> Learned | None:
-    """Fits and evidences in turn; None where a fit's sites have no evidence."""
+    """Alternate fits and evidences; None where a fit's sites have no evidence in closed form."""
     visited: list[Visited] = []
     found = Learned(posed, q, np.full(len(groups), np.inf), np.empty((0, 2)))
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]
@@ -151,8 +152,8 @@ def _with_lengths(posed: Posed, groups: list[Group], log_lengths: Array) -> Pose
 def _tilt(evidence: Evidence, here: Visited, before: list[Visited], size: float) -> Array:
     """How much steeper the objective is than the evidence of the sites, in the log length-scale of each group.
 
-    q is not quite at the top of the objective, and what that makes of the slope grows with the number of sites. The
-    objectives of the fits made before say how much; `size` is its prior standard deviation.
+    q is not exactly at the maximum of the objective, and the resulting error of the slope grows with the number of
+    sites. It is estimated from the objectives of the earlier fits; `size` is its prior standard deviation.
     """
     groups = len(here.log_lengths)
     if not before:
@@ -164,7 +165,7 @@ def _tilt(evidence: Evidence, here: Visited, before: list[Visited], size: float)
 
 
 def _best_by_evidence(found: Learned, groups: list[Group], evidence: Evidence, here: Visited, tilt: Array) -> Learned:
-    """One group after the other at the mean of its curve, the groups before it already there."""
+    """Each group in turn at the mean of its evidence curve, given the groups before it."""
     log_lengths, log_sd, tried = here.log_lengths.copy(), found.log_sd.copy(), found.tried
     for i, group in enumerate(groups):
         if not group.high > group.low:
@@ -183,7 +184,7 @@ def _best_by_evidence(found: Learned, groups: list[Group], evidence: Evidence, h
 
 
 def _smooth(tried: Array) -> Array:
-    """Many points of a smooth curve through a few: a narrow top may lie between two of them."""
+    """A smooth curve through a few points, evaluated at many: a narrow maximum may lie between two of them."""
     log_l = np.log(tried[:, 0])
     fine = np.linspace(log_l[0], log_l[-1], FINE)
     curve = make_interp_spline(log_l, tried[:, 1], k=min(3, len(log_l) - 1))
@@ -208,7 +209,7 @@ def _by_fits(posed: Posed, groups: list[Group], earlier: Any | None, lay_out: La
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]
     scales = posed.kernel.lengthscales(dimension).copy()
     log_sd, tried = np.full(len(groups), np.inf), np.empty((0, 2))
-    for _ in range(1 if len(groups) == 1 else 2):  # columns in turn; a second round lets each answer the others
+    for _ in range(1 if len(groups) == 1 else 2):  # columns in turn; a second round accounts for changes of the others
         for i, group in enumerate(groups):
             if group.low == group.high and len(groups) > 1:
                 continue

@@ -16,12 +16,12 @@ from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, lo
 
 OFFSET_STEPS = 50
 SMALLEST_TILT = 1e-6  # c of a Pólya-Gamma variable: tanh(c/2) / 2c is ¼ there to all digits
-FARTHEST = 300.0  # of log odds: two of them still multiply
-SMALLEST_PRECISION = 1e-6  # of a collapsed site; see `collapsed`
+FARTHEST = 300.0  # largest log odds: the product of two such odds does not overflow
+SMALLEST_PRECISION = 1e-6  # smallest precision of a collapsed site; see `collapsed`
 
 
 class Local(NamedTuple):
-    """What reports make of q(f) at some sites: responsibilities r [n, J] and Gaussian sites eta, lam [n, F]."""
+    """The result of a linearisation at some sites: responsibilities r [n, J] and Gaussian sites eta, lam [n, F]."""
 
     r: Array
     eta: Array
@@ -79,9 +79,9 @@ def normaliser_bound(mean: Array, variance: Array) -> tuple[Array, Array, Array]
 
 
 def observed_share(mean: Array, variance: Array, r: Array, C: Array) -> tuple[Array, Array]:
-    """What the bound's curvature in f_j is once q(t) answers, Σ_i ∂²/∂f² − r(1−r), beside Σ_i λ: [F] each.
+    """The bound's curvature in f_j with q(t) at its optimum, Σ_i ∂²/∂f² − r(1−r), and Σ_i λ: [F] each.
 
-    Their ratio is the share of the information that is not missing, and of the way that a mean-field step goes.
+    Their ratio is the observed share of the information, which is also the convergence rate of a mean-field step.
     """
     a, lam, _ = normaliser_bound(mean, variance)
     r_f = r @ C
@@ -141,7 +141,7 @@ def _bouchard_offset(mean: Array, variance: Array) -> Array:
 
 
 def ekf(mean: Array, variance: Array, log_likelihood: Array, C: Array, nu0: tuple[Array, Array]) -> Local:
-    """The paper's: σ linearised at f̂ (Jacobian G), and beta-moment-matched noise Q. Its bound need not rise.
+    """The paper's extended Kalman filter: σ linearised at f̂ (Jacobian G), moment-matched noise Q. Its bound may fall.
 
     nu0 is the prior beta of ρ for each function, (ν0_j, Σν0 − ν0_j), each [n, F] or [1, F]. The inner loop for G and f̂
     is folded into the VB cycle, which has the same fixed points.
@@ -173,11 +173,11 @@ def beta_prior(rho: Array, sd: Array) -> tuple[Array, Array]:
 def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array, added_variance: Array) -> Local:
     """t summed out given f: the likelihood of f is Σ_j ρ_j(f) e^{ℓ_j}, and r(x) = softmax(x Cᵀ), x = f + ℓ.
 
-    Its gradient is r − ρ and its curvature −(ρ(1−ρ) − r(1−r)): complete less missing information, so a report that says
-    nothing about the state says nothing about f. Expectations under q(f, ℓ) make (η, λ) a natural-gradient step on
+    Its gradient is r − ρ and its curvature −(ρ(1−ρ) − r(1−r)): complete minus missing information, so an uninformative
+    report has no effect on f. Expectations under q(f, ℓ) make (η, λ) a natural-gradient step on
     E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
 
-    ℓ is unsure too: x has the variance of f and `added_variance` [n, F].
+    ℓ is uncertain too: x has the variance of f plus `added_variance` [n, F].
     """
     if mean.shape[1] == 1:
         return _collapsed_binary(mean, variance, log_likelihood, added_variance)
@@ -199,7 +199,7 @@ def _normalised(logits: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array) -> Local:
-    """The same for two states, where everything follows from one log odds at each node: [n, Q] and no states' axis.
+    """The same for two states, computed from the log odds at each node: [n, Q], without an axis of states.
 
     With ℓ the log likelihood ratio, r = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
     log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.

@@ -1,14 +1,14 @@
 """Newton's step of sources and field together, for mean-field VB of two states.
 
-A field of larger swing with sources of less skill says nearly the same about most reports. Along that ridge, updates
-of sources and field in turn creep, however well each is made. The bound's second derivatives know of it: with κ =
-r(1 − r) at a site, K the sums of κ over the reports of every source and label in every cell of a map, and h the
-curvature that a site has once q(t) answers the field,
+A field of larger amplitude with less skilled sources explains most reports nearly as well. Along that ridge,
+alternating updates of sources and field converge slowly. The bound's second derivatives account for it: with κ = r(1 −
+r) at a site, K the sums of κ over the reports of every source and label in every cell of a map, and h the curvature of
+a site with q(t) at its optimum,
 
     (ςI + Φᵀ h Φ) δw − Φᵀ Kᵀ E (sources' own step + K Φ δw) = gradient in w,
 
-where E is how a source's E[log π] answers its counts once q(t) answers it. K is sparse, Φ is a Fourier transform over
-the cells, and conjugate gradients need some ten products with both.
+where E is the response of a source's E[log π] to its counts, with q(t) at its optimum. K is sparse, Φ is a Fourier
+transform over the cells, and conjugate gradients need some ten products with both.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from crowdfield.inference.data import Block, Codes
 from crowdfield.inference.fields.cells import Cells
 from crowdfield.inference.fields.spectral import Points
 
-MOST_PRODUCTS = 30  # with the second derivatives, for one step
-FARTHEST = 1.0  # log odds that a step may move the field: what is linear around here is not any more beyond
-ACCURATE = 0.02  # of the gradient may be left: a step that is right to some percent is all that cells can give
+MOST_PRODUCTS = 30  # products with the second derivatives in one step
+FARTHEST = 1.0  # largest change of the log odds in a step: the linearisation holds only nearby
+ACCURATE = 0.02  # relative residual: the cells themselves are accurate to some percent only
 
 
 class Answers(NamedTuple):
-    """Second derivatives of the bound at the sites of a block, once q(t) follows the field: sums over cells."""
+    """Second derivatives of the bound at the sites of a block, with q(t) at its optimum: sums over cells."""
 
     cells: Cells
     curvature: Array  # [cells] Σ h
@@ -48,7 +48,7 @@ class Meetings:
     site: Codes  # [Rb] sites in order of their reports' keys
     column: Codes  # [Rb] their cells
     start: Codes  # [S · L + 1]
-    looks: Array | None  # [Rb] that each report stands for; None where all are 1
+    looks: Array | None  # [Rb] how often each report counts; None where all are 1
 
     @classmethod
     def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> Meetings:
@@ -81,7 +81,7 @@ def step(
     precision: float,
     precondition: Callable[[Array], Array],
 ) -> Step | None:
-    """The step to where sources and field both stay; None where the bound is not concave around here.
+    """Newton's step to a stationary point of sources and field; None where the bound is not concave.
 
     gradient [m] of the bound in the weights; `precondition` solves roughly for a step of the field alone.
     """

@@ -1,4 +1,4 @@
-"""One problem, ready for inference: what an estimator was asked, in arrays."""
+"""An inference problem: reports, priors and choices of method, as arrays."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.choose import choose
 from crowdfield.inference.kernels import Kernel, WithLevel
 
-# Features that cost nothing noticeable: an eigendecomposition per sweep (joint) costs more than a Cholesky.
+# Affordable numbers of features: an eigendecomposition per sweep (joint) costs more than a Cholesky factorisation.
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
-# From so many sites passes over them cost more than the algebra of 800 features, and reports show what 250 leave out.
+# From this many sites on, passes over them cost more than the algebra of 800 features, and 250 would be too few.
 VERY_MANY_SITES = 300_000
 # While length-scales are compared: what the features leave out of the prior moves all of their evidences alike, and a
 # length-scale by a tenth of what reports can tell (docs/benchmarks/speed.md).
@@ -35,7 +35,7 @@ class LatentMean:
     states: int
 
     def __call__(self, X: Array, /) -> Array:
-        """A constant is one row seen M times: it takes no memory."""
+        """A constant is a broadcast view: it takes no memory."""
         functions = contrast(self.states).shape[1]
         value = np.asarray(self.given(X) if callable(self.given) else self.given, dtype=np.float64)
         if not np.isfinite(value).all():
@@ -55,7 +55,7 @@ class LatentMean:
 
 @dataclass(frozen=True)
 class Posed:
-    """A problem as inference sees it: reports and priors as arrays, and every choice that was made about the method."""
+    """A problem in arrays: reports and priors, and every choice that was made about the method."""
 
     data: Data
     prior: Prior
@@ -78,7 +78,7 @@ class Posed:
 
     @property
     def field_kernel(self) -> Kernel:
-        """What f is made of: an intercept and a smooth part."""
+        """The kernel of f: an intercept and a smooth part."""
         return WithLevel(self.kernel, self.level) if self.level else self.kernel
 
     def engine(self) -> Engine:
@@ -94,7 +94,7 @@ class Posed:
         )
 
     def search_engine(self) -> Engine:
-        """An engine for comparing length-scales: of fewer features than a map is made of, where it needs many."""
+        """An engine for comparing length-scales, with fewer features than the map itself if that needs many."""
         if self.method != "joint":
             return self.engine()
         return choose(
@@ -119,14 +119,14 @@ class Posed:
 
 
 class Draw(NamedTuple):
-    """Some of the sites, and whose reports about them count."""
+    """A sample of the sites, and of the sources whose reports about them are used."""
 
     sites: NDArray[np.int64]  # ascending
     sources: NDArray[np.bool_]  # [S]
 
 
 def thinned(posed: Posed, most: int) -> Posed:
-    """The problem on so many of its sites, with the reports of some of its sources, drawn at random."""
+    """The problem on a random sample of `most` of its sites, with the reports of some of its sources."""
     data, rng = posed.data, posed.rng()
     if data.n_sites <= most:
         return posed
@@ -137,7 +137,7 @@ def thinned(posed: Posed, most: int) -> Posed:
 
 
 def first_turns(data: Data, turn: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first turn [N] among the sources who reported on each site; checked places come first of all."""
+    """The earliest turn [N] of the sources that reported on each site; checked places come first of all."""
     first = np.full(data.n_sites, len(turn))
     np.minimum.at(first, data.site, turn[data.source])
     first[data.known >= 0] = 0
@@ -145,9 +145,9 @@ def first_turns(data: Data, turn: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def draw(first: NDArray[np.int64], turn: NDArray[np.int64], most: int, rng: np.random.Generator) -> Draw:
-    """Sources in turn [S] until they have so many sites, and so many of these.
+    """Sources in the order of `turn` [S] until they have `most` sites, and a random `most` of these.
 
-    Few sources with many reports each say more than many with few, of whom nothing would be known.
+    Few sources with many reports each tell more than many sources about whom little can be learned.
     """
     reached = np.cumsum(np.bincount(first, minlength=len(turn) + 1))
     last = int(np.searchsorted(reached, most))

@@ -15,7 +15,7 @@ BLOCK = 1 << 16  # output points at a time: memory stays flat however large the 
 
 
 class Predictor(Protocol):
-    """What any inference leaves behind for prediction."""
+    """The interface for prediction, common to all inference methods."""
 
     def latent(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at places [M, D]: both [M, F]."""

@@ -21,9 +21,7 @@ ENOUGH = ((0.35, 6), (0.6, 9), (0.85, 12))
 
 def softmax(logits: Array, axis: int = -1) -> Array:
     """exp(logits) / Σ exp(logits) along an axis; −inf is a state that is ruled out."""
-    if (
-        axis == -1 and logits.shape[-1] == 2
-    ):  # the same, several times faster: a reduction over two entries costs NumPy dearly
+    if axis == -1 and logits.shape[-1] == 2:  # the same, several times faster: NumPy reduces short axes slowly
         gap = logits[..., 1] - logits[..., 0]
         return np.stack([expit(-gap), expit(gap)], axis=-1)
     shifted = np.exp(logits - logits.max(axis=axis, keepdims=True))

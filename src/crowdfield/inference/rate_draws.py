@@ -1,7 +1,7 @@
 """Joint draws of what a map shows: state probabilities at any places.
 
-A draw is one world: one field, one set of sources, one link to the truth, the same at every place. So draws are made
-once and asked block by block; only what belongs to a single place (the nugget) is drawn when it is asked.
+A draw is one possible map: one field, one set of sources and one link to the truth, shared by all places. So draws are
+made once and evaluated block by block; only what belongs to a single place (the nugget) is drawn on evaluation.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class InstrumentRates:
 
 
 def _add_noise(values: Array, sd: Array, rng: np.random.Generator) -> None:
-    """In single precision: half the time, and nobody sees the seventh digit of noise."""
+    """In single precision: half the time, and accurate enough for noise."""
     noise = rng.standard_normal(values.shape, dtype=np.float32)
     noise *= sd.astype(np.float32)
     values += noise
@@ -114,7 +114,7 @@ def _add_noise(values: Array, sd: Array, rng: np.random.Generator) -> None:
 def of_predictor(
     predictor: Predictor, size: int, region: Array, rng: np.random.Generator
 ) -> StateRates | InstrumentRates:
-    """Draws of whatever a fit left behind. `region` [2, D]: opposite corners of all places that will be asked for."""
+    """Draws from any fitted predictor. `region` [2, D]: opposite corners of all places to be evaluated."""
     if isinstance(predictor, Fitted | FittedStates):
         return _of_instrument(predictor, size, region, rng)
     if isinstance(predictor, SamplePredictor):
@@ -126,7 +126,7 @@ def of_predictor(
 
 
 def _of_chains(predictor: SamplePredictor, size: int, region: Array, rng: np.random.Generator) -> StateRates:
-    """Evenly spaced draws of those that were kept, all chains among them; some twice where more are asked for."""
+    """Evenly spaced draws of those that were kept, from all chains; some repeated if more are requested than kept."""
     sampled = predictor.posterior
     kept = chain_rows(len(sampled.weights), size)
     sd = 1.0 / np.sqrt(sampled.scale[kept])

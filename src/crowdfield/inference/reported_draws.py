@@ -1,4 +1,4 @@
-"""Joint draws of the states of places that were reported on, which agree with what the map shows there."""
+"""Joint draws of the states of reported places, whose mean is the map's probability there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.rate_draws import InstrumentRates, StateRates
 from crowdfield.inference.state_draws import confusion_draws
 
-CERTAIN = 1e-12  # a probability this close to 0 or 1 is not moved by any draw
-NEWTON_STEPS = 12  # towards the known mean over the draws; four leave an error of 1e-3, twelve one of rounding
+CERTAIN = 1e-12  # a probability this close to 0 or 1 is kept fixed in all draws
+NEWTON_STEPS = 12  # Newton steps towards the known mean; four leave an error of 1e-3, twelve one of rounding
 LONGEST_SHIFT = 3.0  # logits, of one such step
-MOST_CONFUSIONS = 1 << 25  # entries of drawn confusion matrices; of more sources, those with few reports are held
+MOST_CONFUSIONS = 1 << 25  # entries of drawn confusion matrices; beyond, sources with few reports are held
 
 
 class Said(NamedTuple):

@@ -23,8 +23,8 @@ from crowdfield.inference.gibbs import STATES, ConfusionPrior, Sampler
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.quadrature import softmax
 
-BLOCK_ENTRIES = 1 << 22  # of a block of predictions
-TRACED_SOURCES = 32  # those with the most reports; their confusion diagonals are watched
+BLOCK_ENTRIES = 1 << 22  # entries of a block of predictions
+TRACED_SOURCES = 32  # sources with the most reports, whose confusion diagonals are monitored
 POOR_RHAT, POOR_ESS = 1.1, 100.0
 TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
 MOST_FEATURES = 500  # every sweep of every chain factors an m × m matrix
@@ -44,7 +44,7 @@ def basis_for(engine: str, kernel: Kernel, X: Array, rng: np.random.Generator) -
 
 
 class Diagnostics(NamedTuple):
-    """Of every quantity watched: the mean rate of each state, log ς, the confusion diagonals of the busiest sources."""
+    """R̂ and effective sample size of every monitored quantity: mean rates, log ς, some confusion diagonals."""
 
     names: tuple[str, ...]
     rhat: Array

@@ -37,7 +37,7 @@ def next_mean(prior: Gamma, size: int, informed: float, energy: float, precision
     """E[ς] for the next field, in MacKay's form: the same fixed points as `update`, reached in far fewer steps.
 
     q(f) at E[ς] = s has E[gᵀK⁻¹g] = gᵀK⁻¹g + (m − γ)/s, with γ of its m directions settled by the sites. Solving
-    s = a/b for the s on both sides leaves (a0 + γ/2) / (b0 + gᵀK⁻¹g/2): directions that no report has touched, most of
+    s = a/b for the s on both sides leaves (a0 + γ/2) / (b0 + gᵀK⁻¹g/2): directions that no report informs, most of
     them where features are many, no longer tie s to its last value.
     """
     settled = energy - (size - informed) / precision

@@ -1,4 +1,4 @@
-"""A fit with its communities, which are compared by the one objective."""
+"""A fit including its communities, whose number is chosen by the objective."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crowdfield.inference.solvers import Solver
 LayOut = Callable[[Posed], Solver]
 
 PART = 30_000  # sites on which a fit of very many begins
-PART_TOL = 1e-3  # of that fit: it differs from the whole by more
+PART_TOL = 1e-3  # tolerance of that fit, which differs from the whole by more
 
 
 class Solved(NamedTuple):
@@ -40,7 +40,7 @@ def solve(
     lay_out: LayOut = solvers.here,
     progress: Progress | None = None,
 ) -> Solved:
-    """Inference with the hyperparameters fixed, but for the communities, which are learned along.
+    """Inference with fixed hyperparameters, except for the communities, which are learned.
 
     `earlier` is a q of fewer reports or another length-scale to start from. `lay_out` lays the method over the sites;
     those of other processes, for example.
@@ -67,7 +67,7 @@ def solve(
         if _worth(posed, candidate) <= _worth(posed, best):
             break
         best = candidate
-    # Communities must explain more than separate matrices do, or they are not there.
+    # Communities are kept only if they explain more than separate matrices.
     separate = settled(solver, None if earlier is None else solver.warm_start(earlier))
     return separate if _worth(posed, separate) > _worth(posed, best) else best
 
@@ -75,8 +75,8 @@ def solve(
 def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter: int, tol: float) -> Any | None:
     """What a fit on some of very many sites has learned; `earlier` itself where there are fewer, or sources are known.
 
-    Sources, scale and field find each other slowly as long as they step in turn: the more reports, the slower. On a
-    part they step together at little cost.
+    Alternating updates of sources, scale and field converge slowly: the more reports, the slower. On a subset, joint
+    steps cost little.
     """
     data = posed.data
     if posed.method != "joint" or not isinstance(engine, FeatureEngine) or data.n_sites < VERY_MANY_SITES:

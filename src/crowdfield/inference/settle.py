@@ -1,4 +1,4 @@
-"""Repeating the updates of `vb` until nothing moves: accelerated steps, judged by the bound where there is one."""
+"""Repeat the updates of `vb` until convergence: accelerated steps, judged by the bound where there is one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crowdfield.inference.vb import Evaluated, Iteration, State
 
 @dataclass(frozen=True)
 class Policy:
-    """When acceleration is believed, and when the iteration ends."""
+    """When accelerated steps are accepted, and when the iteration ends."""
 
     patience: int = (
         2  # sweeps in a row that must move less than the tolerance. One is enough after a joint Newton step:
     )
     # it does not creep, so that what is left is far less than what the step moved.
-    misled: float = 2.0  # a residual so many times the smallest one says that the last jumps misled
-    escape: int = 25  # plain steps away from a fixed point that does not hold; twice as many the next time
+    misled: float = 2.0  # a residual this many times the smallest one means that the last accelerated steps misled
+    escape: int = 25  # plain steps away from an unstable fixed point; twice as many the next time
 
 
 def _change(old: Evaluated, new: Evaluated) -> float:

@@ -1,4 +1,4 @@
-"""Some of the sites with their engine and their reports in blocks: what a pass over them needs, and no state.
+"""Sites with their engine and their reports in blocks: what a pass over them needs, without any state.
 
 Blocks are independent. NumPy and FINUFFT leave Python alone while they work, so that threads share the blocks; sums
 keep the order of the blocks, so that the answer does not depend on who was faster.
@@ -66,13 +66,13 @@ class Sites:
         return [Meetings.of(cells, engine.points(block.sites), block, keys) for block in self.blocks]
 
     def watched(self, block: Block) -> slice:
-        """Which sites of a block show whether the iteration moves: every so many of all sites, wherever they are."""
+        """Which sites of a block are used to monitor convergence: an even subset of all sites."""
         stride = max(1, (self.data.n_sites if self.total is None else self.total) // PROBES)
         return slice(-(self.first + block.sites.start) % stride, None, stride)
 
 
 class Elsewhere(NamedTuple):
-    """A field that another engine made (a warm start): it is asked for the places anew."""
+    """A field of another engine (a warm start), which must be evaluated at the places of the sites."""
 
     field: Field
 

@@ -12,7 +12,7 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.quadrature import logsumexp, softmax
 from crowdfield.inference.sampling import SampledPosterior
 
-JOINT_SITES = 1500  # whose field is drawn jointly; beyond, every place is drawn from its own marginal
+JOINT_SITES = 1500  # sites drawn jointly; with more, every place is drawn from its marginal
 
 
 class StateDraws(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a stratified random sample says about a map: estimates and intervals that hold whatever the map gets wrong.
+"""Estimates from a stratified random sample of a map, with intervals that are valid even if the map is wrong.
 
 Cells are the population, strata h of N_h cells are sampled without replacement, n_h from each, and W_h = N_h / N. Every
 cell of a stratum is mapped as one state. Points are the stratified estimators of Olofsson et al. (2014) and Stehman
@@ -49,7 +49,7 @@ def wilson(found: NDArray[Any], checked: NDArray[Any], cells: NDArray[Any], leve
     stratum of ten checks is no large sample."""
     z2 = stdtrit(np.maximum(checked - 1.0, 1.0), 0.5 + level / 2.0) ** 2
     left = 1.0 - checked / cells
-    n = checked / np.maximum(left, 1e-12)  # all cells checked: as many as one likes
+    n = checked / np.maximum(left, 1e-12)  # all cells are checked: infinitely many degrees of freedom
     p = found / checked
     middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n)
     half = np.sqrt(z2) / (1.0 + z2 / n) * np.sqrt(p * (1.0 - p) / n + z2 / (4.0 * n**2))
@@ -67,18 +67,18 @@ def mean(sample: Sample, found: Array, weight: Array, level: float) -> Estimate:
 
 
 def area(sample: Sample, state: int, level: float) -> Estimate:
-    """The share of all cells that really is in a state, corrected for what the map gets wrong."""
+    """The true share of all cells in a state, corrected for the errors of the map."""
     return mean(sample, sample.counts[:, state].astype(np.float64), sample.share, level)
 
 
 def accuracy(sample: Sample, level: float) -> Estimate:
-    """The share of all cells that are mapped as what they are."""
+    """The share of all cells that are mapped correctly."""
     right = sample.counts[np.arange(len(sample.mapped)), sample.mapped].astype(np.float64)
     return mean(sample, right, sample.share, level)
 
 
 def users(sample: Sample, state: int, level: float) -> Estimate | None:
-    """Of cells mapped as a state, how many are in it (user's accuracy: one less commission)."""
+    """User's accuracy: the share of cells mapped as a state that are in it (1 − commission error)."""
     here = sample.mapped == state
     if not here.any():
         return None
@@ -87,7 +87,7 @@ def users(sample: Sample, state: int, level: float) -> Estimate | None:
 
 
 def producers(sample: Sample, state: int, level: float) -> Estimate | None:
-    """Of cells in a state, how many are mapped so (producer's accuracy: one less omission)."""
+    """Producer's accuracy: the share of cells in a state that are mapped so (1 − omission error)."""
     here = sample.mapped == state
     counts = sample.counts[:, state].astype(np.float64)
     if not counts.any():
@@ -127,7 +127,7 @@ class Predicted(NamedTuple):
 
 
 def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimate:
-    """The share of cells in a state: what the map says everywhere, corrected by what checks found it to be wrong by.
+    """The share of cells in a state: the mean of the map, corrected by its mean error at the checks.
 
     Angelopoulos et al. (2023), stratified, with their power tuning: λ = 0 does without the map, 1 trusts its spread.
     Each stratum's variance is that of its checks and of two more, one of either outcome, so that a few checks that all

@@ -74,7 +74,7 @@ def _times(summary: vb.Summary, factor: float) -> vb.Summary:
 
 
 class Seen(NamedTuple):
-    """What a user would see of a q, to be compared between epochs."""
+    """The user-visible part of a q, to be compared between epochs."""
 
     latent: Array
     log_scale: float

@@ -1,4 +1,4 @@
-"""BLAS threads: matrices are small, and waiting BLAS threads take the cores from the passes over the sites."""
+"""Limit BLAS to one thread: matrices are small, and idle BLAS threads take cores from the passes over the sites."""
 
 from contextlib import AbstractContextManager
 from functools import cache

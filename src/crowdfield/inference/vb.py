@@ -27,12 +27,12 @@ from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Elsewhere, Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
-LEAST_SHARE = 0.1  # of the information that a step is believed to see
+LEAST_SHARE = 0.1  # smallest share of the information that a step is assumed to see
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
 
 
 class State(NamedTuple):
-    """What the iteration carries: small, and additive over sites (but for E[ς])."""
+    """The state of the iteration: small, and additive over sites (except E[ς])."""
 
     counts: Array  # [S, J, L]
     statistics: tuple[Statistics, ...]  # F
@@ -80,12 +80,12 @@ class Summary(NamedTuple):
     """What one pass over some sites adds up to."""
 
     counts: Array
-    missing: Array  # [S, L, J, J], how the counts would answer: for steps that look ahead
+    missing: Array  # [S, L, J, J] derivative of the counts, for Newton steps
     statistics: tuple[Statistics, ...]
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
     information: Array  # [2, F] at the watched sites: `linearise.observed_share`
-    answers: tuple[newton.Answers, ...]  # of every block; none where sources and field step apart
+    answers: tuple[newton.Answers, ...]  # of every block; none where sources and field step separately
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -100,7 +100,7 @@ class Summary(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """A linearisation of the sites' likelihood, and how far its objective can be trusted."""
+    """A linearisation of the sites' likelihood, and how much its objective may fall in a step."""
 
     local: Callable[[Sites, Posterior, Block, Array, Array], linearise.Local]
     mixing: float  # length of a plain step
@@ -154,7 +154,7 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
     watched = sites.watched(block)
-    met = None if np.isinf(scheme.slack) else sites.meetings  # nothing but a bound can judge a step of both
+    met = None if np.isinf(scheme.slack) else sites.meetings  # a joint step needs a bound to judge it
     at_sites = (mean[:, 0], variance[:, 0], local.lam[:, 0], local.missing[:, 0])
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
@@ -285,8 +285,9 @@ class Iteration:
 
 
 def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
-    """Updates creep where much of t is unknown. Newton steps do not, and have the same fixed points: of sources and
-    field together where the sites say how the two answer each other, else of every source and of the field.
+    """A Newton step, because plain updates converge slowly where much of t is unknown; the fixed points are the same.
+
+    It is joint for sources and field where the sites give their second derivatives, else separate for each.
     """
     sources = confusion.response(state.counts, summary.counts, q.alpha0, summary.missing)
     ahead = image._replace(counts=sources.replace_impossible(state.counts + sources.step, image.counts))

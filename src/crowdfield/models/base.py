@@ -1,4 +1,4 @@
-"""What every estimator shares: reports in, checked once; the contract of a classifier; places looked up.
+"""What every estimator shares: validation of its input, the contract of a classifier, and finding known places.
 
 Estimators only store, validate and call `inference`.
 """
@@ -47,7 +47,7 @@ def validated_reports(
     labels: Sequence[Hashable] | None = None,
     reset: bool = True,
 ) -> tuple[Reports, tuple[Any, ...]]:
-    """Arguments of `fit` as Reports, and the states; sets `n_features_in_` (and `feature_names_in_`).
+    """Validate the arguments of `fit`: returns Reports and the states, and sets `n_features_in_` (`feature_names_in_`).
 
     Without `states` they are the labels; without `labels` these are the states, then any others seen.
     """
@@ -96,7 +96,7 @@ def as_classes(states: Sequence[Any]) -> NDArray[Any]:
 def weakly_diagonal(states: Sequence[Any], labels: Sequence[Any]) -> Array:
     """The default confusion prior: 2 where label and state are the same, 1 elsewhere. [J, L]
 
-    Never flat: with a flat prior no report says anything, and every map is one half everywhere.
+    Never flat: under a flat prior labels have no meaning, and every map is one half everywhere.
     """
     return np.array([[2.0 if label == state else 1.0 for label in labels] for state in states])
 
@@ -104,7 +104,7 @@ def weakly_diagonal(states: Sequence[Any], labels: Sequence[Any]) -> Array:
 def confusion_priors(
     prior: Any, states: Sequence[Any], labels: Sequence[Any], sources: Sequence[Hashable]
 ) -> NDArray[np.float64]:
-    """Pseudo-counts α0 [S, J, L] from what a user may give.
+    """Pseudo-counts α0 [S, J, L] from any form of the parameter `confusion_prior`.
 
     None: weakly diagonal for all; [J, L]: the same for all; {source: [J, L], ...}: for the sources named, with the
     key None for all others (default: weakly diagonal). Sources that have not reported yet may be named.
@@ -124,7 +124,7 @@ def confusion_priors(
 
 
 def prior_means(prior_mean: Any, X: Array, *, C: Array) -> Array:
-    """The prior mean of every latent function at places X: [N, F]. A constant is one row seen N times.
+    """The prior mean of every latent function at places X: [N, F]. A constant is a broadcast view.
 
     prior_mean: a number, one per state, or a function of places that gives [N] (two states) or [N, J].
     C [J, F] is the contrast of states and functions: with two states the function is the difference of their means.
@@ -164,7 +164,7 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 
 
 def find_sites(sites: Array, X: Array) -> NDArray[np.int64]:
-    """The row of `sites` that is the very same place as each row of X, or −1. Sites are sorted, as Reports.sites gives.
+    """The row of `sites` with the same coordinates as each row of X, or −1. Sites are sorted, as Reports.sites gives.
 
     A binary search of all places at once, by the first column and then among its ties; nothing of size N is formed.
     """

@@ -26,7 +26,7 @@ from crowdfield.models.base import (
 
 
 class _Baseline(ReportClassifier):
-    """Reports become labelled places: who sent them is checked, and then forgotten."""
+    """Reports as labelled places: sources are validated but not used."""
 
     def __init__(self, *, states: Sequence[Hashable] | None = None):
         self.states = states
@@ -52,8 +52,8 @@ class KernelDensity(_Baseline):
         Standard deviation of the kernels in the units of X, one number for all columns. "scott" derives it from the
         number and spread of the reports.
     prior : float, default=1.0
-        Weight of an even vote, in reports at the very place, so that far from all reports the map says "unknown"
-        rather than the label of whoever is nearest.
+        Weight of an even vote, in reports at the place itself, so that far from all reports the map says "unknown"
+        rather than the label of the nearest report.
     states : sequence or None, default=None
         What can be true; by default the labels seen.
 
@@ -171,7 +171,7 @@ class NearestNeighbours(_Baseline):
     Parameters
     ----------
     neighbours : int, default=5
-        How many reports are asked.
+        How many of the nearest reports vote.
     states : sequence or None, default=None
         What can be true; by default the labels seen.
 

@@ -1,4 +1,4 @@
-"""Which model of reports predicts reports that it has not seen better: the choice of `reports_model="auto"`.
+"""Which model of reports predicts left-out reports better: the choice of `reports_model="auto"`.
 
 Both models are fitted to the same reports less a random third, and predict that third; all three in turn where reports
 are few, fewer where one already holds enough of them. Nothing is approximated beside the fits themselves.
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is the paper's
-GROWTH = 1.25  # a stream compares again when it has so many times the reports of the last comparison
+GROWTH = 1.25  # `partial_fit` compares again when there are this many times the reports of the last comparison
 PARTS = 3  # a third of the reports is left out at a time
-ENOUGH = 2_000  # reports predicted: as many tell two models apart by a few hundredths of a bit
+ENOUGH = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
 COMPARED_PLACES = 1_000  # at the most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
 QUICK = Policy(
     max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
 )
-CLEARLY = 2.0  # standard errors by which a model must predict better to be taken although the other is preferred
-# Bits per report by which it must, too: less makes no difference to a map (docs/instrument.md has what was measured).
+CLEARLY = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
+# And bits per report by which it must: less makes no difference to a map (measured in docs/instrument.md).
 NOTICEABLY = 0.01
 
 
 class Comparison(NamedTuple):
-    """Mean log2 P of left-out reports under each model, and by quoting each source's habits."""
+    """Mean log2 P of left-out reports under each model, and under each source's label frequencies ("habits")."""
 
     instrument: float
     one_state: float
@@ -69,8 +69,10 @@ class Comparison(NamedTuple):
 
     @property
     def prefers_one_state(self) -> bool:
-        """The paper's model is the sharper one where it holds. It does not where it predicts reports no better than
-        each source's habits do: there it takes the crowd's leanings for a map that is the same everywhere.
+        """Whether the paper's model is preferred: it gives sharper maps if it fits.
+
+        It does not fit if it predicts reports no better than each source's label frequencies: then it mistakes the
+        crowd's bias for a uniform map.
         """
         return self.one_state > self.habits
 

@@ -1,4 +1,4 @@
-"""Rows that stand for several looks, "seen by 12": from what a user gives to what inference takes (docs/counts.md)."""
+"""Rows that count several times, "seen by 12": from a user's `counts` to the input of inference (docs/counts.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_counts(reports: Reports, counts: ArrayLike | None) -> Reports:
-    """The reports with how many looks each stands for: one number for all, or one per report."""
+    """The reports with the count of each row: one number for all, or one per report."""
     if counts is None:
         return reports
     given: Any = np.asarray(counts)
@@ -28,7 +28,7 @@ def with_counts(reports: Reports, counts: ArrayLike | None) -> Reports:
 
 
 def refuse(model: HeatmapBCC, reports: Reports) -> None:
-    """An error where this inference cannot count a row several times."""
+    """Raise an error if this inference cannot count a row several times."""
     if reports.count is None:
         return
     if reason := why_not(model, reports):
@@ -36,22 +36,23 @@ def refuse(model: HeatmapBCC, reports: Reports) -> None:
 
 
 def why_not(model: HeatmapBCC, reports: Reports) -> str | None:
-    """Why a model takes every row for one look; None where it counts them."""
+    """Why a model counts every row once; None if it uses the counts."""
     if reports.count is None or not (single_looks(model, reports) & (reports.count > 1)).any():
         return None
     return "inference='gibbs' samples every row once" if model.inference == "gibbs" else "a score is one look"
 
 
 def single_looks(model: HeatmapBCC, reports: Reports) -> NDArray[np.bool_]:
-    """Which rows the model takes for one look each, whatever their count: [R]."""
+    """Which rows the model counts once, whatever their count: [R]."""
     if model.inference == "gibbs":
         return np.ones(len(reports), dtype=bool)
     return reports.is_score
 
 
 def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:
-    """The same fitted model with as many equal reports as each row stands for. Fits do not need it; checks that compare
-    looks with each other do."""
+    """The same fitted model with every row repeated as often as its count says.
+
+    Fits do not need it; checks that compare single reports with each other do."""
     count = model.reports_.count
     if count is None:
         return model

@@ -1,4 +1,4 @@
-"""Covariates: what else is known of every place (height, distance to the river), standardised, gaps filled."""
+"""Covariates of places (elevation, distance to the river): standardised, with missing values filled in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crowdfield.models.base import Array, find_sites
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.model import AnyFitted
 
-SAME = 1e-4  # standard deviations by which two readings of one raster may differ
+SAME = 1e-4  # tolerance, in standard deviations, between two readings of one raster
 
 Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
 Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their intervals, P(weight > 0)
@@ -28,7 +28,7 @@ Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their
 
 @dataclass(frozen=True)
 class Covariates:
-    """A user's function of places, with the mean and deviation that its columns had at the reports."""
+    """A user's function of places, with the mean and standard deviation of its columns at the reports."""
 
     given: Given
     names: tuple[str, ...]  # C of them
@@ -74,7 +74,7 @@ class Covariates:
                 )
 
     def __call__(self, X: Array) -> Array:
-        """Standardised, [M, C]. Where a value is missing the average stands in for it, which says nothing."""
+        """Standardised, [M, C]. Missing values are replaced by the mean, 0, which has no effect."""
         values = raw_values(self.given, X)
         if values.shape[1] != self.count:
             raise InputError(
@@ -85,7 +85,7 @@ class Covariates:
 
 @dataclass(frozen=True)
 class KnownCovariates:
-    """Covariates as a file keeps them: values at some places, and for others whatever function is at hand."""
+    """Covariates read from a model file: stored values at some places, and a function, if given, for all others."""
 
     places: Array  # [P, D] sorted
     values: Array  # [P, C]
@@ -124,8 +124,8 @@ class KnownCovariates:
 
 
 def check_same(kept: KnownCovariates, given: Given) -> None:
-    """Whether covariates given anew are those that a model was fitted with: the same values at the same places."""
-    if isinstance(given, KnownCovariates):  # of a file too: what is new is the function behind it
+    """Check that covariates given again equal those that the model was fitted with, at the same places."""
+    if isinstance(given, KnownCovariates):  # if they come from a file too, compare with the function behind it
         if given.otherwise is None:
             return
         given = given.otherwise
@@ -175,7 +175,7 @@ def raw_values(given: Given, X: Array) -> Array:
 
 
 def gaussian_weights(fitted: AnyFitted, level: float) -> Weights:
-    """Of every covariate under the fast inference."""
+    """Estimate, interval and P(weight > 0) of every covariate under the Gaussian posterior."""
     weight, sd = fitted.covariate_weights()
     reach = ndtri(0.5 * (1.0 + level)) * sd
     return weight, weight - reach, weight + reach, np.asarray(ndtr(weight / np.maximum(sd, 1e-300)))

@@ -30,7 +30,7 @@ AnyDraws = InstrumentDraws | StatesDraws | StateDraws
 
 
 def draws_of(model: MapQueries, size: int, rng: np.random.Generator) -> AnyDraws:
-    """`size` draws (all that were kept, of Gibbs), with the reports that they speak of."""
+    """`size` posterior draws (for Gibbs, all that were kept), with the reports that they refer to."""
     if model.reports_model_ == "instrument":
         fitted = model._instrument
         if isinstance(fitted, Sampled):
@@ -59,7 +59,7 @@ def draws_of(model: MapQueries, size: int, rng: np.random.Generator) -> AnyDraws
 
 
 def log_likelihoods(draws: AnyDraws) -> Array:
-    """[D, R]: of every report given the draw and what else was said about the same thing."""
+    """[D, R]: log likelihood of every report given the draw and the other reports about the same thing."""
     if draws.size * len(draws.site) > MOST_ENTRIES:
         raise InputError(
             f"{draws.size} draws of {len(draws.site):,} log likelihoods are more than fit into memory. Ask for fewer."

@@ -1,4 +1,4 @@
-"""Why a place is what the map says: the share of every report in its log odds, as a table."""
+"""Why the map says what it says at a place: the contribution of every report to its log odds, as a table."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def explain(model: MapQueries, place: ArrayLike, state: Hashable | None) -> pd.D
 def _table(
     reports: Reports, where: Array, source: NDArray[Any], label: NDArray[Any], shares: Shares, place: Array
 ) -> pd.DataFrame:
-    """The shares of a place's log odds as a table: reports by the size of what they did, then prior and uncertainty.
+    """The contributions to a place's log odds as a table: reports by size, then prior and uncertainty.
 
     where [R, D], source and label [R] (codes) in the order of the shares.
     """

@@ -1,4 +1,4 @@
-"""Which reports are taken back: those of one source, given rows, or those too old to matter."""
+"""Which reports to remove: those of one source, given rows, or those too old to matter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdfield.models.base import Array
 
 
 def kept(reports: Reports, source: Hashable, rows: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which reports stay when all of one source, or these rows, are taken back: [R]."""
+    """Which reports remain when those of one source, or these rows, are removed: [R]."""
     if (source is None) == (rows is None):
         raise InputError("forget takes a source or rows, one of the two.")
     if rows is None:
@@ -45,7 +45,7 @@ def too_old(places: Array, kernel: Kernel, now: float, influence: float) -> NDAr
 
     Time is the last column of the places [R, D].
     """
-    # Reports of one moment are equally old: one evaluation per moment, all at one and the same place.
+    # Reports of one moment are equally old: evaluate the kernel once per moment, at one place.
     moments, which = np.unique(places[:, -1], return_inverse=True)
     here = np.zeros((len(moments), places.shape[1]))
     here[:, -1] = moments

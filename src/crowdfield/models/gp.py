@@ -29,12 +29,12 @@ from crowdfield.models.base import (
     whole,
 )
 
-# While length-scales are compared, the bound need not be known better than the search can tell.
+# While length-scales are compared, the bound need be no more accurate than the search.
 SEARCH_TOL = 1e-2
 
 
 class FieldClassifier(ReportClassifier):
-    """A field over votes, which is what GPClassifier and IBCCGP share. Votes are labels taken at their word.
+    """A Gaussian process over votes, shared by GPClassifier and IBCCGP. Votes are labels taken as true states.
 
     After `fit`: `lengthscale_`, `scale_` E[ς] [1], `engine_`, `bound_`, `bound_history_`, `n_iter_`, `converged_`, and
     `learned_`, the search for the length-scale where there was one.

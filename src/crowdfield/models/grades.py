@@ -1,4 +1,4 @@
-"""What a map of ordered states says beyond the probability of each: the expected grade, and "at least"."""
+"""Summaries of ordered states: the expected grade, and the probability of at least a grade."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def at_least(probability: Array, states: Sequence[Hashable], state: Hashable) ->
 
 
 def check_order(ordered: object, states: Sequence[Hashable] | None, seen: Sequence[Hashable]) -> None:
-    """Grades need an order: the one of `states`, or that of numbers."""
+    """Raise an error if `ordered` is set but the states have no order: neither `states` nor numbers give one."""
     if not isinstance(ordered, bool | np.bool_):
         raise InputError(f"ordered must be True or False, not {ordered!r}.")
     if ordered and states is None and not all(isinstance(label, int | float | np.number) for label in seen):

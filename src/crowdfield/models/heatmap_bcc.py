@@ -48,9 +48,9 @@ class HeatmapBCC(MapQueries):
         Shape of the gamma prior on the inverse scale ς of the latent functions. Hardly ever worth a change.
     scale_rate : float or None, default=None
         Rate of that prior: a larger rate allows more extreme probabilities before any report. None is 4 for the
-        one-state model: its log odds vary by about 2 either way, so that a place where the state is all but certain is
-        no surprise. With three or more states, whose log odds are differences of two functions, the same takes 2. It
-        is 1 for the instrument model, and for ``inference="vb"``, as in the paper.
+        one-state model: its log odds then have a prior standard deviation of about 2, so that places where the state
+        is almost certain are expected. With three or more states, whose log odds are differences of two functions, 2
+        gives the same. It is 1 for the instrument model, and for ``inference="vb"``, as in the paper.
     prior_mean : float, sequence of float, or callable, default=0.0
         Prior mean of the latent functions: a number, one per state, or a function of places [M, D] that returns [M]
         (two states) or [M, J]. With two states the latent function is the log odds of the second state. With the
@@ -80,8 +80,8 @@ class HeatmapBCC(MapQueries):
     max_iter : int, default=200
         The largest number of sweeps. Raise it when a ConvergenceWarning says so.
     tol : float, default=1e-4
-        Sweeps end when log odds, scales and confusion matrices move less than this. From about 20,000 reports on they
-        may move a little more where the objective can no longer tell (docs/inference.md).
+        Sweeps end when log odds, scales and confusion matrices change by less than this. From about 20,000 reports on,
+        they may also end when the objective no longer changes measurably (docs/inference.md).
     random_state : int, numpy.random.Generator or None, default=None
         Used by ``inference="gibbs"``, and to pick inducing points or places to learn a length-scale from where there
         are very many. All else is deterministic.
@@ -90,7 +90,7 @@ class HeatmapBCC(MapQueries):
         sources read a latent appearance, each with a sensitivity and a lean, which suits real crowds that are fooled
         together. "auto" takes whichever predicts left-out reports better.
     covariates : callable, mapping, or None, default=None
-        What else is known of places, for the instrument model: a function of places [M, D] that returns [M, C], or
+        Covariates of places, for the instrument model: a function of places [M, D] that returns [M, C], or
         ``{name: function that returns [M]}``. `crowdfield.io.read_covariates` makes one from rasters. Values are
         standardised inside.
     ordered : bool, default=False
@@ -113,8 +113,8 @@ class HeatmapBCC(MapQueries):
     reports_model_, inference_, engine_ : str
         What was used, where the parameters left it open.
     reports_model_reason_ : str
-        Why `reports_model_` was used: what goes on after "because". Where the model that was chosen could not be fitted
-        and the other one was used instead, it says so, and a `FallbackWarning` does, too.
+        Why `reports_model_` was used, as a clause that follows "because". If the chosen model could not be fitted and
+        the other one was used instead, it says so, and a `FallbackWarning` is given.
     model_comparison_ : Comparison or None
         What ``reports_model="auto"`` compared, where it did.
     lengthscale_ : ndarray [D]
@@ -168,7 +168,7 @@ class HeatmapBCC(MapQueries):
     converged_: bool
     lengthscale_log_sd_: Array
     lengthscale_tried_: Array
-    _compared_reports: int  # how many there were when two models were last compared
+    _compared_reports: int  # the number of reports when the two models were last compared
     _tasks: NDArray[np.int64] | None
 
     def __init__(
@@ -244,15 +244,15 @@ class HeatmapBCC(MapQueries):
         tasks : array_like [R], optional
             What each report is about, where several things share a place: points of a photo, floors of a house.
         accuracy : float or array_like [R], optional
-            How exactly the places are known, in the units of X: the radius around X that holds the true place with a
-            probability of 68 %. NaN where it is not known, which is taken for exact (docs/accuracy.md).
+            Accuracy of the places, in the units of X: the radius that contains the true place with a probability of
+            68 %. NaN means unknown; such places are treated as exact (docs/accuracy.md).
         scores : array_like [R] or [R, J], mapping or DataFrame, optional
-            How sure each report is of its own label, with two states: a classifier's probability, a volunteer's
-            confidence. Or the probability of every state, columns in the order of the states (`classes_`) or by their
-            names. NaN where a report just says its label. Read by the instrument model (docs/scores.md).
+            With two states, the probability that each report's label is right: a classifier's score, a volunteer's
+            confidence. Or the probability of every state, with columns in the order of the states (`classes_`) or
+            named after them. NaN for reports that have only a label. Used by the instrument model (docs/scores.md).
         counts : int or array_like [R] of int, optional
-            How many looks each row stands for, "seen by 12": it counts as much as so many equal rows, and costs no more
-            than one (docs/counts.md).
+            How many identical reports each row stands for, as in "seen by 12"; a row costs no more than one report
+            (docs/counts.md).
 
         Returns
         -------
@@ -278,14 +278,14 @@ class HeatmapBCC(MapQueries):
         scores: Scores | None = None,
         counts: ArrayLike | None = None,
     ) -> Self:
-        """Add reports: starts from what is known, and ends where a fit to all reports would.
+        """Add reports: starts from the current fit, and ends where a fit to all reports would.
 
         Parameters
         ----------
         X, y, sources, accuracy, scores, counts
             As for `fit`: the new reports only.
         classes : sequence, optional
-            The states, as scikit-learn names them on the first call; `states` of the constructor goes before it.
+            The states, as scikit-learn names them on the first call; `states` of the constructor takes precedence.
         """
         problem.check_settings(self)
         if not hasattr(self, "classes_"):
@@ -302,17 +302,17 @@ class HeatmapBCC(MapQueries):
         return self
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:
-        """Take reports back: all of one source (a retracted or abusive one), or rows in the order they were given."""
+        """Remove reports and fit again: all of one source (a retracted or abusive one), or rows in the order given."""
         check_is_fitted(self, "classes_")
         kept = forgetting.kept(self.reports_, source, rows)
         learning.learn(self, self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, warm=True)
         return self
 
     def forget_before(self, now: float, influence: float = 0.01) -> Self:
-        """In a stream: take back reports so old that the map of `now` hardly hears them.
+        """In a stream: remove reports that are too old to influence the map of `now`.
 
         Time is the last column of X. A report is dropped when its correlation with its own place now, k(now − then), is
-        below `influence`. What was learned of the sources from it goes with it.
+        below `influence`. What was learned about the sources from it is lost with it.
         """
         check_is_fitted(self, "classes_")
         if not 0.0 < influence < 1.0:
@@ -343,7 +343,7 @@ def _with_columns(
     scores: Scores | None,
     counts: ArrayLike | None,
 ) -> Reports:
-    """The reports with what else may be said of each."""
+    """The reports with their optional columns."""
     placed = inexact.with_accuracy(reports, accuracy)
     return counted.with_counts(scored.with_scores(placed, scores, states), counts)
 

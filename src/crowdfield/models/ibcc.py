@@ -40,7 +40,7 @@ class IBCC(ReportClassifier):
     max_iter : int, default=1000
         The largest number of iterations.
     tol : float, default=1e-5
-        Stop when no probability has more than this left to move.
+        Stop when every probability is estimated to be within this of its limit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""IBCC, then a Gaussian process over its verdicts: the paper's "IBCC+GP"."""
+"""IBCC, then a Gaussian process over its posterior: the paper's "IBCC+GP"."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
@@ -13,10 +13,11 @@ from crowdfield.models.ibcc import IBCC
 
 
 class IBCCGP(FieldClassifier):
-    """Two steps where `HeatmapBCC` has one: IBCC judges sources and places, then a field is laid over its verdicts.
+    """IBCC for sources and places, then a Gaussian process over its posterior: two steps where `HeatmapBCC` has one.
 
-    The first step cannot learn from neighbouring places, nor does the second tell the first who was wrong; the method
-    shows what that costs. Each place is one vote, shared out as IBCC's posterior is (not rounded).
+    The first step cannot learn from neighbouring places, and the second cannot correct the first about the sources;
+    comparing with `HeatmapBCC` shows what that costs. Each place is one vote, divided among the states in proportion to
+    IBCC's posterior (not rounded).
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ class IBCCGP(FieldClassifier):
     Attributes
     ----------
     ibcc_ : IBCC
-        The fitted first step; `confusion_` and `sources_seen_` are its.
+        The fitted first step, which also gives `confusion_` and `sources_seen_`.
     classes_, lengthscale_, scale_, engine_, bound_, n_iter_, converged_
         As for `GPClassifier`.
 

@@ -1,8 +1,8 @@
-"""How exactly the places of reports are known: from what a user gives to what inference takes.
+"""Accuracy of the places of reports: from a user's `accuracy` to the input of inference.
 
-An accuracy is a radius: the true place lies within it with a probability of 68 %, as phones and GPS receivers say it.
-Inference takes the standard deviation s of each coordinate. Reports with equal coordinates and equal accuracy are about
-one site; with different accuracies they are about different ones.
+An accuracy is a radius: the true place lies within it with a probability of 68 %, as phones and GPS receivers report
+it. Inference takes the standard deviation s of each coordinate. Reports with equal coordinates and equal accuracy are
+about one site; with different accuracies they are about different ones.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from crowdfield.models.base import Array, find_sites
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-SHARE = 0.68  # of true places that lie within the radius
-# Accuracies are rounded to so many values, evenly spaced in their logarithm: every value is one pass over its places.
+SHARE = 0.68  # share of true places within the radius
+# Accuracies are rounded to this many values, evenly spaced in their logarithm: each costs a pass over its places.
 MOST_LEVELS = 12
-# Of the map's extent: a place known better than this is exact. Length-scales are hundreds of times as long.
+# Share of the map's extent below which an accuracy counts as exact; length-scales are hundreds of times as long.
 EXACT = 1e-3
 
 

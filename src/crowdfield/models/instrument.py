@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from crowdfield.models.problem import Gold
     from crowdfield.models.queries import MapQueries
 
-TRUSTED_STRENGTH = 20.0  # pseudo-counts in a row: a source with such a prior of its own is trusted to see the truth
+TRUSTED_STRENGTH = (
+    20.0  # pseudo-counts per row: a source whose own prior has this many is trusted to see the true state
+)
 SCALE_RATE = 1.0  # of the prior on the smooth part's precision; the nugget and the intercept vary beside it
 
 
 class Asked(NamedTuple):
-    """A problem, and how its places and labels are those of the reports."""
+    """A problem of the instrument model, and how its places and labels map to those of the reports."""
 
     problem: Problem
     places: Array  # [P, D] distinct places, [P, D + 1] where some are inexact
@@ -58,7 +60,7 @@ class Asked(NamedTuple):
 
 
 def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...]) -> str | None:
-    """Why reports like these cannot be read by instruments; None where they can."""
+    """Why the instrument model cannot be used for these reports; None if it can."""
     missing = [state for state in states if state not in labels]
     if missing:
         return f"nobody can say {missing[0]!r}: it is a state and no label"
@@ -131,7 +133,7 @@ def _observed(
     labels: tuple[Any, ...],
     checks: Checks,
 ) -> AnyObserved:
-    """Two states and ordered ones are read on one scale; others have a function each."""
+    """The observations: on one scale for two or ordered states, else with a function per state."""
     if len(states) == 2 or model.ordered:
         scores = responses.label_scores(states, labels)
         return Observed.of(*rows, n_sites, n_sources, scores, checks, responses.state_scores(len(states)))
@@ -163,7 +165,7 @@ class _Offset:
 def _things(
     at: NDArray[np.int64], gold: NDArray[np.int64], tasks: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What reports are about: the place of every thing [N], and the thing of every report [R]."""
+    """The things that reports are about: the place of each [N], and the thing of every report [R]."""
     n_places = int(max(at.max(initial=-1), gold.max(initial=-1))) + 1
     if tasks is None:
         return np.arange(n_places), at
@@ -181,7 +183,7 @@ def _checks(
     gold: NDArray[np.int64],
     state: NDArray[np.int64],
 ) -> tuple[NDArray[np.bool_], Checks]:
-    """Which sources are trusted, and what is known of places by them and by gold."""
+    """Which sources are trusted, and the states that they and gold give for places."""
     trusted = np.zeros(len(reports.sources), dtype=bool)
     said = np.zeros((len(thing), len(states)))
     if isinstance(model.confusion_prior, Mapping):
@@ -207,9 +209,9 @@ def _checks(
 
 
 def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State | None:
-    """What an earlier fit knows, laid out for other reports. Things are found again by place.
+    """The state of an earlier fit, rearranged for new reports. Things are matched by place.
 
-    None where sources have other parameters now: the first scores have come, or the last ones have gone.
+    None if sources now have other parameters: the first scores were added, or the last ones removed.
     """
     if before.state.theta.shape[1] != new.problem.observed.parameters:
         return None
@@ -241,7 +243,7 @@ def confusion(
 
 
 def trusted_sources(model: MapQueries, reports: Reports, states: Any) -> tuple[NDArray[np.bool_], Array]:
-    """Who is trusted to see the truth [S], and the pseudo-counts that say so [S, J, L]."""
+    """Which sources are trusted to see the true state [S], and the pseudo-counts given for them [S, J, L]."""
     alpha = confusion_priors(model.confusion_prior, tuple(states), reports.labels, reports.sources)
     if not isinstance(model.confusion_prior, Mapping):
         return np.zeros(len(reports.sources), dtype=bool), alpha
@@ -250,7 +252,7 @@ def trusted_sources(model: MapQueries, reports: Reports, states: Any) -> tuple[N
 
 
 def source_table(model: MapQueries, fitted: AnyFitted, confusion: Array, states: Any, level: float) -> pd.DataFrame:
-    """One row per source: how sharply it reads, which way it leans, what one of its reports tells; with intervals."""
+    """One row per source: sensitivity, lean, accuracy and informativeness, with intervals."""
     z = ndtri(0.5 * (1.0 + level))
     sd = np.sqrt(np.einsum("sdd->sd", fitted.joint.sources))
     leans, lean_sd = fitted.leans()
@@ -264,7 +266,7 @@ def source_table(model: MapQueries, fitted: AnyFitted, confusion: Array, states:
 
 
 class Estimates(NamedTuple):
-    """Of one parameter of every source, with both ends of its interval: [S] each."""
+    """Estimates of one parameter of every source, with both ends of its interval: [S] each."""
 
     value: Array
     low: Array
@@ -286,7 +288,7 @@ def source_frame(
     accuracy = confusion[:, np.arange(len(said)), said].mean(1)
     low, high = np.minimum(accuracy_ends[0], accuracy), np.maximum(accuracy_ends[1], accuracy)
     trusted, alpha = trusted_sources(model, reports, states)
-    given = sources_.table(reports, states, alpha, level)  # their reports are checks: the matrix stays what was given
+    given = sources_.table(reports, states, alpha, level)  # their reports are used as checks: the matrix stays as given
     low = np.where(trusted, given["accuracy_low"].to_numpy(), low)
     high = np.where(trusted, given["accuracy_high"].to_numpy(), high)
     frame = sources_.from_confusion(reports, confusion, accuracy, low, high)
@@ -344,7 +346,7 @@ def shares(
     total = float(np.log(probability) - np.log1p(-probability))
     if site >= 0:
         here = np.flatnonzero(asked.place[asked.thing] == site)
-        # What the place's own reports add to what the field says there, by how strongly each of them pulls.
+        # What the place's own reports add to the field's log odds, divided in proportion to each report's gradient.
         extra = total - prior - float(field.sum())
         weight = np.zeros(len(asked.thing))
         weight[asked.crowd] = np.abs(found.pull)
@@ -354,7 +356,7 @@ def shares(
 
 
 def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]:
-    """A fit that was found before, from the state it ended in."""
+    """A fit restored from a saved state."""
     asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
     problem = asked.problem
     with one_blas_thread():
@@ -368,7 +370,7 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
-    """What a file must hold to go on from a fit."""
+    """The arrays that a file must hold to restore a fit."""
     state = cast(AnyFitted, model._instrument).state  # draws of Gibbs are not saved
     variances = state.variances
     arrays = {

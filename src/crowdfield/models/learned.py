@@ -1,4 +1,4 @@
-"""What a fit leaves behind in the estimator: its attributes that end in an underscore, and what questions need."""
+"""Store a fit in the estimator: the attributes that end in an underscore, and what queries need."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from crowdfield.models.problem import Gold
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
-CONVERGED_RHAT = 1.05  # chains of Gibbs whose worst R̂ is below this agree
+CONVERGED_RHAT = 1.05  # Gibbs chains with a worst R̂ below this have converged
 
 
 class FitInput(NamedTuple):
-    """What a fit starts from: the reports, and the problem that they and the estimator's settings pose."""
+    """The input of a fit: the reports, and the inference problem made from them and the estimator's settings."""
 
     posed: Posed
     reports: Reports
@@ -37,7 +37,7 @@ class FitInput(NamedTuple):
 
 
 def keep_input(model: HeatmapBCC, given: FitInput) -> None:
-    """Names, reports and places, whichever model reads the reports."""
+    """Store names, reports and places, for either model of reports."""
     reports = given.reports
     model.classes_ = as_classes(given.states)
     model.labels_seen_, model.sources_seen_ = as_classes(reports.labels), as_classes(reports.sources)
@@ -117,10 +117,10 @@ def keep_instrument(model: HeatmapBCC, asked: instrument.Asked, fitted: AnyFitte
 
 
 def _warn_not_converged(n_iter: int, change: float) -> None:
-    """Say that a fit ended before it settled. change: how far the last sweep moved something."""
+    """Warn that a fit ended before it converged. change: the largest change in the last sweep."""
     warnings.warn(
         f"HeatmapBCC had not settled after {n_iter} sweeps (the last moved something by {change:.1e}). "
         "Raise max_iter, or tol if you can do with less.",
         ConvergenceWarning,
-        stacklevel=6,  # the line that called `fit`: keep_..., the function that fitted, `learn` and `fit` lie between
+        stacklevel=6,  # point at the line that called `fit`, past keep_..., the fitting function, `learn` and `fit`
     )

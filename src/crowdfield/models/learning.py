@@ -1,4 +1,4 @@
-"""How HeatmapBCC learns: the model of reports is chosen, fitted or sampled, and only then kept in the estimator."""
+"""How HeatmapBCC learns: a model of reports is chosen, fitted or sampled, and only then stored in the estimator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from crowdfield.models.reports_model import ReportsModel, says_one_thing
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
-FAILURES = (NumericalError, np.linalg.LinAlgError)  # of a fit, for which another model may be the remedy
+FAILURES = (NumericalError, np.linalg.LinAlgError)  # failures of a fit after which the other model is tried
 
 
 def learn(
@@ -149,7 +149,7 @@ def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
 
 
 def _earlier(model: HeatmapBCC, posed: Posed) -> Any | None:
-    """What is known already, with room for new sources."""
+    """The state of the earlier fit, extended by new sources."""
     if not hasattr(model, "_solved") or model._posed.data.X.shape[1] < posed.data.X.shape[1]:
         return None  # the features of exact places know no others
     q = model._solved.fit.q
@@ -227,7 +227,7 @@ def log_gamma(shape: float, rate: float, length: float) -> float:
 
 
 def warn_about_one_label(reports: Reports) -> None:
-    """Warn where all reports say the same: neither the length-scale nor the other states can be learned then."""
+    """Warn if all reports have the same label: then neither the length-scale nor the other states can be learned."""
     if len(reports) > 1 and says_one_thing(reports):
         warnings.warn(
             f"All reports say {reports.labels[int(reports.label[0])]!r}. Neither the length-scale nor the other states "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
 ROWS = 1 << 14  # places processed at a time
-LEAST_SHARE = 1e-3  # of a precision that a cavity keeps: rounding must not make it negative
+LEAST_SHARE = 1e-3  # smallest share of a precision that a cavity keeps, so that rounding cannot make it negative
 
 
 def of_model(model: MapQueries) -> Array:
@@ -72,8 +72,8 @@ def log_probabilities(
     label: NDArray[np.int64],
     count: NDArray[np.int64] | None = None,
 ) -> Array:
-    """log P(label | all other reports) under the one-state model: [R]. Of a report that counts
-    several times, of one of its looks.
+    """log P(label | all other reports) under the one-state model: [R]. For a row that counts several times, of one of
+    its reports.
 
     mean, variance [N, F] of q(f) at the sites; alpha [S, J, L] of q(π); r [N, J] q(t). The report is taken out of its
     source's counts, of its place's state, and its place's message out of the field (the cavity).

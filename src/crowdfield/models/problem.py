@@ -1,4 +1,4 @@
-"""From what a user gave to what inference takes: settings checked, reports arranged, priors and engine made."""
+"""From a user's settings and reports to an inference problem: validation, arrangement, priors and engine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 
-# Log odds of two states that vary by about 2 before any report: at many places the state is all but certain. On
-# simulated worlds of that kind 90 % intervals hold far more of the true rates than with 1, at the same cross entropy
-# (docs/benchmarks/inference.md).
+# Gives the log odds of two states a prior standard deviation of about 2: at many places the state is almost certain. On
+# simulated maps of that kind, 90 % intervals cover far more of the true rates than with a rate of 1, at the same cross
+# entropy (docs/benchmarks/inference.md).
 LOG_ODDS_RATE = 4.0
 PAPERS_SCALE_RATE = 1.0
 
@@ -84,7 +84,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
 
 
 def default_scale_rate(n_states: int) -> float:
-    """The rate under which the log odds of two states vary alike, however many states there are.
+    """The rate that gives the log odds of two states the same prior variance for any number of states.
 
     Two states have one function, which is their log odds. Three or more have one each: log odds are differences of two
     functions, and vary by the sum of their variances.
@@ -93,12 +93,12 @@ def default_scale_rate(n_states: int) -> float:
 
 
 def scale_rate(model: HeatmapBCC, default: float) -> float:
-    """Rate of the prior on the inverse scale: as given, or what suits the model."""
+    """Rate of the prior on the inverse scale: as given, else the model's default."""
     return default if model.scale_rate is None else float(model.scale_rate)
 
 
 def _level_is_open(prior_mean: Any) -> bool:
-    """A prior mean that is given says what the level is; the default leaves it to be learned."""
+    """Whether the level (intercept) is learned: a prior mean that is given fixes it, the default does not."""
     return not callable(prior_mean) and not np.any(np.asarray(prior_mean, dtype=np.float64))
 
 
@@ -135,7 +135,7 @@ def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, t
 
 
 def check_settings(model: HeatmapBCC) -> None:
-    """Everything the constructor stored, before any work is done."""
+    """Validate every constructor argument before any work is done."""
     for name, choices in (
         ("inference", ("auto", "collapsed", "vb", "gibbs")),
         ("linearisation", ("polya_gamma", "ekf")),

@@ -1,4 +1,4 @@
-"""What a fitted map can be asked: predictions, totals, tables, explanations, and what to ask next."""
+"""Queries of a fitted model: predictions, totals, tables, explanations and suggestions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class MapQueries(ReportClassifier):
-    """Questions to a fitted map. HeatmapBCC learns what is declared here; the methods only read it."""
+    """Queries of a fitted model. HeatmapBCC sets the attributes declared here; the methods only read them."""
 
-    # Settings that answers depend on.
+    # Constructor arguments that queries depend on.
     confusion_prior: ArrayLike | Mapping[Any, ArrayLike] | None
     ordered: bool
     # What was learned (HeatmapBCC's docstring has the shapes).
@@ -60,8 +60,8 @@ class MapQueries(ReportClassifier):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Give the probability of each state at places, E[t*].
 
-        At a place that has reports (or was checked) it is what these and the field say; elsewhere it is E[ρ*], the
-        field alone. Coordinates closer than a millionth of the length-scale are the same place.
+        At a place that has reports (or was checked), it combines these with the field; elsewhere it is E[ρ*], the
+        field alone. Coordinates closer than a millionth of the length-scale count as the same place.
 
         Parameters
         ----------
@@ -99,10 +99,10 @@ class MapQueries(ReportClassifier):
         return self._predictor.rate(places)
 
     def sample_rate(self, X: ArrayLike, n: int = 200, random_state: int | np.random.Generator | None = None) -> Array:
-        """Joint draws of ρ [n, M, J]: every draw is one map that could be, the same field at all places.
+        """Joint draws of ρ [n, M, J]: each draw is one possible map, from one draw of the field at all places.
 
-        Mean and standard deviation over the draws are those of `predict_rate`. Totals of areas need draws: places that
-        are wrong are wrong together.
+        Mean and standard deviation over the draws are those of `predict_rate`. Totals of areas need joint draws,
+        because errors at neighbouring places are correlated.
         """
         return totals.sample_rate(self, validated_places(self, X), whole("n", n), np.random.default_rng(random_state))
 
@@ -127,11 +127,11 @@ class MapQueries(ReportClassifier):
             The area of each place (numbers or names; None or NaN for outside). Where areas overlap, a matrix (boolean,
             or the share of the place in the area), or a list or dict of masks or row numbers.
         weights : array_like [M], optional
-            What each place counts for, such as its households; 1 by default.
+            The weight of each place, such as its households; 1 by default.
         level : float, default=0.9
-            Of the intervals, from joint draws of the states of all places.
+            Coverage of the intervals, which come from joint draws of the states of all places.
         thresholds : array_like
-            Shares; the table has the probability that a state covers at least as much of the area.
+            Shares; the table has the probability that a state covers at least that share of the area.
         draws : int
             How many joint draws.
         random_state : int, Generator or None, default=0
@@ -180,7 +180,7 @@ class MapQueries(ReportClassifier):
         return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
 
     def covariate_table(self, level: float = 0.95) -> pd.DataFrame:
-        """What the covariates tell: one row each, its weight with a credible interval (docs/covariates.md)."""
+        """The weight of each covariate with a credible interval, one row each (docs/covariates.md)."""
         check_is_fitted(self, "classes_")
         if self.reports_model_ != "instrument":
             raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
@@ -197,9 +197,9 @@ class MapQueries(ReportClassifier):
     # --- the reports --------------------------------------------------------------------------------------------
 
     def at_reported_places(self) -> ReportedPlaces | None:
-        """Places that were reported on, P(t) there and its standard deviation: what a map shows in their cells.
+        """The reported places, P(t) there and its standard deviation, as a map shows them in their cells.
 
-        None where the reports are not at hand.
+        None for a model that does not hold its reports (one fitted over Dask).
         """
         return reported_places(self)
 
@@ -219,9 +219,9 @@ class MapQueries(ReportClassifier):
     def score_reports(self) -> pd.DataFrame:
         """How well every report is predicted by all others: one row per report.
 
-        `bits` is log2 P(its label | all other reports), 0 where it was certain; `habit_bits` the same by quoting its
-        source's other reports alone; `votes` how many reports its place has. `.attrs["bits"]` and
-        `.attrs["habit_bits"]` are the means: a map that does not beat habits knows nothing of places.
+        `bits` is log2 P(its label | all other reports), 0 where it was certain; `habit_bits` is the same using only the
+        label frequencies of its source's other reports; `votes` is the number of reports at its place. `.attrs["bits"]`
+        and `.attrs["habit_bits"]` are the means: a map no better than habits has learned nothing about places.
         """
         check_is_fitted(self, "classes_")
         return left_out.table(self)
@@ -229,9 +229,9 @@ class MapQueries(ReportClassifier):
     def to_arviz(self, draws: int = 500, random_state: int | np.random.Generator | None = None) -> Any:
         """The posterior and the log likelihood of every report as ArviZ's InferenceData; needs crowdfield[arviz].
 
-        Of Gibbs these are the draws that were kept, chain by chain; of other inferences, draws of their Gaussian
-        posterior. A report's log likelihood is given the draw and the other reports about the same thing, so that
-        `arviz.loo` leaves out one report (docs/checking.md).
+        For Gibbs these are the draws that were kept, chain by chain; for other methods, draws of their Gaussian
+        posterior. A report's log likelihood is conditional on the draw and on the other reports about the same thing,
+        so that `arviz.loo` leaves out one report (docs/checking.md).
         """
         check_is_fitted(self, "classes_")
         return draws_.to_arviz(self, whole("draws", draws), np.random.default_rng(random_state))
@@ -239,11 +239,11 @@ class MapQueries(ReportClassifier):
     # --- why, and what to ask next ------------------------------------------------------------------------------
 
     def explain(self, place: ArrayLike, state: Hashable | None = None) -> pd.DataFrame:
-        """Which reports moved this place, by how much, in log odds of a state (by default the most probable).
+        """Which reports decided this place, and by how much, in log odds of a state (by default the most probable).
 
-        One row per report, the strongest first, then the prior and what not knowing f exactly takes away; the column
-        `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives the
-        sources' shares.
+        One row per report, the strongest first, then the prior, then the shrinkage due to the uncertainty of f; the
+        column `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives
+        the contribution of each source.
         """
         return explaining.explain(self, place, state)
 
@@ -263,12 +263,13 @@ class MapQueries(ReportClassifier):
         candidates : array_like [M, D]
             Places where somebody could look; at most 4,000.
         n : int
-            How many to pick. Each is picked as if the ones before it had been reported on, so that a batch spreads.
+            How many to pick. Each is picked as if those before it had been reported on, so that they spread out.
         source : source, array_like [J, L], or None
             Who would report: a source seen, a confusion matrix, or by default a typical source of this crowd.
         score : {"information", "map", "state", "variance", "entropy"}
-            "information": bits that a report would tell about the map. "map": how much it would settle all candidates.
-            "state": bits about the place's own state, which is what the crowd should look at again.
+            "information": expected information, in bits, that a report gives about the field. "map": how much it would
+            reduce the uncertainty of all candidates. "state": expected information about the place's own state, to
+            choose places that the crowd should check again.
         cost : array_like [M], optional
             The cost of going to each candidate; scores are per unit of cost.
 
@@ -290,7 +291,8 @@ class MapQueries(ReportClassifier):
     ) -> list[Hashable]:
         """Whom to ask next: n sources (some more than once), each the best in one draw of all confusion matrices.
 
-        Who is known to be good is asked most, who is hardly known now and then. `among` names who can be asked.
+        This is Thompson sampling: good sources are asked most, and little-known ones now and then. `among` limits the
+        choice to these sources.
         """
         check_is_fitted(self, "classes_")
         return suggesting.whom_to_ask(self, n, among, np.random.default_rng(random_state))

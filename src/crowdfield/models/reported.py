@@ -1,4 +1,4 @@
-"""What is known of the places that were reported on: more than the field around them tells."""
+"""State probabilities at places that have reports, which tell more about them than the field does."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ SAME_PLACE = 1e-6
 
 
 class ReportedPlaces(NamedTuple):
-    """P(t) of every distinct place that has reports or gold, and how far it may be off: what is not known of the field,
-    the appearance and the link to the truth.
+    """P(t) of every distinct place that has reports or gold, and its standard deviation.
+
+    The standard deviation is due to the uncertainty of the field, of the appearance and of the link between appearance
+    and state.
     """
 
     places: Array  # [P, D]
@@ -34,9 +36,9 @@ class ReportedPlaces(NamedTuple):
 
 def reported_places(model: MapQueries) -> ReportedPlaces:
     sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
-    # No distribution over [0, 1] with mean p has more; where the state is certain none is left.
+    # No distribution over [0, 1] with mean p has a larger variance; it is zero where the state is certain.
     most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))
-    rows = inexact.exact_rows(model)  # of other sites nobody knows where they are
+    rows = inexact.exact_rows(model)  # the true places of inexact sites are not known
     return ReportedPlaces(model.places_[rows], model.posterior_[rows], np.minimum(sd, most)[rows])
 
 
@@ -50,7 +52,7 @@ def _of_instruments(model: MapQueries) -> Array:
 
 
 def _of_states(model: MapQueries) -> Array:
-    """Of P(t | f, reports) over what is not known of f."""
+    """Mean and standard deviation of P(t | f, reports) over q(f)."""
     mean, variance = inexact.latent(model)
     said = log_likelihoods(model)
     C = contrast(said.shape[1])
@@ -75,7 +77,7 @@ def log_likelihoods(model: MapQueries) -> Array:
 
 
 def same_places(model: MapQueries, X: Array) -> NDArray[np.int64]:
-    """The reported place that each row of X is, or −1: the same coordinates, or as good as the same."""
+    """The reported place at each row of X, or −1: coordinates are equal, or within the tolerance."""
     rows = inexact.exact_rows(model)
     places = model.places_[rows]
     where = find_sites(places, X)

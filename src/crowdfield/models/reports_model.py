@@ -1,4 +1,4 @@
-"""Which model reads the reports: what the settings ask for, or whichever predicts left-out reports better."""
+"""Which model of reports to fit: the one that the settings require, or the better predictor of left-out reports."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _why_no_instrument(model: HeatmapBCC, given: FitInput) -> str | None:
 def _without_comparison(model: HeatmapBCC, reports: Reports, warm: bool) -> Choice | None:
     """The model that "auto" takes without a comparison, or None where one is due.
 
-    A stream compares again only when it has grown; a few reports, or reports that all say the same, cannot tell.
-    Gibbs samples the paper's model.
+    `partial_fit` compares again only when there are many more reports. Few reports, or reports that all have one label,
+    cannot decide between the models. Gibbs samples the paper's model.
     """
     why = None
     if model.inference == "gibbs":
@@ -89,7 +89,7 @@ def _without_comparison(model: HeatmapBCC, reports: Reports, warm: bool) -> Choi
 
 
 def why_compared(found: comparison.Comparison) -> str:
-    """What left-out reports said, in a sentence that begins with "because"."""
+    """The result of the comparison, as a clause that follows "because"."""
     other: ReportsModel = "instrument" if found.better == "one_state" else "one_state"
     bits = {"one_state": found.one_state, "instrument": found.instrument}
     if np.isneginf(bits[other]):

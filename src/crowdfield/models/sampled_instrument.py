@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def keep(model: HeatmapBCC, asked: instrument.Asked, sampled: Sampled, states: tuple[Any, ...]) -> None:
-    """What sampling the instrument model leaves behind in the estimator."""
+    """Store draws of the instrument model in the estimator."""
     model._asked, model._instrument, model._predictor = asked, sampled, sampled
     model.reports_model_, model.inference_ = "instrument", "gibbs"
     model.places_ = asked.places

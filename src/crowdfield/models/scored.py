@@ -1,4 +1,4 @@
-"""Reports that are scores: from what a user gives to what the instrument model takes."""
+"""Reports with scores: from a user's `scores` to the input of the instrument model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ Scores = ArrayLike | Mapping[Any, ArrayLike]
 
 
 def with_scores(reports: Reports, scores: Scores | None, states: Sequence[Hashable]) -> Reports:
-    """The reports with how sure each is of its label, or with its probability of every state; as they are where no
-    report says so.
-    """
+    """The reports with the probability of their label, or of every state; unchanged if all scores are missing."""
     if scores is None:
         return reports
     if isinstance(scores, Mapping) or hasattr(scores, "columns"):
@@ -65,7 +63,7 @@ def _by_state(reports: Reports, scores: NDArray[Any], states: tuple[Hashable, ..
 
 
 def by_label(reports: Reports) -> Any:
-    """Scores as `fit` takes them: vectors by the names of their columns, which hold in whatever order states are."""
+    """Scores as `fit` takes them: vectors with named columns, which do not depend on the order of the states."""
     if reports.score is None or reports.score.ndim == 1:
         return reports.score
     columns = zip(reports.labels, reports.score.T, strict=True)

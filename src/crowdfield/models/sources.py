@@ -21,7 +21,7 @@ def table(reports: Reports, states: NDArray[Any], alpha: Array, level: float) ->
 
 def from_confusion(reports: Reports, pi: Array, accuracy: Array, low: Array, high: Array) -> pd.DataFrame:
     """The columns that tables of sources of every model have.   pi [S, J, L]; accuracy and its interval [S]"""
-    lean = pi.mean(1) - 1.0 / pi.shape[2]  # how often each label, were all states equally common
+    lean = pi.mean(1) - 1.0 / pi.shape[2]  # frequency of each label if all states were equally common
     favourite = lean.argmax(1)
     return pd.DataFrame(
         {
@@ -38,15 +38,15 @@ def from_confusion(reports: Reports, pi: Array, accuracy: Array, low: Array, hig
 
 
 def informativeness(pi: Array) -> Array:
-    """Bits that one report tells about a state that could be any: the mutual information under equal states. [S]"""
+    """Mutual information, in bits, of a report and the state, if all states are equally common. [S]"""
     marginal = pi.mean(1, keepdims=True)
     return np.asarray((pi * np.log2(pi / marginal)).sum(-1).mean(1))
 
 
 def whom(alpha: Array, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sources drawn n times, each with the probability that its reports tell most, under q(π). [n]
+    """Sources drawn n times, each with the probability, under q(π), that its reports are the most informative. [n]
 
-    Thompson sampling: one who was hardly heard yet may be better than anybody known, and is asked now and then.
+    Thompson sampling: a source with few reports may be better than any known one, and is asked now and then.
     """
     pi = rng.standard_gamma(np.broadcast_to(alpha, (n, *alpha.shape))) + np.finfo(float).tiny
     pi /= pi.sum(-1, keepdims=True)
@@ -54,7 +54,7 @@ def whom(alpha: Array, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _accuracy(labels: tuple[Any, ...], states: list[Any], alpha: Array, level: float) -> tuple[Array, Array, Array]:
-    """The chance that a report names the state, were all states equally common; NaN where no label is a state."""
+    """Probability that a report names the true state if all states are equally common; NaN if no label is a state."""
     said = [(j, labels.index(state)) for j, state in enumerate(states) if state in labels]
     if not said:
         nothing = np.full(len(alpha), np.nan)

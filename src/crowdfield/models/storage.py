@@ -40,7 +40,7 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 class Stored(NamedTuple):
-    """What a file holds beside the settings."""
+    """What a file holds besides the settings."""
 
     reports: Reports
     states: tuple[Any, ...]
@@ -189,7 +189,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
 
 
 def _learn_again(model: HeatmapBCC, read: Stored) -> None:
-    """Put the model into the state in which it was saved, without another fit where the file holds that state."""
+    """Restore the saved state of the model; fit again only if the file does not hold it."""
     model.n_features_in_ = read.reports.places.shape[1]
     posed = pose(model, read.reports, read.states, read.gold).with_lengthscales(read.lengthscale)
     given = learned.FitInput(posed, read.reports, read.states, read.gold, read.tasks)

@@ -1,4 +1,4 @@
-"""What to ask next: where somebody should look, and whom to ask."""
+"""Suggestions: where to look next, and whom to ask."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from crowdfield.models.reported import log_likelihoods, same_places
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-SURE = 1e-12  # a probability below this is none, where its logarithm is needed
-MOST_CANDIDATES = 4000  # their joint covariance is a matrix of this size
+SURE = 1e-12  # floor of probabilities before their logarithm is taken
+MOST_CANDIDATES = 4000  # their joint covariance is a square matrix of this size
 
 
 def places_to_look(
@@ -45,7 +45,7 @@ def places_to_look(
 
 
 def _foresight(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], Foresight]:
-    """Mean [M, F] and covariances [M, M] of the field at the candidates, and what a report there would say."""
+    """Mean [M, F] and covariances [M, M] of the field at the candidates, and the distribution of a report there."""
     fitted = model._instrument if model.reports_model_ == "instrument" else None
     if isinstance(fitted, Fitted):
         mean, _ = fitted.surface.at(places)
@@ -67,10 +67,10 @@ def _things_at(model: MapQueries, sites: NDArray[np.int64]) -> list[NDArray[np.i
 
 
 def _reader(model: MapQueries, fitted: Fitted, source: Any) -> Array:
-    """P(t = j, l | g) of who would report: [J, L, K].
+    """P(t = j, label = l | appearance g) for the source that would report: [J, L, K].
 
-    A source that gives labels reads the appearance; one that is trusted, or gives scores only, or is a matrix, sees the
-    state. None stands for a typical source of this crowd.
+    A source that gives labels reports on the appearance; one that is trusted, gives only scores, or is a confusion
+    matrix reports on the state. None stands for a typical source of this crowd.
     """
     if source is None:
         weight = model._reports_by_source().astype(float)
@@ -100,7 +100,7 @@ def whom_to_ask(
 
 
 def _said_at(model: MapQueries, places: Array) -> Array:
-    """ℓ: the log likelihood of the states by the reports at each place, [M, J]; zero where there are none."""
+    """ℓ: the log likelihood of each state given the reports at each place, [M, J]; zero without reports."""
     where = same_places(model, places)
     here = where >= 0
     out = np.zeros((len(places), len(model.classes_)))

@@ -24,8 +24,8 @@ from crowdfield.models.unknown import is_unknown, prior_rate_sd
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-DRAWS = 200  # of the states: each end of a 90 % interval is then good to 1.5 % of probability
-PREDICTED = 1 << 16  # places at a time, where rates are not at hand
+DRAWS = 200  # draws of the states: each end of a 90 % interval is then accurate to 1.5 % of probability
+PREDICTED = 1 << 16  # places per block where rates must be computed
 THRESHOLDS = (0.5,)
 
 
@@ -92,7 +92,7 @@ def _checked(share: sp.csr_matrix, n_places: int) -> sp.csr_matrix:
 
 
 class Shown(NamedTuple):
-    """What a map says of every place, and where it uses reports about the place itself."""
+    """The map's probabilities at every place, and which places have reports of their own."""
 
     probability: Array  # [M, J]
     sd: Array  # [M, J]
@@ -115,7 +115,7 @@ def totals(
     probability, sd = _predicted(model, places)
     count, here, site = np.zeros(len(places)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     known = model.at_reported_places()
-    if known is not None:  # the reports of a fit over a cluster are not at hand
+    if known is not None:  # a model fitted over a cluster does not hold its reports
         found = same_places(model, places)
         here = np.flatnonzero(found >= 0)
         site = found[here]

@@ -1,4 +1,4 @@
-"""Where nobody knows: places about whose state reports have told next to nothing."""
+"""Unknown places: those where reports have hardly reduced the prior uncertainty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRIOR_DRAWS = 20_000
 
 
 def prior_rate_sd(model: Any) -> Array:
-    """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the yardstick of "nobody knows"."""
+    """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the reference for "unknown"."""
     states = len(model.classes_)
     if getattr(model, "reports_model_", None) == "instrument":
         return np.asarray(model.prior_rate_sds())
@@ -29,5 +29,5 @@ def prior_rate_sd(model: Any) -> Array:
 
 
 def is_unknown(sd: Array, prior_sd: Array, *, ordered: bool) -> NDArray[np.bool_]:
-    """Which places nobody knows, all states taken together.   sd [M, J], prior_sd [J] -> [M]"""
+    """Which places are unknown, taking all states together.   sd [M, J], prior_sd [J] -> [M]"""
     return np.asarray(doubt(sd, prior_sd, ordered=ordered) >= UNKNOWN_SHARE)

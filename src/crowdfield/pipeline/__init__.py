@@ -1,9 +1,9 @@
-"""Whole jobs: from reports to a map, onwards with more reports, and what to ask of the result.
+"""Whole jobs: make a map from reports, continue it with more reports, and query the result.
 
 fused = pipeline.fuse(reports, pipeline.Settings(cell="250m", sources={"fire-brigade": "high"}))
 fused.heatmap, fused.model, fused.table(), pipeline.next_looks(fused, 10)
 
-The names in `__all__` are the public ones. The others are the steps that the live map takes one by one. As in
+The names in `__all__` are public. The others are the single steps, which the live map calls. As in
 `crowdfield` itself, each is imported when it is first used: a server that only answers requests loads no model.
 """
 

@@ -1,4 +1,4 @@
-"""Sources that answered about some or all of an area, on their way to a model."""
+"""Priors for sources whose labels are true of some or all of an area (docs/accuracy.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from crowdfield.pipeline.settings import Settings
 
 
 def with_area_readings(reports: Reports, settings: Settings) -> Settings:
-    """Settings in which sources with a reading start from what it is worth; those of the user go before."""
+    """The settings with a confusion prior for every source that has a reading; the user's own priors take
+    precedence."""
     if not any(readings.of_source(source) for source in reports.sources):
         return settings
     states = settings.states or reports.labels
@@ -23,7 +24,7 @@ def with_area_readings(reports: Reports, settings: Settings) -> Settings:
 
 
 def learn_area_readings(model: Any, reports: Reports, positive: Any) -> None:
-    """The same for a model that more reports are added to, some of them by sources that it does not know."""
+    """The same for a fitted model before `partial_fit`, whose new reports may come from new sources."""
     new = [source for source in reports.sources if source not in set(model.reports_.sources)]
     found = readings.priors(new, model.classes_.tolist(), model.reports_.labels, positive)
     if not found:

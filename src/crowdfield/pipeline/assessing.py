@@ -1,9 +1,9 @@
-"""What spot checks say about a map: accuracy, errors of both kinds, and the real area of every state.
+"""Estimates from spot checks: accuracy, omission and commission errors, and the true area of every state.
 
     found = crowdfield.assess(heatmap, checked)      # checked: a table with the plan's columns and `state` filled in
     found.accuracy, found.states, found.lines()
 
-Valid whatever the model gets wrong: only the random choice of the places is relied on.
+The estimates do not depend on the model: they rely only on the random choice of the places.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from crowdfield.pipeline.telling import as_arguments
 
 __all__ = ["Assessment", "assess", "read_checked", "reliability", "with_gold"]
 
-BINS = 10  # of the reliability diagram, at the most
+BINS = 10  # bins of the reliability diagram, at most
 LEAST_IN_BIN = 5  # checks
-SAME = 0.01  # of cells that may have changed their stratum, in a map that counts as the same
+SAME = 0.01  # share of cells that may change their stratum in a map that still counts as the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +86,9 @@ class Assessment:
 
 
 def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
-    """Estimate from spot checks how right a map is, and the real area of each state, with confidence intervals.
+    """Estimate the accuracy of a map and the true area of each state from spot checks, with confidence intervals.
 
-    The intervals hold whatever the model gets wrong: only the random choice of the places is relied on
+    The intervals are valid even if the model is wrong: they rely only on the random choice of the places
     (docs/spot-checks.md).
 
     Parameters
@@ -101,7 +101,7 @@ def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
         its columns ``stratum`` and ``stratum_cells``. Without strata, and always for a model, the places must be a
         simple random sample. A pair of places [n, 2] and their states is enough then.
     level : float, default=0.95
-        Of the confidence intervals.
+        Coverage of the confidence intervals.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def _as_table(checked: Any) -> pd.DataFrame:
 
 
 def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]) -> Assessment:
-    """A simple random sample of places: one stratum, of more places than can be counted."""
+    """A simple random sample of places: a single stratum of infinite size."""
     if not {"easting", "northing"} <= set(answered.columns):
         raise InputError("checks of a model need columns easting and northing, in the units it was fitted in.")
     shown = model.predict_proba(answered[["easting", "northing"]].to_numpy(dtype=np.float64))
@@ -259,7 +259,7 @@ def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
 
 
 def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Strata as they were drawn; they must be those of this very map."""
+    """The strata of the plan; they must be those of this map."""
     named = answered["stratum"].astype(str).to_numpy()
     now = np.array([strata.names[h] for h in strata.code[cell]])
     sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
@@ -319,7 +319,7 @@ def _row(state: Any, mapped_share: float, found: Mapping[str, Estimate | None]) 
 
 
 def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level: float) -> pd.DataFrame:
-    """What the map says of one state against how often it is true, in bins of about as many checks each."""
+    """The mapped probability of one state against how often it is true, in bins of about equally many checks."""
     bins = int(np.clip(len(shown) // (2 * LEAST_IN_BIN), 1, BINS))
     edges = np.unique(np.quantile(shown, np.linspace(0.0, 1.0, bins + 1)))
     code = np.clip(np.searchsorted(edges, shown, side="right") - 1, 0, max(len(edges) - 2, 0))
@@ -339,7 +339,7 @@ def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level:
 
 
 def with_gold(fused: Fused, checked: pd.DataFrame) -> Fused:
-    """The run fitted again with what checks found as known states."""
+    """The run fitted again with the checked states as known states (gold)."""
     answered, _ = _answered(checked)
     cell, truth = _cells(fused.heatmap, answered), _truth(fused.heatmap.states, answered)
     places = fused.heatmap.grid.centres()[cell]

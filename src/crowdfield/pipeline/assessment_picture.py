@@ -1,4 +1,4 @@
-"""The picture of spot checks: does the map mean what it says, and how much is really in each state?"""
+"""The picture of spot checks: reliability of the map, and the true area of each state."""
 
 from __future__ import annotations
 

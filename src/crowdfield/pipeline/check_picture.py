@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crowdfield.pipeline.checking import ModelCheck
 
 MODEL = "#3b6ea5"
-WIDTH = 0.38  # of a bar: two stand side by side
+WIDTH = 0.38  # width of a bar; two are drawn side by side
 
 
 def draw(check: ModelCheck) -> Figure:

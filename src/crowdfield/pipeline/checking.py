@@ -1,11 +1,12 @@
-"""Does the model hold? Asked of the reports alone: no truth is needed, and none is claimed.
+"""Does the model fit the reports? Checked with the reports alone; no known truth is needed.
 
     check = crowdfield.check_model(model)
     print(check)                      # in plain words
     check.figure().savefig("check.png")
 
-Three questions: does the map predict left-out reports better than each source's habits; do reports about one place
-agree more than the model expects; do the probabilities that it gives to left-out reports hold (docs/checking.md).
+Three questions (docs/checking.md): Does the map predict left-out reports better than each source's label frequencies
+(its habits)? Do reports about one place agree more than the model expects? Are the probabilities of left-out reports
+calibrated?
 """
 
 from __future__ import annotations
@@ -33,27 +34,25 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 
-# Two standard errors: less is what a map that knows nothing reaches now and then.
+# Two standard errors: an uninformative map reaches less by chance.
 CLEARLY = 2.0
-# By how much reports about one place may vary together before it is told, and how rare that must be by chance. Less is
-# found in large crowds and changes no map that anybody would notice.
+# Excess agreement of reports about one place that is reported, and its largest p-value. Less is found in all large
+# crowds and does not visibly change the map.
 MOST_INFLATION, LEAST_P = 1.15, 0.01
-# Mean distance between what is said and what happens, beyond what is left by chance: maps are read to about a tenth.
+# Calibration error, beyond that due to chance, that is reported: maps are read to about a tenth.
 MOST_GAP = 0.05
-CHANCES = 100  # made-up outcomes that say how large that distance is by chance
+CHANCES = 100  # simulated outcomes that estimate the calibration error due to chance
 DRAWS = 100  # for the check of agreement
 QUICK_DRAWS = 30  # when a map is made
-QUICK_REPORTS = 50_000  # beyond, a map is made without being checked: `crowdfield check-model` does it
-MOST_COMPARED_LOOKS = (
-    10_000_000  # that rows may stand for: agreement is about pairs of looks, which are taken one by one
-)
-OFTEN = 20  # reports of a source about which something can be said
-POOR_K = 0.7  # of PSIS: importance weights with a larger tail index cannot be relied on (Vehtari and others)
+QUICK_REPORTS = 50_000  # with more, maps are made without this check; `crowdfield check-model` does it
+MOST_COMPARED_LOOKS = 10_000_000  # reports, counting rows by their count: the check of agreement compares all pairs
+OFTEN = 20  # reports that a source needs to be judged
+POOR_K = 0.7  # largest tail index k̂ of PSIS weights that are reliable (Vehtari and others)
 VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
 
 
 class Finding(NamedTuple):
-    """The answer to one question: its name, whether the model holds, and a sentence for people."""
+    """The answer to one question: its name, whether the model passes, and a sentence for people."""
 
     name: str
     holds: bool
@@ -62,7 +61,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ModelCheck:
-    """What `check_model` found; `str()` says it in plain words, `plain()` as JSON values, `figure()` as pictures.
+    """The result of `check_model`; `str()` gives it as text, `plain()` as JSON values, `figure()` as pictures.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class ModelCheck:
     agreement : Agreement
         Whether reports about one place agree more than the model expects.
     reliability : Reliability
-        Whether probabilities given to left-out reports hold.
+        Whether probabilities given to left-out reports are calibrated.
     by_source, by_place, by_votes : DataFrame
         Where the model fails.
     """
@@ -92,12 +91,12 @@ class ModelCheck:
     agreement: Agreement
     reliability: Reliability
     calibration_error: float
-    calibration_by_chance: float  # what it would be on average if all probabilities held
+    calibration_by_chance: float  # what it would be on average if all probabilities were right
     by_votes: pd.DataFrame
     by_source: pd.DataFrame
     by_place: pd.DataFrame
     psis: dict[str, Any]
-    label: str  # whose share is counted in the check of agreement
+    label: str  # the label whose frequency is compared in the check of agreement
 
     @property
     def findings(self) -> list[Finding]:
@@ -211,7 +210,7 @@ class ModelCheck:
 def check_model(
     model: HeatmapBCC, *, draws: int = DRAWS, random_state: int | np.random.Generator | None = 0, psis: bool = True
 ) -> ModelCheck:
-    """Ask the reports whether the model holds. No truth is needed, and none is claimed.
+    """Check whether the model fits the reports, without any known truth.
 
     Parameters
     ----------
@@ -222,7 +221,7 @@ def check_model(
     random_state : int, Generator or None, default=0
         Of the draws.
     psis : bool, default=True
-        Also ask ArviZ, where it is installed, how far draws of Gibbs can be relied on.
+        Also compute PSIS diagnostics of Gibbs draws with ArviZ, if it is installed.
 
     Returns
     -------
@@ -275,7 +274,10 @@ def check_model(
 
 
 def quick_warnings(model: Any) -> list[str]:
-    """What a reader of the map must be told: whatever fails of a small check. Nothing for very many reports."""
+    """The sentences of failed checks, from a cheap version of the check.
+
+    Empty for very many reports, for which even that would take long.
+    """
     if not hasattr(model, "score_reports") or model.reports_.n_looks > QUICK_REPORTS:
         return []
     if len(np.unique(model.reports_.label)) < 2 or not _predicts_labels(model):
@@ -284,7 +286,7 @@ def quick_warnings(model: Any) -> list[str]:
 
 
 def _predicts_labels(model: HeatmapBCC) -> bool:
-    """Whether any report is a label that left-out predictions are about: not a score, and not a trusted source's."""
+    """Whether any report has a label to predict: scores and reports of trusted sources have none."""
     return model.reports_model_ != "instrument" or bool(model._asked.crowd.any())
 
 
@@ -307,8 +309,8 @@ def _mean_and_error(values: Array, place: NDArray[np.int64]) -> tuple[float, flo
 def _stated(drawn: Any, own: Array, labels: int, shown: int) -> tuple[Array, Array]:
     """Whether a label was said (0/1), and the probability it had given all other reports.
 
-    Of two labels one is enough. Of more, every report counts once for each: what its own label leaves is shared among
-    the others as draws of the posterior would have it.
+    With two labels, one is enough. With more, every report counts once for each label: the probability that its own
+    label leaves is divided among the others in the proportions of posterior draws.
     """
     said = drawn.label
     if labels == 2:
@@ -334,7 +336,7 @@ def _error_by_chance(stated: Reliability, rng: np.random.Generator) -> float:
 
 
 def _grouped(kept: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Surprise by source, place or number of votes, and how much less it is than by habits."""
+    """Surprise by source, place or number of votes, and its difference from that of the sources' label frequencies."""
     rows = [
         {by: name, "reports": len(part), "surprise": -part["bits"].mean(), "habit_surprise": -part["habit_bits"].mean()}
         | dict(
@@ -368,7 +370,7 @@ def _by_place(model: HeatmapBCC, kept: pd.DataFrame) -> pd.DataFrame:
 
 
 def _psis(model: HeatmapBCC, rng: np.random.Generator) -> dict[str, Any]:
-    """Pareto-smoothed importance sampling, where left-out probabilities could come from draws."""
+    """Diagnostics of Pareto-smoothed importance sampling, where left-out probabilities come from draws."""
     if model.inference_ != "gibbs":
         return {
             "applies": False,
@@ -382,7 +384,7 @@ def _psis(model: HeatmapBCC, rng: np.random.Generator) -> dict[str, Any]:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of ArviZ, about large k̂: they are what we ask for
+        warnings.simplefilter("ignore")  # ArviZ warns about large k̂, which is what is measured here
         loo = arviz.loo(model.to_arviz(random_state=rng), pointwise=True)
     k = np.asarray(loo.pareto_k)
     share, bits = float((k > POOR_K).mean()), float(-loo.elpd_loo / len(k) / np.log(2.0))

@@ -1,12 +1,12 @@
-"""What changed between two maps, and how probable it is that it really did.
+"""What changed between two maps, and how probable it is that the change is real.
 
 Each map gives, in every cell, a posterior of the share ρ of the state in question: its mean and standard deviation,
 taken as those of a beta distribution. The two posteriors are taken as independent:
 
-- two moments with different reports: that is what they are, but for what the runs share (sources, length-scale);
+- two moments with different reports: nearly so, except for what the runs share (sources, length-scale);
 - a run and the same run with more reports, or one run under two settings: they share reports, so that their errors
-  agree in part and their difference is less uncertain than is said here. Then a change that is told is one, and a
-  small one may not be told.
+  are correlated and the difference is less uncertain than computed here. The test is then conservative: a change that
+  it reports is real, but it may miss a small one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crowdfield.data import Grid, Heatmap
 from crowdfield.data.positive import matching
 from crowdfield.errors import InputError
 
-# A change is told as one from this probability on.
+# A change is reported from this probability on.
 SURE = 0.9
 # Nodes of the quadrature over the later posterior: the error is below 1e-3 for the betas of real maps.
 NODES = 32
@@ -86,11 +86,11 @@ class Change:
 
     @property
     def real(self) -> Array:
-        """The probability that there was a change in the direction that is shown."""
+        """The probability of a change in the direction shown."""
         return np.where(self.difference >= 0, self.rose, self.fell)
 
     def verdict(self) -> NDArray[np.object_]:
-        """One word per cell: rose, fell, unchanged (so far as can be told), unknown; empty outside."""
+        """One word per cell: rose, fell, unchanged (no change detected) or unknown; empty outside the map."""
         words = np.full(self.grid.shape, "unchanged", dtype=object)
         with np.errstate(invalid="ignore"):
             words[self.rose >= SURE] = "rose"
@@ -111,7 +111,8 @@ class Change:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Figures of the whole: how many cells rose or fell for sure, and the mean share before and after."""
+        """Summary of the whole map: cells that rose or fell with high probability, and the mean share before and
+        after."""
         words = self.verdict()
         told = words != ""
         cells = int(np.count_nonzero(told))
@@ -137,7 +138,7 @@ class Change:
 
 
 def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float = 0.0) -> Change:
-    """Compare two maps: what changed, and how probable it is that it really did.
+    """Compare two maps: what changed, and how probable it is that the change is real.
 
     The maps may be on different grids: each cell of the later takes the cell of the earlier that holds its centre.
 

@@ -1,7 +1,7 @@
-"""Which cells of a map lie in which district, and how much of each.
+"""Which cells of a map lie in which district, and what share of each.
 
-A cell belongs to the district that holds its centre. Where a district is small compared with the cells, that would be
-a matter of luck: its cells then count by the share of them that it covers.
+A cell belongs to the district that contains its centre. If a district has few cells, that would be too coarse: its
+cells then count by the share that the district covers.
 """
 
 from __future__ import annotations

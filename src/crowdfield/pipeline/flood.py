@@ -1,7 +1,7 @@
 """The demonstration: an invented flood where a river meets the sea near Beira, Mozambique.
 
 The place and its coordinates are real; the flood, the people and their reports are drawn at random, so that the map can
-be held against the truth. Two teams are known to be good, twelve volunteers are anything from careful to guessing, one
+be compared with the truth. Two teams are known to be good, twelve volunteers are anything from careful to guessing, one
 channel exaggerates and one repeats rumours; and nobody went to the south-west.
 """
 

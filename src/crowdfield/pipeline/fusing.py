@@ -50,7 +50,7 @@ class Fused:
     seen : ndarray of uint64
         The keys of all reports fused, so that none counts twice.
     about : mapping
-        What the reader and the run say of themselves: counts, notes and warnings.
+        Information about the reading and the fit: counts, notes and warnings.
 
     Examples
     --------
@@ -98,13 +98,13 @@ def fuse(
     settings : Settings, optional
         How to make the map.
     about : mapping, optional
-        What the reader says of the reports, to be kept with the map.
+        Information about the reports, to be stored with the map.
     progress : callable, optional
         Called with a line of text before each step.
     fit : callable, optional
         ``fit(model, reports)`` gives a fitted model and replaces the fit in this process; see `on_cluster`.
     **keywords
-        Fields of `Settings`, which win over ``settings``.
+        Fields of `Settings`, which override ``settings``.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def fuse_on(
     settings : Settings
         How to make it; region, cell and projection are not used.
     mask : ndarray [rows, columns] of bool, optional
-        The cells that the map speaks about.
+        The cells that the map covers.
     about, progress, fit
         As for `fuse`.
 
@@ -201,7 +201,7 @@ def fuse_on(
     told, believed = with_silence(inside, grid, mask, settings)
     believed = with_area_readings(told, believed)
     model = build_model(believed, told, grid)
-    # Before the fit: a misspelt state must not cost the minutes before it is noticed.
+    # Before the fit, so that a misspelt state is noticed at once.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {inside.n_looks:,} reports by {len(np.unique(inside.source)):,} sources")
@@ -261,14 +261,14 @@ def extend(
     again = int(np.count_nonzero(~new))
     fresh = inside.take(new)
     said = {**dict(about or {}), "new": len(fresh), "outside": outside, "already_fused": again}
-    # The question stays the same, also where new reports make another state the rarer one.
+    # Keep the state in question, even if new reports make another state the rarer one.
     said |= {"positive": fused.heatmap.positive}
     if "positive_because" in fused.heatmap.metadata:
         said["positive_because"] = fused.heatmap.metadata["positive_because"]
     if not len(fresh):
         return replace(fused, about=said)
     if fused.settings.silence is not None:
-        # Cells that were silent may have spoken: silence is told anew, from all reports.
+        # New reports may lie in cells that were silent: count silence again, from all reports.
         everything = joined([without_silence(fused.reports), fresh])
         asked = replace(fused.settings, positive=fused.heatmap.positive)
         new_run = fuse_on(everything, grid, asked, mask=mask, about=said, progress=progress)
@@ -298,7 +298,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     if settings.lengthscale != "learn":
         lengthscale = geography.parse_length(settings.lengthscale)
     elif len(np.unique(reports.label)) < 2:
-        # Nothing varies, so nothing says over what distance it does.
+        # All reports agree, so the length-scale cannot be learned.
         lengthscale = max(grid.east - grid.west, grid.north - grid.south) / 10
     return HeatmapBCC(
         kernel=settings.kernel,
@@ -385,7 +385,7 @@ def _finish(
         **_learned(model),
         **({"ordered": True} if model.ordered and len(model.classes_) > 2 else {}),
         "iterations": int(model.n_iter_),
-        **({"covariates": found} if (found := layers.told(model, grid)) else {}),
+        **({"covariates": found} if (found := layers.weights(model, grid)) else {}),
         "settings": settings.changed(),
         **{name: value for name, value in about.items() if name != "warnings" or value},
     }

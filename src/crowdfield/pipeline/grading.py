@@ -15,7 +15,7 @@ from crowdfield.pipeline.settings import TRUST, Settings
 
 
 def grades(settings: Settings, reports: Reports, states: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The states from the least to the worst where they are grades; None where they have no order, or none is used."""
+    """The states from the least to the worst if they are grades; None if they have no order or it is not used."""
     if not isinstance(settings.grades, str):
         return _given(settings.grades, states)
     found = order_of(states) if settings.grades == "auto" else None
@@ -23,7 +23,7 @@ def grades(settings: Settings, reports: Reports, states: Sequence[Any]) -> tuple
 
 
 def with_grades(settings: Settings, reports: Reports, found: Sequence[Any] | None) -> Settings:
-    """The settings, with the grades that a reader found where they are to be found out and can be used."""
+    """The settings with the grades that the reader recognised, if they are wanted and can be used."""
     if settings.grades != "auto" or found is None or set(found) != set(_states(settings, reports)):
         return settings
     return settings if why_without_order(settings, reports) else replace(settings, grades=tuple(found))
@@ -34,7 +34,7 @@ def _states(settings: Settings, reports: Reports) -> tuple[Any, ...]:
 
 
 def why_without_order(settings: Settings, reports: Reports) -> str | None:
-    """What was asked for that only a model without an order can do; None where nothing was."""
+    """The setting that needs a model of unordered states; None if there is none."""
     if settings.inference != "auto":
         return f"inference={settings.inference!r} reads states without an order"
     if settings.communities is not None:

@@ -1,4 +1,4 @@
-"""Covariates of a run: rasters under its map, what they tell, and how they are kept in its file."""
+"""Covariates of a run: its rasters, their learned weights, and how they are stored in its file."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def of_settings(settings: Settings, grid: Grid) -> Any:
     return covariates_of(settings.covariates, grid)
 
 
-def told(model: Any, grid: Grid) -> list[dict[str, Any]]:
-    """What every covariate tells, as plain values: its weight with a 95 % interval, and what is missing of it."""
+def weights(model: Any, grid: Grid) -> list[dict[str, Any]]:
+    """The weight of every covariate with a 95 % interval, and how many of its values are missing, as plain values."""
     if getattr(model, "covariates", None) is None:
         return []
     from crowdfield.models.covariates import raw_values

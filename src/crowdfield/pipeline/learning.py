@@ -1,4 +1,4 @@
-"""Fits that go on from one another: how the first is made, what of it is kept, and how the next follow."""
+"""Fits that continue one another: how the first is made, what of it is fixed, and how later ones follow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def learn(
 
 
 def hold(model: Any) -> Any:
-    """Keep the length-scale and the kind of model that a fit has found: what follows starts no search of its own."""
+    """Fix the length-scale and the kind of model that a fit has found, so that later fits do not search again."""
     reach = np.ravel(model.lengthscale_)
     alike = bool((reach == reach[0]).all())
     return model.set_params(
@@ -50,13 +50,13 @@ def hold(model: Any) -> Any:
 
 
 def update(model: Any, reports: Reports, *, sweeps: int, tolerance: float) -> Any:
-    """The same model with more reports, in at most so many sweeps from where it is."""
+    """The same model with more reports, continued from its state for at most `sweeps` sweeps."""
     hold(model).set_params(max_iter=sweeps, tol=tolerance)
     return model.partial_fit(**as_arguments(model, reports))
 
 
 def settle(model: Any, sweeps: int) -> Any:
-    """The same model after so many more sweeps over the reports that it has."""
+    """The same model after at most `sweeps` more sweeps over its reports."""
     hold(model).set_params(max_iter=sweeps)
     return model.forget(rows=np.empty(0, dtype=np.int64))
 

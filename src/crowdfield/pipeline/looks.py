@@ -1,4 +1,4 @@
-"""Where to look next, in words and places."""
+"""Where to look next: the places where a report is most informative."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from crowdfield.pipeline.shores import land_cells
 MOST_CANDIDATES, STATES_OF_MOST = 1_500, 3
 # How often somebody sent to look is right.
 VISITOR = 0.95
-# Two places nearer to each other than this part of a length-scale tell much the same: the side of the areas that are
-# written is as long.
+# Suggested places are at least this part of a length-scale apart, because reports from nearer places tell much the
+# same. It is also the default side of the areas that are written.
 APART = 0.5
 
 
@@ -66,7 +66,7 @@ class Look:
 
 
 def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
-    """Give the n places where one more report would teach the map most, best first.
+    """Give the n places where one more report would be most informative, best first.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
     n : int, default=10
         How many places.
     by : source or array_like [J, L], optional
-        Who would go: a source, or a confusion matrix; by default somebody careful, sent to look.
+        Who would report: a source, or a confusion matrix; by default a reliable observer.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
 
 
 def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
-    """The n places where one more report would teach a model and its map most; `next_looks` is the same for a run."""
+    """The n most informative places for a model and its map; `next_looks` is the same for a run."""
     grid = heatmap.grid
     cells = np.flatnonzero(_reachable(model, heatmap))
     most = MOST_CANDIDATES * min(1.0, (STATES_OF_MOST / len(heatmap.states)) ** 0.5)
@@ -168,7 +168,7 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
 
 
 def _reachable(model: Any, heatmap: Heatmap) -> NDArray[np.bool_]:
-    """The cells that the map speaks about and somebody can look at: none at sea, unless the reports are from there."""
+    """The cells of the map that somebody can visit: none at sea, unless the reports are from there."""
     places = getattr(model, "places_", None)
     land = None if places is None or heatmap.grid.crs is None else land_cells(heatmap.grid, places)
     shown = heatmap.mask.ravel()
@@ -178,7 +178,7 @@ def _reachable(model: Any, heatmap: Heatmap) -> NDArray[np.bool_]:
 def most_doubtful(
     places: NDArray[np.float64], doubt: NDArray[np.float64], n: int, *, apart: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The places with the most doubt, no two of them close: for models that cannot say what a report would teach."""
+    """The most uncertain places, no two of them close: for models without an information score."""
     left = np.array(doubt, dtype=np.float64)
     chosen = []
     for _ in range(n):
@@ -192,7 +192,7 @@ def most_doubtful(
 
 
 def _apart(model: Any, n: int, grid: Grid) -> float:
-    """How far from each other the places must be: part of a length-scale, but not so far that n find no room."""
+    """The smallest distance between places: part of a length-scale, but small enough that n of them fit on the map."""
     room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, 1)) / 2
     return float(min(APART * np.min(model.lengthscale_), room))
 
@@ -200,9 +200,9 @@ def _apart(model: Any, n: int, grid: Grid) -> float:
 def _suggested(
     model: Any, centres: NDArray[np.float64], n: int, by: Any, apart: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The best places, no two closer than `apart`: those that are, make way for the next best."""
+    """The best places, no two closer than `apart`: one that is too close is replaced by the next best."""
     if by is None:
-        # Whoever is sent to look is not a passer-by; and only a telling report makes the next look go elsewhere.
+        # Somebody sent to look is reliable; and only an informative report makes the next place lie elsewhere.
         states, labels = model.classes_.tolist(), model.labels_seen_.tolist()
         wrong = (1.0 - VISITOR) / max(len(labels) - 1, 1)
         by = np.array([[VISITOR if label == state else wrong for label in labels] for state in states])
@@ -210,7 +210,7 @@ def _suggested(
     scores: list[float] = []
     left = np.arange(len(centres))
     while len(chosen) < n and len(left):
-        # One more than is missing, so that a neighbour of the last one does not cost a round of its own.
+        # One more than is missing, so that a place too close to the last one does not need another round.
         rows, worth = model.suggest(centres[left], n=min(n - len(chosen) + 1, len(left)), source=by, score="map")
         for at, score in zip(left[np.asarray(rows)].tolist(), np.asarray(worth).tolist(), strict=True):
             far = np.linalg.norm(centres[chosen] - centres[at], axis=1) >= apart

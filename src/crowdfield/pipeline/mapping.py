@@ -1,4 +1,4 @@
-"""From a fitted model to a map: every cell of a grid, at one moment where the model knows time."""
+"""From a fitted model to a map of a grid, at one moment if the model has time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def make_map(
     metadata: Mapping[str, Any] | None = None,
     field_only: bool = False,
 ) -> Heatmap:
-    """Ask a model about every cell of a grid.
+    """Predict every cell of a grid.
 
-    A cell with reports shows the state of the things reported in it, one without what the field says at its centre.
+    A cell with reports shows the state of the things reported in it; any other cell shows the field at its centre.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def make_map(
     counts : ndarray [rows, columns] of int
         How many reports lie in each cell: ``grid.counts(places)``.
     mask : ndarray [rows, columns] of bool, optional
-        The cells that the map speaks about; all others are NaN.
+        The cells that the map covers; all others are NaN.
     metadata : mapping, optional
         To be kept with the map.
     field_only : bool, default=False
-        Show the field everywhere, so that no report stands out by itself.
+        Show the field everywhere, so that no single report is visible.
 
     Returns
     -------

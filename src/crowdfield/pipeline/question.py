@@ -1,4 +1,4 @@
-"""Which state a run is about, and how its makers are told."""
+"""Which state a run is about, and a note for the user where the choice is uncertain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_question(states: Sequence[Any], reports: Reports, settings: Settings) -> 
 
 
 def doubts(chosen: Positive, states: Sequence[Any]) -> list[str]:
-    """What to say where nothing but the order of the labels decided."""
+    """A note for the user if only the order of the labels decided."""
     if chosen.sure:
         return []
     others = ", ".join(str(state) for state in states if state != chosen.state)
@@ -32,7 +32,7 @@ def doubts(chosen: Positive, states: Sequence[Any]) -> list[str]:
 
 
 def _read_for(settings: Settings, states: Sequence[Any]) -> Any:
-    """The label that the reader was told to set against all others, where it became a state."""
+    """The label that the reader set against all others (`positive`), if it is a state."""
     told = settings.read.get("positive")
     if told is None:
         return None

@@ -1,4 +1,4 @@
-"""Channels that only ever say one thing: what that leaves open, and silence as evidence where it was asked for."""
+"""Reports that all have one label: what they cannot tell, and silence as evidence if the settings ask for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def only_label(reports: Reports) -> Any | None:
 
 
 def offer(reports: Reports, settings: Settings) -> list[str]:
-    """What a map of such reports cannot tell, and what could be done about it. Nothing where reports differ."""
+    """Notes on what a map of such reports cannot tell, and what to do; none if labels differ."""
     label = only_label(reports)
     if label is None or len(reports) < 2 or settings.silence is not None:
         return []
@@ -37,7 +37,7 @@ def offer(reports: Reports, settings: Settings) -> list[str]:
 def with_silence(
     reports: Reports, grid: Grid, mask: NDArray[np.bool_] | None, settings: Settings
 ) -> tuple[Reports, Settings]:
-    """The reports with those that silence makes, and settings that know its source; both as they were if not asked."""
+    """The reports with those of silence, and settings with a prior for its source; both unchanged if not asked for."""
     if settings.silence is None:
         return reports, settings
     positive = only_label(reports)

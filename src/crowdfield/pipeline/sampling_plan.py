@@ -23,10 +23,10 @@ from crowdfield.models.unknown import is_unknown
 from crowdfield.pipeline import task_lists
 
 SURE = 0.9  # probability of the mapped state from which on a cell counts as sure
-LEAST = 10  # checks in a stratum, if it has as many cells: fewer say nothing about it
-# What the map says of its own errors may be wrong: a stratum is taken to be wrong at least so often.
+LEAST = 10  # least number of checks in a stratum, if it has that many cells
+# The map's own error rates may be too low: assume at least this error rate in every stratum.
 LEAST_WRONG = 0.1
-GROWTH = 1.05  # of a sample that is still too small for the wanted interval
+GROWTH = 1.05  # growth of a sample that is too small for the wanted interval
 MARGIN = 0.05  # half width of an interval of a share of the map, where no size is asked for
 FORMATS = (".geojson", ".csv", ".kml", ".xlsx")
 MANIFEST = ".manifest.csv"  # the end of the name of a Zooniverse manifest

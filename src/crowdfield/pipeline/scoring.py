@@ -73,7 +73,7 @@ def score(fused: Fused, gold: Reports) -> dict[str, Any]:
 
 
 def _calibration_error(truth: np.ndarray, probability: np.ndarray) -> float:
-    """Of two states that of the second; of more the mean over the states, each against all others."""
+    """With two states, that of the second; with more, the mean over the states, each against all others."""
     if probability.shape[1] == 2:
         return metrics.calibration_error(truth, probability[:, 1])
     errors = [metrics.calibration_error(truth == j, p) for j, p in enumerate(probability.T)]

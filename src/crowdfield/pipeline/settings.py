@@ -1,4 +1,4 @@
-"""All that a run can be told, in one place: the command line and a TOML file both end up here.
+"""All settings of a run: both the command line and a TOML file are turned into these.
 
 [read]
 positive = "collapsed structure"
@@ -61,7 +61,7 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to read, where to map, and what to believe beforehand. Lengths are metres, or text such as "2km".
+    """How to read reports, where to map, and the model's priors. Lengths are metres, or text such as "2km".
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Settings:
     cell : str or float, optional
         Side of a cell; by default such that the longer side has about a hundred.
     mask : str, optional
-        A file of polygons; the map speaks about the cells inside.
+        A file of polygons; the map covers the cells inside.
     projection : str, optional
         A coordinate reference system in metres; by default the one that suits the region.
     snap : bool, default=False
@@ -88,17 +88,17 @@ class Settings:
         The states in their order, from the least to the worst, where they are grades; by default where their names say
         so (docs/grades.md).
     seed : int, optional
-        Of everything random.
+        Random seed.
     covariates : sequence of str
         GeoTIFF files.
     silence : float, optional
-        Reports to expect of a cell where something is the matter, if silence is to count as evidence.
+        If silence is to count as evidence: the number of reports expected from a cell in the reported state.
     sources : mapping
         What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
         column per label.
     others : sequence [J, L], optional
-        Pseudo-counts that every other source starts from, one row per state and one column per label; by default those
-        of the model, which take a source for a little better than guessing.
+        Prior pseudo-counts of every other source, one row per state and one column per label; by default those of the
+        model, under which a source is a little better than guessing.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Settings:
     tol: float = 1e-4
     seed: int | None = None
     covariates: Sequence[str] = ()  # GeoTIFF files
-    silence: float | None = None  # reports to expect of a cell where something is the matter (docs/silence.md)
+    silence: float | None = None  # number of reports expected from a cell in the reported state (docs/silence.md)
 
     # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row per state and one column per label
     sources: Mapping[str, Any] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Settings:
                 )
 
     def _check_names(self) -> None:
-        """A misspelt choice is said now, and not after the minutes that reading takes."""
+        """Raise an error for a misspelt choice at once, before any file is read."""
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise InputError(f"{name} is {getattr(self, name)!r}{_meant(str(getattr(self, name)), known)}")

@@ -1,4 +1,4 @@
-"""Which cells somebody can go to: a map of a country is not asked about the sea around it."""
+"""Which cells are on land, so that nobody is sent to look at the sea."""
 
 from __future__ import annotations
 

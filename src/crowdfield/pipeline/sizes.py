@@ -1,4 +1,4 @@
-"""Whether a map can be made here: what its cells ask of memory and time, before the fit."""
+"""Whether the memory and time of this machine are enough for a map, checked before the fit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import os
 from crowdfield.data import Grid
 from crowdfield.errors import InputError
 
-# Bytes that a cell takes while a map is made and written: so many, and so many more for each state.
+# Bytes per cell while a map is made and written, and further bytes per cell and state.
 BYTES_PER_CELL, BYTES_PER_STATE = 120, 64
-# Cells that are drawn in a second, on the slow side: what a second costs depends on the engine.
+# Cells drawn per second, a low estimate; it depends on the engine.
 CELLS_PER_SECOND = 20_000
 MOST_SECONDS = 3600.0
-MEMORY_SHARE = 0.5  # of the machine's memory: the fit, the system and others need the rest
+MEMORY_SHARE = 0.5  # share of the machine's memory; the fit, the system and others need the rest
 
 
 def check_size(grid: Grid, states: int) -> None:
-    """An error that says which cells would do where a map of these does not fit the memory or takes hours."""
+    """Raise an error that names a possible cell size if a map does not fit into memory or takes hours."""
     memory, most = grid.size * (BYTES_PER_CELL + BYTES_PER_STATE * states), MEMORY_SHARE * machine_memory()
     seconds = grid.size / CELLS_PER_SECOND
     if memory <= most and seconds <= MOST_SECONDS:

@@ -136,7 +136,7 @@ def load_run(path: str | Path, covariates: Sequence[str] = ()) -> Fused:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model").write_bytes(content)
         with Archive(Path(folder) / "model"):
-            pass  # the model is an archive of its own, and must not unfold without end either
+            pass  # the model is an archive too, whose unpacked size must be limited as well
         rasters = covariates_of(covariates, grid)
         model = HeatmapBCC.load(
             Path(folder) / "model", rasters if known is None else KnownCovariates.of_cells(grid, known, rasters)

@@ -1,4 +1,4 @@
-"""Tables of reports on their way to a model: which lie on the map, several joined to one, a key for each report."""
+"""Tables of reports: which lie on the map, joining several, and a key for each report."""
 
 from __future__ import annotations
 

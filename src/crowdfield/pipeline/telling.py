@@ -13,17 +13,17 @@ from crowdfield.models import counted, scored
 from crowdfield.pipeline.tables import said_labels, said_sources
 
 EXACT_INFERENCES = ("vb", "gibbs")
-# Rows that looks may become where a row cannot be counted several times. Sampling and scores visit every row in every
-# sweep; a cluster is made for many, and its reports are repeated in this process first.
+# Largest number of rows after repeating rows by their count, for models that count every row once. Sampling and scores
+# visit every row in every sweep; a cluster takes more, but its reports are repeated in this process first.
 MOST_REPEATED_ROWS = 100_000
 MOST_CLUSTER_ROWS = 10_000_000
 
 
 def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
-    """What `fit` and `partial_fit` of a model take of reports.
+    """Reports as the arguments of a model's `fit` and `partial_fit`.
 
-    The inferences of the paper and by sampling take every place for exact, whatever its accuracy. Where a model cannot
-    count a row several times, the row is repeated.
+    The paper's inference ("vb") and Gibbs sampling treat every place as exact, whatever its accuracy. Where a model
+    cannot count a row several times, the row is repeated.
     """
     exact = model.inference in EXACT_INFERENCES
     if reason := counted.why_not(model, reports):
@@ -39,7 +39,7 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
 
 
 def repeated(reports: Reports, rows: NDArray[np.bool_], reason: str, most: int) -> Reports:
-    """The reports with one row per look for the chosen rows [R]; an error where that makes more than `most` rows."""
+    """The reports with the chosen rows [R] repeated by their count; an error if that makes more than `most` rows."""
     if reports.count is None:
         return reports
     wanted = int(np.where(rows, reports.count, 1).sum())

@@ -1,4 +1,4 @@
-"""From a run and a file of districts to figures: how much of each is in which state, and between what and what."""
+"""Totals of districts: how much of each is in which state, with intervals."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
 FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", ".png")
-# A note names districts of which at least this share lies beyond the raster of weights, and so many of them at most.
+# A note names districts with at least this share outside the raster of weights, and at most this many of them.
 NOTEWORTHY_SHARE, MOST_NAMED = 0.01, 5
-SQUARE_KILOMETRES = "km²"  # the unit of amounts where no raster says what cells count for
+SQUARE_KILOMETRES = "km²"  # the unit of amounts without a raster of weights
 
 
 @dataclass(frozen=True, eq=False)
 class DistrictTotals:
-    """One row per district, the polygons they are of, and what is to be said about them."""
+    """One row per district, their polygons, and notes about them."""
 
     table: pd.DataFrame
     areas: NamedAreas
@@ -37,7 +37,7 @@ class DistrictTotals:
     positive: Any  # the state in question, shown where only one is
     level: float
     thresholds: tuple[float, ...]
-    weights: str | None  # what the amounts are of, where a raster says what cells count for
+    weights: str | None  # what the amounts measure, if a raster of weights is given
     notes: tuple[str, ...]
     about: dict[str, Any]
 
@@ -75,7 +75,7 @@ def totals(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is wanted to know of districts, and how exactly."""
+    """The options of totals: thresholds, level of the intervals, number of draws."""
 
     level: float = 0.9
     thresholds: tuple[float, ...] = totals_.THRESHOLDS
@@ -96,9 +96,9 @@ def of_map(
 ) -> DistrictTotals:
     """Figures of districts that agree with a map.
 
-    shown: what the map says of the cells that it speaks about; weights: what each cell of the grid counts for, NaN
-    where nobody knows (such cells count for nothing, and a note says so); reports: how many are told of each district,
-    NaN where that is not to be told.
+    shown: the map's probabilities in the cells that it covers; weights: the weight of each cell of the grid, NaN where
+    it is unknown (such cells count for nothing, and a note says so); reports: the number of reports of each district,
+    NaN where it must not be published.
     """
     if model.places_.shape[1] != 2:
         raise InputError("totals of districts need a map of places alone; for one with time use model.totals.")
@@ -154,7 +154,7 @@ def _unweighed(areas: NamedAreas, located: Located, weights: np.ndarray, name: s
 
 
 def shown_field(heatmap: Heatmap) -> totals_.Shown:
-    """What a map says of its cells that shows the field alone, and not what was reported about single places."""
+    """The probabilities of a map that shows the field alone, without what was reported about single places."""
     cells, states = np.flatnonzero(heatmap.mask.ravel()), len(heatmap.states)
     probability, sd = (a.reshape(-1, states)[cells] for a in (heatmap.probability, heatmap.sd))
     nothing = np.empty(0, dtype=np.int64)
@@ -162,7 +162,7 @@ def shown_field(heatmap: Heatmap) -> totals_.Shown:
 
 
 def square_kilometres(grid: Grid) -> np.ndarray:
-    """What each cell counts for where nothing else is said."""
+    """The default weight of each cell: its area."""
     return np.full(grid.size, grid.cell_width * grid.cell_height / 1e6)
 
 
@@ -176,7 +176,7 @@ def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
 
 
 def _shown(fused: Fused, cells: np.ndarray) -> totals_.Shown:
-    """What the map shows in these cells, and which of them hold places that were reported on."""
+    """The map's probabilities in these cells, and which of them contain reported places."""
     grid, heatmap = fused.heatmap.grid, fused.heatmap
     field = shown_field(heatmap)
     known = fused.model.at_reported_places()
@@ -228,7 +228,7 @@ def _overall(table: pd.DataFrame, located: Located) -> list[str]:
 
 
 def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
-    """The table with the columns of the state in question first, as in all that is written."""
+    """The table with the columns of the state in question first, as in all outputs."""
 
     def place(name: str) -> int:
         # "share_not_wet" ends like the state "wet" too: the longest state that fits is meant.
@@ -236,7 +236,7 @@ def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
         is_of_state = name.startswith(("share_", "amount_", "probability_above_"))
         return max(fits)[1] if fits and is_of_state else -1
 
-    # Stable: what is of no state stays in front.
+    # A stable sort keeps the columns that belong to no state in front.
     names: list[str] = sorted([str(name) for name in table.columns], key=place)
     ordered = table[names]
     ordered.attrs = dict(table.attrs)

@@ -1,4 +1,4 @@
-"""Districts coloured by the share that is in one state, paler the less is known of them."""
+"""Districts coloured by the share that is in one state, paler the less is known about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crowdfield.plot.furniture import draw_north, draw_scale_bar
 if TYPE_CHECKING:
     from crowdfield.pipeline.totals import DistrictTotals
 
-NAMED = 30  # districts at the most whose names and figures are written into them
+NAMED = 30  # largest number of districts whose names and figures are written into them
 LONGEST_NAME = 18
 METRES_PER_DEGREE = 111_320.0  # of latitude
 

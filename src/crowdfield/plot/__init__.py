@@ -1,4 +1,4 @@
-"""Honest pictures: fixed scales, colours that everybody can tell apart, and grey where nobody knows.
+"""Pictures with fixed scales, colours that colour-blind readers can distinguish, and grey where nobody knows.
 
     plot.sheet(heatmap, title="Flooded, Beira").savefig("map.png")
     plot.heatmap(heatmap).savefig("map.png")
@@ -8,7 +8,7 @@ The map's colour says the probability of one state, always on the same scale fro
 light grey as the standard deviation approaches that of a place without any report: unknown never looks safe. Figures
 are plain `matplotlib.figure.Figure` objects: no window, no global state, safe in threads and on servers.
 
-The names in `__all__` are the public ones. The others are what the rest of this package draws with.
+The names in `__all__` are public. The others are used by the rest of the package.
 """
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE as UNKNOWN_SHARE

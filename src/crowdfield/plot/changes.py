@@ -1,4 +1,4 @@
-"""A picture of what changed: colour says how much and which way, its strength how probably it really did."""
+"""A picture of what changed: hue shows size and direction, opacity the probability that the change is real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAINT_FROM, FULL_FROM = 0.6, 0.9
 
 
 def change_colours(change: NDArray[np.float64], real: NDArray[np.float64], unknown: NDArray[np.bool_]) -> Any:
-    """RGBA of a change: white where none can be told, grey where nobody knows, transparent outside.   [.., 4]"""
+    """RGBA of a change: white where none is detected, grey where nobody knows, transparent outside.   [.., 4]"""
     out = np.ones((*change.shape, 4))
     told = np.isfinite(change)
     share = np.clip((np.nan_to_num(real) - FAINT_FROM) / (FULL_FROM - FAINT_FROM), 0.0, 1.0)[..., None]
@@ -38,7 +38,7 @@ def change_colours(change: NDArray[np.float64], real: NDArray[np.float64], unkno
 
 
 def change_sheet(change: Any, *, title: str | None = None) -> Figure:
-    """A `crowdfield.pipeline.Change` as a map to hand in."""
+    """A `crowdfield.pipeline.Change` as a printable map."""
     grid: Grid = change.grid
     tall = np.clip((grid.north - grid.south) / (grid.east - grid.west) * aspect_of(grid), 0.35, 1.5)
     figure = Figure(figsize=(9.0, 6.2 * tall + 1.3), layout="constrained", dpi=150)

@@ -1,4 +1,4 @@
-"""What stands around a map: axes in degrees, a scale bar, north, the hatch of unknown places, and the legends."""
+"""The surroundings of a map: axes in degrees, scale bar, north arrow, hatching of unknown places, and legends."""
 
 from __future__ import annotations
 

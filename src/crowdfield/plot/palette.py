@@ -36,7 +36,7 @@ UNKNOWN = to_rgb("#dedede")
 OUTSIDE = to_rgb("#ffffff")
 INK, FAINT = "#1d1d1f", "#6b6b70"
 ACCENT = "#d1495b"  # marks of what is wrong: told from cividis by everybody, since cividis has no red
-# Fully coloured from this much knowledge on: the eye should not have to discount good maps.
+# Full colour from this much knowledge on, so that good maps are not faded.
 FULL_COLOUR = 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.
 NO_IDEA = 1.0 / np.sqrt(12.0)
@@ -55,7 +55,8 @@ NOMINAL = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f
 
 @cache
 def scale(name: str) -> Colormap:
-    """The colours of a theme, 0 to 1: `water`, `harm` or `plain`, each with `-reversed` behind it the other way."""
+    """The colours of a theme, 0 to 1: `water`, `harm` or `plain`, each with the suffix `-reversed` for the opposite
+    direction."""
     if name.endswith("-reversed"):
         return scale(name.removesuffix("-reversed")).reversed()
     if name == "plain":
@@ -114,7 +115,7 @@ def knowledge(heatmap: Heatmap) -> NDArray[np.float64]:
 
 
 def ignorance(heatmap: Heatmap, state: Any = None) -> float:
-    """The standard deviation where nobody reported: the map's own word for it, else that of an even spread."""
+    """The standard deviation where nobody reported: the map's own value, else that of a uniform distribution."""
     prior = heatmap.metadata.get("prior_sd")
     if prior is None:
         return float(NO_IDEA)
@@ -122,7 +123,7 @@ def ignorance(heatmap: Heatmap, state: Any = None) -> float:
 
 
 def unknown(heatmap: Heatmap) -> NDArray[np.bool_]:
-    """True in the cells of which nobody knows: they are hatched grey on every picture.   [rows, columns]"""
+    """True in unknown cells, which are hatched grey in every picture.   [rows, columns]"""
     with np.errstate(invalid="ignore"):
         return np.asarray(heatmap.mask & (knowledge(heatmap) < 1.0 - UNKNOWN_SHARE))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHAPES = "osD^vP*X"
-EDGE = "#5b5320"  # of a light mark on a light ground
+EDGE = "#5b5320"  # edge colour of a light mark on a light background
 
 
 def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> None:

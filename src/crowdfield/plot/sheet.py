@@ -1,4 +1,4 @@
-"""A map to hand in: title, legend, scale, north, coast, and where it comes from, on one sheet of a stated size."""
+"""A printable map: title, legend, scale, north, coast and provenance on one sheet of a given size."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ AT_LEAST = "at least "
 
 
 def names_state(show: Any) -> bool:
-    """Whether what is to be shown is one state, and not something that is made of all."""
+    """Whether `show` names one state, rather than a summary of all states."""
     made = isinstance(show, str) and (show in (MOST_PROBABLE, GRADE) or show.startswith(AT_LEAST))
     return show is not None and not made
 
 
 # Pixels per inch of a sheet as PNG: sharp on a screen and in print.
 RESOLUTION = 150
-# Inches: what a map of ordinary shape needs if nobody says.
+# Inches: the default size.
 WIDTH = 9.0
 LEGEND_WIDTH = 2.1
 PAPERS = {"a4": (11.69, 8.27), "a4-portrait": (8.27, 11.69), "a3": (16.54, 11.69), "a3-portrait": (11.69, 16.54)}
@@ -48,7 +48,7 @@ def sheet(
     looks: Any = None,
     reports: Reports | None = None,
 ) -> Figure:
-    """Draw a map to hand in: title, legend, scale bar, north, coast, and where it comes from.
+    """Draw a printable map with title, legend, scale bar, north arrow, coast and provenance.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _subtitle(heatmap: Heatmap) -> str:
 
 
 def made_on(heatmap: Heatmap) -> str | None:
-    """When the map was made, in words that no country reads otherwise."""
+    """When the map was made, in an unambiguous format."""
     try:
         when = datetime.fromisoformat(str(heatmap.metadata["created"]))
     except (KeyError, ValueError):

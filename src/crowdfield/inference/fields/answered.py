@@ -1,4 +1,4 @@
-"""How the mean of a field follows its sites when sources answer the field."""
+"""The posterior of a field when the source matrices are updated jointly with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A situation report from a run: one page to hand in, for the screen, for A4, and as PDF where a browser is there.
+"""A situation report from a run: one page for the screen and for A4, and as PDF if a browser is installed.
 
     pipeline.write_report(fused, "report.html", title="Beira, 6 o'clock", since=yesterday.heatmap)
 

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: nothing here knows how it will look."""
+"""The content of a report as plain values, independent of its layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKS = 8
 # Between these the map is undecided about the state in question.
 UNDECIDED = (0.2, 0.8)
 LIKELY, SURE = 0.5, 0.9
-# The smallest change of the probability that is told as one.
+# The smallest change of the probability that is reported.
 LEAST_CHANGE = 0.1
 
 
@@ -80,7 +80,8 @@ def gather(
     looks: Sequence[Look] | None = None,
     written: datetime | None = None,
 ) -> Content:
-    """Everything for a report of a run. since: the map of the last report; looks: if they are known already."""
+    """Collect everything for a report of a run. since: the map of the last report; looks: places to look at, if
+    known."""
     heatmap = fused.heatmap
     if not np.any(heatmap.mask):
         from crowdfield.errors import InputError

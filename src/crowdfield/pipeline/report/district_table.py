@@ -1,4 +1,4 @@
-"""Figures of districts as a page shows them: of all that `crowdfield totals` writes, what is decided by."""
+"""The table of districts in a report: of all columns of `crowdfield totals`, those needed for decisions."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | None = None, **what: Any) -> Path:
-    """Write a report of a run as one page to hand in: map, changes, sources, places to look at, what is not known.
+    """Write a situation report as one page: map, changes, sources, places to look at, what is not known.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | N
 
 
 def check_report_path(path: Path) -> None:
-    """Refuse what cannot be written before anything is computed."""
+    """Raise an error if the report cannot be written, before anything is computed."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path.name}: a report is written as .html or .pdf.")
     if path.suffix.lower() == ".pdf":

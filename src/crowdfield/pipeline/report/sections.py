@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Texts = Mapping[str, str]
 MOST_SOURCES = 14
-MOST_ROWS = 60  # of a table that is passed in: a page is no archive
+MOST_ROWS = 60  # rows shown of a table that is passed in
 
 
 def heading(content: Content, texts: Texts) -> str:
