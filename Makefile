@@ -7,7 +7,7 @@ TOOLS := .tools/bin
 TOOLS_READY := .tools/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test lint docs coverage wheels-check fuzz bench reproduce lock audit sbom clean
+.PHONY: help setup system demo test lint quick-lint docs coverage wheels-check fuzz bench reproduce lock audit sbom clean
 
 help:
 	@echo "make demo       a flood map from unreliable reports, in ./demo"
@@ -53,21 +53,27 @@ system:
 demo: setup
 	$(BIN)/crowdfield demo
 
-lint: setup
+lint: setup quick-lint
+	$(BIN)/mypy
+
+quick-lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # One thread per process: two test processes with two threads each fight over two cores. Each process takes its share of the
 # tests in their order, and the one that ends first steals from the others: tests of one file share a server or a browser,
 # which all processes would start if they took turns.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
-# The linters come first and not beside the tests: readers of files have deadlines, which they miss on busy cores.
+# Without its cache mypy takes a minute, so that it works in the moments in which the tests wait: at the lowest priority, because
+# readers of files have deadlines, which they miss on busy cores. Its verdict comes last, and counts as much as theirs.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
-test: setup system lint
-	$(PYTEST)
+test: setup system quick-lint
+	@nice -n 19 $(BIN)/mypy >.venv/mypy.txt 2>&1 & types=$$!; \
+	$(PYTEST); tests=$$?; \
+	wait $$types; typed=$$?; cat .venv/mypy.txt; \
+	exit $$((tests + typed))
 
 # Warnings are errors: a link that leads nowhere, a name that does not exist. Search works without a network.
 docs: setup

@@ -48,6 +48,7 @@ FLOOD: dict[str, Any] = {
 
 # The share of requests that send once more what was acknowledged before.
 AGAIN = 0.85
+KINDS = ("server", "worker", "fit")
 # Of the deaths, at least this share comes while maps are being made, the others at any moment, the very start included.
 AT_WORK = 0.4
 # Of the deaths on a small disk, so many come while it is full.
@@ -255,6 +256,7 @@ def torture(
     watched = connect(database, pool_size=1)
     reporters = Reporters(port, reporter, threads)
     done: Counter[str] = Counter()
+    queue: list[str] = []
     full = made = 0
     try:
         while sum(done.values()) < kills:
@@ -265,8 +267,10 @@ def torture(
                 disk.fill()
                 full += 1
             time.sleep(float(rng.uniform(0.0, longest)))
+            # Each kind dies once in three deaths, in random order.
+            queue = queue or [str(kind) for kind in rng.permutation(KINDS)]
+            which = queue.pop()
             # A server waits ever longer before it replaces a worker that keeps dying; we do not.
-            which = str(rng.choice(["server", "worker", "fit"]))
             which = which if server.kill(which, rng) else "server"
             if which == "server" and server.process is not None and server.process.poll() is None:
                 server.kill("server", rng)

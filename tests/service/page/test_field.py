@@ -78,6 +78,7 @@ def test_reports_from_the_field_wait_for_the_network_and_arrive_once(live, field
         page.wait_for_selector("#outcome:has-text('Kept on this phone')")
         page.wait_for_selector("#queue li.waiting")
         assert states(page) == ["waiting", "sent"] and "1 report waits" in page.inner_text("#queue-said")
+        page.clock.install()
         page.reload()
         page.wait_for_selector("#queue li.waiting")
         shot(page, "field-offline")
@@ -93,6 +94,9 @@ def test_reports_from_the_field_wait_for_the_network_and_arrive_once(live, field
 
         page.context.route("**/situations/fieldwork/reports", lose)
         page.context.set_offline(False)
+        wait(lambda: page.evaluate("navigator.onLine") and len(sent) == 1)
+        page.wait_for_selector("#queue li.waiting")
+        page.clock.fast_forward(15_000)  # to the next attempt
         page.wait_for_selector("#queue-said:has-text('Everything was sent')")
         assert len(sent) >= 2 and all(report == sent[0] for report in sent)
         # Removing is for this phone only.

@@ -314,7 +314,7 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
 
 
 def test_a_report_by_click_changes_the_map_and_says_how(live):
-    with opened(live) as page:
+    with opened(live, reduced_motion="no-preference") as page:
         ready(page)
         before, image = newest(page), picture(page)
         click_map(page, 0.25, 0.3)

@@ -8,6 +8,8 @@ import { clusterIcon, COLOURS, Points } from "./points.js";
 const TOGETHER = 17; // from this zoom on, reports that are still one number are listed instead of zoomed into
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const REACH = matchMedia("(pointer: coarse)").matches ? 9 : 2; // pixels around a mark that still mean it: a finger is not a mouse
+// Those who ask their device for less motion get no fading; MapLibre itself then jumps instead of flying.
+const FADING = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 1;
 const MANY_CHECKS = 100; // places to check: with more, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -29,6 +31,7 @@ export class MapView {
       dragRotate: false,
       pitchWithRotate: false,
       maxZoom: 18,
+      fadeDuration: 300 * FADING,
       // Tiles need the key where reading is not open to everybody.
       transformRequest: (url) => (url.startsWith(location.origin) ? { url, headers: headers() } : { url }),
       style: {
@@ -229,7 +232,7 @@ export class MapView {
     const [west, south, east, north] = region;
     const bounds = west < east ? { bounds: [west, south, east, north] } : {};
     this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
-    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150, "raster-resampling": "nearest" } }, this.overlayBelow ?? "sea-over");
+    this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150 * FADING, "raster-resampling": "nearest" } }, this.overlayBelow ?? "sea-over");
     if (!before) return;
     const clear = () => {
       if (!this.map.getLayer(before)) return;
