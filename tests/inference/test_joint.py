@@ -235,7 +235,7 @@ def test_a_fit_whose_every_step_lowers_the_objective_far_from_rest_does_not_clai
 
 
 class Ledge(Hill):
-    """The same, but that every step from the place where a short opening ends leads downwards."""
+    """The same, but every step from the end of a short opening lowers the objective."""
 
     def init(self, sweeps):
         return np.array([10.0 if sweeps <= iterate.Policy().opening else 9.0])
@@ -244,38 +244,38 @@ class Ledge(Hill):
         return at.state + 100.0 * length if at.state[0] >= 10.0 else super().step(at, length)
 
 
-def test_a_fit_that_leads_to_a_dead_end_begins_again_after_a_longer_opening():
+def test_a_stalled_fit_starts_again_with_a_longer_opening():
     fit = iterate.run(Ledge(), tol=1e-6)
     assert fit.converged and abs(fit.state[0] - 3.0) < 0.2
 
 
-def test_a_step_rests_where_it_moves_nothing_or_little_that_the_objective_could_tell():
-    policy = iterate.Policy(loosely=10.0, large=1e4, told=1e-6)
-    assert policy.rests(change=0.9e-4, gain=5.0, objective=-1e5, tol=1e-4)
-    assert policy.rests(change=0.9e-3, gain=0.09, objective=-1e5, tol=1e-4)
-    assert not policy.rests(change=0.9e-3, gain=0.11, objective=-1e5, tol=1e-4)
-    assert not policy.rests(change=1.1e-3, gain=0.0, objective=-1e5, tol=1e-4)
-    assert not policy.rests(change=1.1e-4, gain=0.0, objective=-1e4, tol=1e-4)  # so few reports settle completely
+def test_a_fit_has_converged_when_steps_change_nothing_or_little_and_not_the_objective():
+    policy = iterate.Policy(loose_factor=10.0, large=1e4, negligible_gain=1e-6)
+    assert policy.has_converged(change=0.9e-4, gain=5.0, objective=-1e5, tol=1e-4)
+    assert policy.has_converged(change=0.9e-3, gain=0.09, objective=-1e5, tol=1e-4)
+    assert not policy.has_converged(change=0.9e-3, gain=0.11, objective=-1e5, tol=1e-4)
+    assert not policy.has_converged(change=1.1e-3, gain=0.0, objective=-1e5, tol=1e-4)
+    assert not policy.has_converged(change=1.1e-4, gain=0.0, objective=-1e4, tol=1e-4)  # few reports
 
 
-def test_the_objective_may_fall_a_little_more_where_there_is_more_to_add_up():
+def test_the_allowed_fall_of_the_objective_grows_with_the_objective():
     policy = iterate.Policy()
     assert not policy.accepts(-1.0, 0.0)
     assert policy.accepts(-1e6 - 1.0, -1e6)
 
 
-def test_lengths_of_steps():
+def test_steps_shrink_when_they_oscillate_and_grow_otherwise():
     policy = iterate.Policy()
     assert policy.next_length(1.0, turned=False) == 1.0
-    assert policy.next_length(1.0, turned=True) == policy.turned
-    assert policy.next_length(0.01, turned=True) == policy.least_turned
+    assert policy.next_length(1.0, turned=True) == policy.shrinkage
+    assert policy.next_length(0.01, turned=True) == policy.shortest_shrunk
     assert not policy.accepts(np.nan, 0.0) and policy.accepts(-0.5 * policy.slack, 0.0)
 
 
-def test_an_iteration_that_wanders_must_rise_in_the_end():
+def test_after_many_passes_the_objective_must_rise():
     policy = iterate.Policy()
-    late = policy.wandering + 5 * policy.narrowing
-    assert policy.accepts(-0.5 * policy.slack, 0.0, policy.wandering)
+    late = policy.full_slack_passes + 5 * policy.slack_half_life
+    assert policy.accepts(-0.5 * policy.slack, 0.0, policy.full_slack_passes)
     assert not policy.accepts(-0.5 * policy.slack, 0.0, late) and policy.accepts(0.0, 0.0, late)
 
 

@@ -1,6 +1,6 @@
 """Repeat a step until convergence. One objective judges every step; the code is independent of the method.
 
-step, halve while the objective falls, stop when nothing moves or when no step raises it any more.
+A step is shortened while the objective falls; the iteration stops at convergence, or when no step raises the objective.
 """
 
 from __future__ import annotations
@@ -80,43 +80,55 @@ class Method(Protocol):
 class Policy:
     """How steps are taken, judged and ended. Every constant of the iteration is here."""
 
-    opening: int = 8  # plain sweeps from the prior, before sources and map are unsure together and ς is let go
-    longer_opening: int = 30  # where these led to a dead end
-    shorter: float = 1.0 / 3.0  # a step that lowers the objective is tried again at this part of its length
-    longer: float = 1.5  # after a step that went on in the last one's direction
-    turned: float = 0.6  # after one that turned round: going to and fro, steps are too long
-    least_turned: float = 0.1  # but not shorter than this for that reason
-    shortest: float = 0.01  # a step that still lowers the objective at this length is the end: nothing raises it
-    slack: float = 0.25  # nats under the best: the objective's two approximations let its top lie a little off
-    slack_share: float = 5e-5  # of the objective, where that is more: the approximations add up over the sites. With
-    # less, the states around the fixed point itself are refused once a higher one was seen on the way
-    wandering: int = 60  # passes after which an iteration has had its time, and only what rises may go on:
-    narrowing: int = 10  # the slack is halved after every so many further ones
-    accelerated_below: float = 0.5  # of the change: from there the steps are alike enough for Anderson acceleration
-    mixing: float = 0.7  # of a whole step, in an accelerated one: functions that step side by side overshoot together
-    window: int = 20  # steps that acceleration remembers
-    patience: int = 2  # steps in a row that must move less than the tolerance
-    loosely: float = 30.0  # times the tolerance, at the most, that steps may move which hardly change the objective,
-    large: float = 1e4  # where that has more than so many nats, in proportion: a few reports must settle as before
-    told: float = 5e-7  # of the objective: a hundredth of `slack_share`, within which it cannot tell two states apart
-    first: float = 10.0  # times the tolerance, until what is dear joins in
+    # Plain sweeps from the prior, before sources and field are updated jointly and ς is freed; more if the fit stalls.
+    opening: int = 8
+    longer_opening: int = 30
+    # Length of a step: a step that lowers the objective is tried again at this share of its length, until the shortest.
+    backtracking: float = 1.0 / 3.0
+    shortest: float = 0.01
+    # The next step is longer if the last two had the same direction, and shorter (to a limit) if they oscillated.
+    growth: float = 1.5
+    shrinkage: float = 0.6
+    shortest_shrunk: float = 0.1
+    # How far below the best the objective may fall in a step: nats, or a share of the objective if that is more. The
+    # objective makes two approximations, which add up over the sites: with less slack, states around the fixed point
+    # would be refused once a better one was seen on the way.
+    slack: float = 0.25
+    slack_share: float = 5e-5
+    # Passes with full slack; afterwards it is halved after every so many further passes, so that the iteration ends.
+    full_slack_passes: int = 60
+    slack_half_life: int = 10
+    # Anderson acceleration: the change below which it starts, its damping (functions that are updated side by side
+    # overshoot together), and the number of steps it remembers.
+    accelerated_below: float = 0.5
+    mixing: float = 0.7
+    window: int = 20
+    # Converged: so many steps in a row change less than the tolerance. For objectives of many nats (`large`), steps may
+    # change up to `loose_factor` times the tolerance, in proportion, if they change the objective by less than a share
+    # `negligible_gain` of it: a hundredth of `slack_share`, within which it cannot distinguish two states.
+    patience: int = 2
+    loose_factor: float = 30.0
+    large: float = 1e4
+    negligible_gain: float = 5e-7
+    # Times the tolerance: convergence after which the coupling of sources and field is added.
+    uncoupled_factor: float = 10.0
 
     def next_length(self, length: float, turned: bool) -> float:
-        """The length of the next step: shorter where the last two turned round, longer where they went on."""
+        """The length of the next step: shorter if the last two steps pointed in opposite directions, else longer."""
         if turned:
-            return max(self.turned * length, self.least_turned)
-        return min(self.longer * length, 1.0)
+            return max(self.shrinkage * length, self.shortest_shrunk)
+        return min(self.growth * length, 1.0)
 
     def accepts(self, objective: float, best: float, n_iter: int = 0) -> bool:
-        """Whether a step's objective is good enough: not below the best so far by more than the slack."""
+        """Whether a step's objective is acceptable: not below the best so far by more than the slack."""
         slack = max(self.slack, self.slack_share * abs(best))
-        slack *= 0.5 ** (max(n_iter - self.wandering, 0) // self.narrowing)
+        slack *= 0.5 ** (max(n_iter - self.full_slack_passes, 0) // self.slack_half_life)
         return bool(np.isfinite(objective)) and objective >= best - slack
 
-    def rests(self, change: float, gain: float, objective: float, tol: float) -> bool:
-        """Whether a step of the whole state moved nothing, or little that the objective could tell."""
-        loose = tol * min(abs(objective) / self.large, self.loosely)
-        return change < tol or (change < loose and abs(gain) < self.told * abs(objective))
+    def has_converged(self, change: float, gain: float, objective: float, tol: float) -> bool:
+        """Whether a step of the whole state changed less than `tol`, or little more and not the objective."""
+        loose = tol * min(abs(objective) / self.large, self.loose_factor)
+        return change < tol or (change < loose and abs(gain) < self.negligible_gain * abs(objective))
 
 
 class Fit(NamedTuple):
@@ -128,7 +140,7 @@ class Fit(NamedTuple):
     history: list[float]
     n_iter: int  # passes over the sites
     converged: bool
-    change: float  # by the last step
+    change: float  # made by the last step
 
 
 def run(
@@ -142,8 +154,8 @@ def run(
 ) -> Fit:
     """Iterate to convergence, from an earlier state or from the prior.
 
-    An earlier state of other reports may lead to a dead end. Then the fit begins again from the prior, and once more
-    after a longer opening where that leads to a dead end, too.
+    A fit from an earlier state of other reports may stall. It then starts again from the prior and, if that stalls too,
+    once more with a longer opening.
     """
     if start is not None:
         fit = _from_state(method, start, 0, max_iter, tol, policy, progress)
@@ -166,16 +178,16 @@ def _from_prior(
 def _from_state(
     method: Method, state: Any, n_iter: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
 ) -> Fit:
-    """Iterate from a state, first without what is dear where it has no room for that."""
-    enough = tol if method.is_whole(state) else policy.first * tol
-    first = _climb(method, state, 1 + n_iter, max_iter, enough, policy, progress)
+    """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
+    enough = tol if method.is_whole(state) else policy.uncoupled_factor * tol
+    first = _iterate(method, state, 1 + n_iter, max_iter, enough, policy, progress)
     if method.is_whole(first.state) or first.n_iter >= max_iter:
         return first
-    last = _climb(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
+    last = _iterate(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
     return last._replace(history=first.history + last.history)
 
 
-def _climb(
+def _iterate(
     method: Method,
     state: Any,
     n_iter: int,
@@ -184,7 +196,7 @@ def _climb(
     policy: Policy,
     progress: Progress | None,
 ) -> Fit:
-    """From a state until nothing moves, or until no step raises the objective; n_iter passes have been made."""
+    """From a state to convergence, or until no step raises the objective; n_iter passes have been made before."""
     at = method.evaluate(state)
     length, quiet, change, settled = 1.0, 0, np.inf, False
     history, best, before = [at.bound.total], at.bound.total, None
@@ -198,7 +210,7 @@ def _climb(
             new, used, tried = _accepted_step(method, at, length, best, n_iter, policy)
             n_iter += tried
             if new is None:
-                # No step raises the objective: its top where the last one moved or gained little, else a dead end.
+                # No step raises the objective: a maximum if the last step changed or gained little, else a stall.
                 gained_little = len(history) > 1 and policy.accepts(history[-2], history[-1])
                 settled = change < policy.accelerated_below or gained_little
                 break
@@ -209,7 +221,7 @@ def _climb(
         best = max(best, at.bound.total)
         history.append(at.bound.total)
         gain = history[-1] - history[-2] if method.is_whole(at.state) else np.inf
-        quiet = quiet + 1 if policy.rests(change, gain, best, tol) else 0
+        quiet = quiet + 1 if policy.has_converged(change, gain, best, tol) else 0
         settled = quiet >= policy.patience
         if progress is not None:
             progress(n_iter, at.bound.total, change)
@@ -219,7 +231,7 @@ def _climb(
 def _accelerated_step(
     method: Method, at: Any, accelerator: Anderson, best: float, n_iter: int, policy: Policy
 ) -> Any | None:
-    """Anderson's mix of the last whole steps, where the objective accepts it."""
+    """The Anderson-accelerated step, or None if the objective falls too far."""
     try:
         image = method.step(at, 1.0)
         z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
@@ -232,7 +244,7 @@ def _accelerated_step(
 def _accepted_step(
     method: Method, at: Any, length: float, best: float, n_iter: int, policy: Policy
 ) -> tuple[Any | None, float, int]:
-    """The first of ever shorter steps that the objective accepts, its length, and how many were tried."""
+    """Backtracking: the first of ever shorter steps that the objective accepts, its length, and how many were tried."""
     tried = 0
     while length >= policy.shortest:
         tried += 1
@@ -241,6 +253,6 @@ def _accepted_step(
             if policy.accepts(new.bound.total, best, n_iter):
                 return new, length, tried
         except (NumericalError, np.linalg.LinAlgError):
-            pass  # not a state at all: as good as a fall
-        length *= policy.shorter
+            pass  # the step leads to no valid state: try a shorter one
+        length *= policy.backtracking
     return None, length, tried

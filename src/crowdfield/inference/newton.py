@@ -31,7 +31,7 @@ FARTHEST = 1.0  # largest change of the log odds in a step: the linearisation ho
 ACCURATE = 0.02  # relative residual: the cells themselves are accurate to some percent only
 
 
-class Answers(NamedTuple):
+class SecondDerivatives(NamedTuple):
     """Second derivatives of the bound at the sites of a block, with q(t) at its optimum: sums over cells."""
 
     cells: Cells
@@ -58,13 +58,13 @@ class Meetings:
         looks = None if block.looks is None else block.looks[order]
         return cls(cells, cell, site, cell[site], start.astype(np.int32), looks)
 
-    def answers(self, mean: Array, variance: Array, lam: Array, missing: Array) -> Answers:
+    def second_derivatives(self, mean: Array, variance: Array, lam: Array, missing: Array) -> SecondDerivatives:
         """From what a pass over the sites found at each: [n] each."""
         curvature = linearise.own_curvature(mean, variance, lam) - missing
         each = missing[self.site] if self.looks is None else missing[self.site] * self.looks
         K = csr_array((each, self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
         by_cell = np.bincount(self.cell, curvature, self.cells.count).astype(np.float64, copy=False)
-        return Answers(self.cells, by_cell, K)
+        return SecondDerivatives(self.cells, by_cell, K)
 
 
 class Step(NamedTuple):
@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
 
 def step(
-    answers: tuple[Answers, ...],
+    second_derivatives: tuple[SecondDerivatives, ...],
     sources: confusion.Response,
     gradient: Array,
     precision: float,
@@ -85,13 +85,13 @@ def step(
 
     gradient [m] of the bound in the weights; `precondition` solves roughly for a step of the field alone.
     """
-    cells, curvature = answers[0].cells, np.sum([a.curvature for a in answers], axis=0)
+    cells, curvature = second_derivatives[0].cells, np.sum([a.curvature for a in second_derivatives], axis=0)
 
     def sum_by_key(values: Array) -> Array:  # K g  [cells] -> [S · L]
-        return np.asarray(np.sum([a.missing @ values for a in answers], axis=0))
+        return np.asarray(np.sum([a.missing @ values for a in second_derivatives], axis=0))
 
     def sum_by_cell(by_key: Array) -> Array:  # Kᵀ u  [S · L] -> [cells]
-        return np.asarray(np.sum([by_key @ a.missing for a in answers], axis=0))
+        return np.asarray(np.sum([by_key @ a.missing for a in second_derivatives], axis=0))
 
     def product(w: Array) -> Array:
         g = cells.evaluate(w)

@@ -85,7 +85,9 @@ class Summary(NamedTuple):
     targets: float  # the sites' share of the bound
     probe: Array  # [P, J] state probabilities at the watched sites
     information: Array  # [2, F] at the watched sites: `linearise.observed_share`
-    answers: tuple[newton.Answers, ...]  # of every block; none where sources and field step separately
+    second_derivatives: tuple[
+        newton.SecondDerivatives, ...
+    ]  # of every block; none where sources and field step separately
 
     def __add__(self, other: Summary) -> Summary:  # type: ignore[override]
         return Summary(
@@ -95,7 +97,7 @@ class Summary(NamedTuple):
             self.targets + other.targets,
             np.concatenate([self.probe, other.probe]),
             self.information + other.information,
-            self.answers + other.answers,
+            self.second_derivatives + other.second_derivatives,
         )
 
 
@@ -163,7 +165,7 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
         targets=local.bound,
         probe=quadrature.softmax(mean[watched] @ sites.C.T),
         information=np.stack(linearise.observed_share(mean[watched], variance[watched], local.r[watched], sites.C)),
-        answers=() if met is None else (met[b].answers(*at_sites),),
+        second_derivatives=() if met is None else (met[b].second_derivatives(*at_sites),),
     )
 
 
@@ -295,8 +297,8 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
         return iteration.ahead(ahead)
     observed, complete = summary.information
     share = np.clip(observed / np.maximum(complete, 1e-300), LEAST_SHARE, 1.0)
-    if summary.answers and isinstance(iteration.engine, FeatureEngine):
-        newton_step = partial(newton.step, summary.answers, sources)
+    if summary.second_derivatives and isinstance(iteration.engine, FeatureEngine):
+        newton_step = partial(newton.step, summary.second_derivatives, sources)
         found = iteration.engine.newton(image.statistics[0], image.precision, q.fields[0], float(share[0]), newton_step)
         if found is not None:
             of_field, mean, counts = found

@@ -47,7 +47,7 @@ QUICK = Policy(
     max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
 )
 CLEARLY = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
-# And bits per report by which it must: less makes no difference to a map (measured in docs/instrument.md).
+# And bits per report by which it must: a smaller difference does not visibly change a map.
 NOTICEABLY = 0.01
 
 

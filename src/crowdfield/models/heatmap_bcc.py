@@ -126,7 +126,7 @@ class HeatmapBCC(MapQueries):
     bound_, bound_history_, bound_terms_ : float, ndarray, dict
         The objective that the fit maximised, after every sweep, and its named parts. Only with ``inference="vb"``
         and ``linearisation="polya_gamma"`` is it a lower bound of the log evidence that never falls. For "collapsed"
-        it is an approximation of one, and may end a little below its highest value (0.25 nats, or 2e-5 of it). For
+        it is an approximation of one, and may end a little below its highest value (0.25 nats, or 5e-5 of it). For
         the instrument model it is a lower bound of the log probability of reports and sources, and rises with every
         accepted step. Gibbs has none.
     n_iter_, converged_ : int, bool

@@ -1,9 +1,9 @@
-"""What every engine offers, and the integral over the inverse scale that they share.
+"""The protocols of engines and fields, and the integral over the inverse scale that engines share.
 
 A latent function is written f = μ + g, with g a zero-mean Gaussian process of covariance k / ς. Whatever
 approximates the likelihood gives, at every site, a Gaussian pseudo-observation exp(η g − ½ λ g²). An engine turns
 those sites into *statistics*, which are sums over sites and so add up over blocks, files and machines, and turns
-statistics into a Gaussian posterior. Everything the rest of inference asks of a posterior is listed in `Field`.
+statistics into a Gaussian posterior. Everything that the rest of inference needs of a posterior is listed in `Field`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crowdfield.arrays import Array as Array
 from crowdfield.errors import NumericalError
 from crowdfield.inference.kernels import Kernel
 
-BLOCK = 1 << 18  # sites or output places processed at a time, at the most
+BLOCK = 1 << 18  # largest number of sites or output places processed at a time
 PARTS, SMALLEST_BLOCK = 8, 1 << 15  # sites are cut into so many blocks, for the cores to share, but not into crumbs:
 # what a source's function costs to prepare, it costs in every block
 TRUST = 2.0  # in log ς: a factor of seven to each side
@@ -38,7 +38,7 @@ class Statistics:
         return Statistics(self.linear + other.linear, self.quadratic + other.quadratic)
 
     def towards(self, other: Statistics, share: float) -> Statistics:
-        """A part of the way to others, in natural parameters: all of it for a share of 1."""
+        """Interpolate to other statistics in natural parameters: share 0 is this, share 1 the other."""
         rest = 1.0 - share
         return Statistics(rest * self.linear + share * other.linear, rest * self.quadratic + share * other.quadratic)
 
@@ -76,9 +76,7 @@ class Field(Protocol):
 
     @property
     def readout(self) -> Array:
-        """The mean given the state's ς, in coordinates whose prior variance is about 1/ς each: what convergence is
-        accelerated by.
-        """
+        """The mean given the state's ς, in coordinates of prior variance about 1/ς: the input of acceleration."""
         ...
 
     @property
@@ -88,7 +86,7 @@ class Field(Protocol):
 
     @property
     def informed(self) -> float:
-        """tr(ΛΣ), the number of directions that the sites have settled."""
+        """tr(ΛΣ), the effective number of parameters that the sites determine."""
         ...
 
     @property
@@ -106,7 +104,8 @@ class Field(Protocol):
         ...
 
     def as_sites(self, X: Array) -> tuple[Array, Array]:
-        """What the field's own engine would say if X were its sites: without the variance that its basis leaves out."""
+        """Mean and variance of g at X as the engine computes them at its sites: without the basis' truncated
+        variance."""
         ...
 
     def covariance_at(self, X: Array) -> Array:
@@ -125,7 +124,7 @@ class Engine(Protocol):
     kernel: Kernel
     size: int  # the number of Gaussian variables: N for the exact engine, m for features
     n_sites: int
-    blocks: list[slice]  # runs of sites that are passed over one at a time, to keep memory flat
+    blocks: list[slice]  # consecutive blocks of sites, processed one at a time to limit memory
 
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
         """Additive statistics of one block of sites: natural parameters eta, lam [n] as sums over features."""
@@ -152,8 +151,8 @@ class Engine(Protocol):
     def look_ahead(self, statistics: Statistics, precision: float, field: Any, share: float) -> Statistics:
         """Statistics of the mean to which repeated updates like this one, from `field`, would lead.
 
-        A step A⁻¹b − m that sees a share of the information's curvature falls short: (ςI + shareΛ)⁻¹A of it is the
-        whole way. An engine may do without, and give the statistics back.
+        A step A⁻¹b − m that sees only a share of the curvature is too short; (ςI + shareΛ)⁻¹A times it is Newton's
+        step. An engine that does not support this returns the statistics unchanged.
         """
         ...
 
@@ -167,7 +166,7 @@ class Engine(Protocol):
 
 
 def cut(n_sites: int, block: int | None = None) -> list[slice]:
-    """Runs of sites. The same on every machine, whatever its cores: sums are made block by block."""
+    """Consecutive blocks of sites; independent of the number of cores, so that sums are reproducible."""
     pairs = min(PARTS // 2, n_sites // (2 * SMALLEST_BLOCK))
     parts = 2 * max(pairs, 1) if n_sites >= SMALLEST_BLOCK else 1
     size = block or min(BLOCK, max(-(-n_sites // parts), 1))
@@ -203,9 +202,9 @@ def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) 
     log p(sites | ς) = ½ m log ς − ½ Σ log(ς + d) + ½ Σ p² / (ς + d). Functions are independent given ς: d and p of all
     of them come one after the other, [F m].
 
-    The sites stand for the likelihood only around the q they were made at. Far from it a site of small λ promises
-    endless gain where the real likelihood levels off, and ς → 0 would run away with it. So the grid reaches
-    TRUST to each side of log `near`, the ς of the last sweep; sites and ς move on together.
+    The sites approximate the likelihood only around the q at which they were computed. Far from it, a site of small λ
+    keeps rising where the true likelihood levels off, and ς would diverge to 0. So the grid is a trust region: it
+    reaches TRUST to each side of log `near`, the ς of the last sweep.
     """
 
     def log_sites(log_scale: Array) -> Array:
@@ -215,11 +214,11 @@ def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) 
     def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
         return np.asarray(log_sites(log_scale) + shape * log_scale - rate * np.exp(log_scale))
 
-    # A coarse look finds where the mass is, a finer grid there integrates: a strong prior may be narrow.
+    # A coarse grid finds the mass, and a finer one integrates it: a strong prior may be narrow.
     grid = np.log(near) + np.linspace(-TRUST, TRUST, NODES)
     for _ in range(3):
         values = log_density(grid)
-        if not np.abs(values).max() < 1e12:  # an accelerated step may propose such a state; it is then not taken
+        if not np.abs(values).max() < 1e12:  # an accelerated step may propose such a state, which is then rejected
             raise NumericalError("the inverse scale or a site has run away. Try a larger scale_shape and scale_rate.")
         kept = np.flatnonzero(values > values.max() - 14.0)
         if len(kept) > NODES // 2:

@@ -1,4 +1,4 @@
-"""Fourier features of inexact places: every frequency damped by how roughly a place is known.
+"""Fourier features of inexact places: frequencies are damped according to the accuracy of a place.
 
 Places that are equally inexact share their damping d, so that each such level is one transform: with D = diag(d),
 
@@ -20,7 +20,7 @@ from crowdfield.inference.kernels import Kernel
 
 
 class Level(NamedTuple):
-    """The places of a block that are equally inexact."""
+    """The places of a block with the same accuracy."""
 
     level: int  # its place among the levels of the basis
     rows: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Levels(NamedTuple):
 
 
 class Folds:
-    """q(w) prepared for every level, when it is first asked for."""
+    """q(w) prepared for every level of accuracy, when it is first needed."""
 
     def __init__(self, basis: BlurredSpectralBasis, mean: Array, covariance: Array):
         self._basis, self._mean, self._covariance = basis, mean, covariance
@@ -75,7 +75,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return Levels(n, [Level(0, np.arange(n), points)])
 
     def residual_at(self, points: Points | Levels) -> Array:
-        """Of f̄: what truncation leaves out of its own variance."""
+        """The variance of f̄ that truncation leaves out."""
         if isinstance(points, Points):
             return super().residual_at(points)
         out = np.empty(points.size)

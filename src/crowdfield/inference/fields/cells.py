@@ -1,7 +1,7 @@
-"""Fourier features on a regular grid: sums over places and functions at places, in a hundredth of the time.
+"""Fourier features on a regular grid: approximate sums and function values in a hundredth of the time.
 
 Every place is moved to its nearest cell of a grid over one period of the lattice. The grid is four times as fine as
-the shortest wave, so that what comes out is right to some percent: enough to choose a step, which exact sums judge.
+the shortest wave, so that results are accurate to some percent: enough to choose a step, which exact sums then judge.
 """
 
 from __future__ import annotations

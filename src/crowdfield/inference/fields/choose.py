@@ -1,4 +1,4 @@
-"""Which engine: by the number of sites, the number of input columns, and how many features the places need."""
+"""Choose an engine by the number of sites, of input columns, and of features that the places need."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting a
 EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
 # Where ς is integrated, every sweep takes an eigendecomposition of as many rows as there are features:
 EIGEN_AT_MOST = 800  # sites: the largest N for which `auto` takes a feature for every site
-NEARLY_EXACT = 0.02  # share of the prior variance that features may leave at a site, with more: close places share one
+NEARLY_EXACT = 0.02  # with more sites: share of the prior variance that features may leave out at a site
 ITERATIVE_AT_MOST = 60_000  # features: the largest m for products by FFT and sampled variances
-AFFORDABLE = 800  # features whose Cholesky (some 10 ms) nobody notices
+AFFORDABLE = 800  # features whose Cholesky factorisation is fast (some 10 ms)
 DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not
 # Tolerances on the kernel, from finest to coarsest. Truncated variance acts at every site, so that what it does to
 # E[ς] grows with their number: the finest tolerance that costs nothing is the right default.
 TOLERANCES = (2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.4e-2, 2e-2, 3e-2, 5e-2)
-COARSEST = 2e-2  # that a map is made with
+COARSEST = 2e-2  # the coarsest tolerance of a map
 
 
 def default_tolerance(
@@ -61,10 +61,10 @@ def spectral_basis(kernel: Kernel, X: Array, tolerance: float, max_size: int = M
 
 
 def bulk(kernel: Kernel, X: Array, left_out: float = 1e-3) -> NDArray[np.bool_]:
-    """Which places form the map, when a few lie so far off that a lattice over all of them would be mostly empty.
+    """Which places form the bulk of the map, without a few outliers that would make most of the lattice empty.
 
-    Off means: beyond the central box that leaves out at most the given fraction of the places along any column, by
-    more than ten length-scales.
+    An outlier lies more than ten length-scales beyond the central box, which leaves out at most the given fraction of
+    the places along any column.
     """
     X = coordinates(kernel, X)
     low, high = np.quantile(X, [left_out / 2, 1.0 - left_out / 2], axis=0)
@@ -122,7 +122,7 @@ def _spectral(
     coarsest: float,
     rng: np.random.Generator | None,
 ) -> Engine | None:
-    """Fourier features over all places, or over all but a few that lie far off; None where others serve better."""
+    """Fourier features over all places, or over all but a few outliers; None where another engine is better."""
 
     def features_for(places: Array) -> tuple[float, float]:
         if tolerance is not None:

@@ -21,9 +21,9 @@ from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Kernel
 
-FIXED = 1e-10  # of the prior variance, left at a place once the others are known
-SMALL_PRECISION = 1e-5  # of a site: below, 1 − B⁻¹ has lost too many digits
-PREDICTION_ENTRIES = 1 << 22  # of k(x, x*), the largest temporary of a prediction
+FIXED = 1e-10  # share of the prior variance below which a place is determined by the others
+SMALL_PRECISION = 1e-5  # precision of a site below which 1 − B⁻¹ has lost too many digits
+PREDICTION_ENTRIES = 1 << 22  # entries of k(x, x*), the largest temporary of a prediction
 
 
 def exact(kernel: Kernel, X: Array, integrates_scale: bool) -> Engine:
@@ -68,7 +68,7 @@ class ExactField:
 
     def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
         variance = self.scale.mean_inverse * prior_variance - ((cross @ self.reduction) ** 2).sum(1)
-        # Rounding may leave −1e-16 where reports pin the function down; anything larger would be an error.
+        # Rounding may leave −1e-16 where reports determine the function; anything larger would be an error.
         return cross @ self.beta, np.maximum(variance, 0.0)
 
     def at(self, X: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Fields of finitely many features f(x) = φ(x)·w: what a basis offers, and the algebra that all of them share."""
+"""Fields of finitely many features f(x) = φ(x)·w: the protocol of a basis, and the algebra that all bases share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from crowdfield.errors import NumericalError
-from crowdfield.inference.fields.answered import Answered, Released
 from crowdfield.inference.fields.base import (
     BLOCK,
     Array,
@@ -25,6 +24,7 @@ from crowdfield.inference.fields.base import (
     integrate_scale,
     inverse_from_cholesky,
 )
+from crowdfield.inference.fields.marginal import LostInformation, MarginalPosterior
 from crowdfield.inference.kernels import Kernel
 
 Codes = NDArray[np.int64]
@@ -76,11 +76,11 @@ class Basis(Protocol):
         ...
 
     def residual_covariance(self, X: Array) -> Array | None:
-        """The joint covariance of what it leaves out, [M, M], where that is known: k(X, X) − φφᵀ."""
+        """The joint covariance of the truncated part, [M, M]: k(X, X) − φφᵀ."""
         return None
 
     def is_same_as(self, other: Basis) -> bool:
-        """Whether weights of the other basis mean the same here."""
+        """Whether both bases have the same features, so that their weights are interchangeable."""
         return self is other
 
     def prior_root(self, kernel: Kernel) -> Array:
@@ -117,7 +117,7 @@ class Basis(Protocol):
         return self.project(points, eta), self.gram_statistics(points, lam)
 
     def fold(self, mean: Array, covariance: Array) -> Any:
-        """Whatever of q(w) = N(mean, covariance) can be prepared once for all blocks of sites."""
+        """Precompute what depends only on q(w) = N(mean, covariance), once for all blocks of sites."""
         return mean, covariance
 
     def moments(self, points: Any, folded: Any) -> tuple[Array, Array]:
@@ -132,12 +132,12 @@ class Diagonal(NamedTuple):
     d: Array  # [m]
     p: Array  # [m]
     V: Array  # [m, m]
-    released: Released | None = None
+    lost: LostInformation | None = None
 
 
 @dataclass(frozen=True)
 class FeatureField:
-    """q(w), the moments of the weights of a basis."""
+    """A Gaussian posterior q(w) of the weights of a basis."""
 
     basis: Basis
     mean: Array  # [m]
@@ -149,17 +149,17 @@ class FeatureField:
     informed: float
     log_det: float
     kl: float
-    answered: Answered | None = None  # when sources answer the field
+    marginal: MarginalPosterior | None = None  # when the sources are updated jointly with the field
 
     @cached_property
     def folded(self) -> Any:
         return self.basis.fold(self.mean, self.covariance)
 
     @cached_property
-    def root_of_answered(self) -> Array:
-        """Of the matrix M with E[w] = M⁻¹ Σ η φ."""
-        assert self.answered is not None
-        return self.answered.root()
+    def root_of_marginal(self) -> Array:
+        """The Cholesky factor of the matrix M with E[w] = M⁻¹ Σ η φ."""
+        assert self.marginal is not None
+        return self.marginal.root()
 
     def at(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at any places, in blocks.   [M, D] -> [M], [M]"""
@@ -223,10 +223,10 @@ class FeatureEngine:
     def influence(self, field: FeatureField, x: Array, block: slice) -> Array:
         """How far f(x) moves with the η of every site of a block.   [n]"""
         phi = self.basis.features(x)[0]
-        if field.answered is None:
+        if field.marginal is None:
             weights = field.covariance @ phi - field.spread @ (field.spread.T @ phi)
         else:
-            weights = sla.cho_solve((field.root_of_answered, True), phi, check_finite=False)
+            weights = sla.cho_solve((field.root_of_marginal, True), phi, check_finite=False)
         return self.basis.evaluate(self._points[block.start], weights)
 
     def posterior(self, statistics: Statistics, precision: float) -> FeatureField:
@@ -289,7 +289,7 @@ class FeatureEngine:
         share: float,
         step: Callable[[Array, float, Callable[[Array], Array]], tuple[Array, T] | None],
     ) -> tuple[Statistics, Array, T] | None:
-        """Statistics of the mean to which `step` leads, that mean, and whatever else `step` found.
+        """Statistics of the mean to which `step` leads, that mean, and any further result of `step`.
 
         step is given the gradient in the weights, ς, and (ςI + shareΛ)⁻¹, which is roughly the inverse of the
         objective's curvature.
@@ -328,7 +328,7 @@ class FeatureEngine:
 
     def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
         """The field averaged over the nodes of ς, given the eigenvalues d of the likelihood's precision."""
-        d, p, V, released = part
+        d, p, V, lost = part
         shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
         means = p[:, None] * shrink
         mean, average = means @ scale.weights, shrink @ scale.weights
@@ -345,5 +345,5 @@ class FeatureEngine:
             informed=float(d @ shrink @ scale.weights),
             log_det=float(np.log(shrink).sum(0) @ scale.weights),
             kl=expected_kl(shrink, means, scale),
-            answered=None if released is None else Answered(V, average, released),
+            marginal=None if lost is None else MarginalPosterior(V, average, lost),
         )

@@ -1,9 +1,9 @@
-"""Many functions, each wanted at places of its own, on a lattice of frequencies in one or two dimensions.
+"""Many functions, each evaluated at places of its own, on a lattice of frequencies in one or two dimensions.
 
-Every report of a source asks for that source's own function at the report's place. A wave of a lattice is a product of
-one wave per axis, e^{i k·θ} = e^{i k₁ θ₁} e^{i k₂ θ₂}, so the features of a place are an outer product of two short
-vectors, and a function at the places of its group is a product of small matrices: nothing of size reports × features
-is formed. Groups of about the same size are handled together, padded to the largest of them.
+Every source has a function of its own, which is needed at the places of its reports. A wave of a lattice is a product
+of one wave per axis, e^{i k·θ} = e^{i k₁ θ₁} e^{i k₂ θ₂}, so the features of a place are an outer product of two short
+vectors, and a function at the places of its group is a product of small matrices: nothing of size reports × features is
+formed. Groups of about the same size are handled together, padded to the largest of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crowdfield.inference.fields.base import Array
 Complex = NDArray[np.complex64]
 Codes = NDArray[np.int64]
 
-SINGLE = np.complex64  # six digits of how sources and field move together are enough, in half the time
+SINGLE = np.complex64  # single precision is enough for the coupling of sources and field, in half the time
 MOST_ENTRIES = 1 << 14  # places processed at a time, padding included: their waves stay in the cache
 LEAST_FILLED = 0.7  # share of its batch's largest group that a group must have
 

@@ -21,16 +21,16 @@ from crowdfield.inference.kernels import Kernel
 
 SIZE = 512
 TOLERANCE = 1e-4  # a place whose conditional variance is below this adds nothing to the inducing points
-CANDIDATES = 10_000  # among which inducing points are sought
-JITTER = 1e-9  # of the prior variance: under a longer length-scale neighbouring points are all but the same
-ENTRIES = 1 << 21  # of the features processed at a time: 16 MB
+CANDIDATES = 10_000  # places among which inducing points are chosen
+JITTER = 1e-9  # share of the prior variance added to the diagonal: under a longer length-scale, points nearly coincide
+ENTRIES = 1 << 21  # entries of the features processed at a time: 16 MB
 
 
 def pivots(kernel: Kernel, X: Array, size: int, tolerance: float) -> tuple[NDArray[np.int64], Array]:
     """Places chosen by pivoted Cholesky, and the factor L of their covariance.
 
-    Each pick is the place that the picks before leave the most uncertain: greedy, deterministic, and never two places
-    so close that their covariance is singular. O(n · size²), no n × n matrix.
+    Each choice is the place with the largest variance given the earlier ones: greedy, deterministic, and never two
+    places so close that their covariance is singular. O(n · size²), without an n × n matrix.
     """
     remaining = kernel.variance(X).copy()
     factor = np.empty((len(X), min(size, len(X))))

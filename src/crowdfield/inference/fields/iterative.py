@@ -8,8 +8,8 @@ diagonal on the rest):
     the covariance  through draws w = R⁻ᵀ Ã^{−½} z with Ã = R⁻¹AR⁻ᵀ and fixed z ~ N(0, I), by Lanczos;
     log |A|, tr A⁻¹ from the same Lanczos runs (stochastic Lanczos quadrature).
 
-Every estimate is what P gives exactly, plus the sampled difference between A and P for the same z. P is close to A
-where sites are dense and even, and there is then little left to sample.
+Every estimate is the exact value for P plus the sampled difference between A and P for the same z (a control variate).
+P is close to A where sites are dense and even, and then the sampled part is small.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class IterativeField:
         """Mean of f at the points, and its variance from draws with control variates.   [n], [n]"""
         basis = self.system.basis
         n = points.angles.shape[1]
-        if points.decay is not None:  # the constant part does not decay with the others: draws alone know that
+        if points.decay is not None:  # the constant does not decay, which only draws account for
             waves = basis.evaluate(points, np.column_stack([self.mean, self.draws]))
             return waves[:, 0], np.asarray((waves[:, 1:] ** 2).mean(1))
         both = Folded(basis.mean_spectrum(self.mean) + 1j * self.control_spectrum, 0.0, self.control_spectrum, 0.0)
@@ -68,7 +68,7 @@ class IterativeField:
             pair = basis.evaluate(points, np.column_stack([self.draws[:, s], self.controls[:, s]]))
             total += pair[:, 0] ** 2 - pair[:, 1] ** 2
         sampled = total / self.draws.shape[1]
-        # A sampled difference can outweigh what it corrects; a tenth of that is then the least we claim.
+        # A sampled difference can exceed what it corrects; keep at least a tenth of the control variance.
         return mean, np.maximum(known + sampled, 0.1 * known)
 
     def at(self, X: Array) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ class IterativeField:
         return self.moments(self.system.basis.locate(X))
 
     def covariance_at(self, X: Array) -> Array:
-        """From the draws: a rough answer, good enough to spread a batch of places."""
+        """A rough estimate from the draws, good enough to spread out a batch of places."""
         waves = self.system.basis.evaluate(self.system.basis.locate(X), self.draws)
         return np.asarray(waves @ waves.T / self.draws.shape[1])
 
@@ -165,12 +165,12 @@ class IterativeEngine:
         return system.solve(statistics.linear)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: IterativeField, share: float) -> Statistics:
-        return statistics  # two more solves would cost what they save
+        return statistics  # two more solves would cost as much as they save
 
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> tuple[IterativeField, ...]:
-        """With thousands of directions settled p(ς | sites) is narrow: its mean, in MacKay's form, stands for it."""
+        """With thousands of directions determined, p(ς | sites) is narrow: only its mean is used (MacKay's form)."""
         fields = [self.posterior(s, near) for s in statistics]
         prior, informed = scale_.Gamma(shape, rate), sum(f.informed for f in fields)
         size, energy = self.size * len(fields), sum(f.energy for f in fields)

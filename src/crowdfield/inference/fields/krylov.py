@@ -1,4 +1,4 @@
-"""Linear algebra by products alone: convolution on the lattice, preconditioner, Lanczos, conjugate gradients."""
+"""Matrix-free linear algebra: convolution on the lattice, preconditioner, Lanczos, conjugate gradients."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from crowdfield.inference.fields.base import Array, cholesky
 from crowdfield.inference.fields.spectral import SpectralBasis
 
 HEAD = 400  # frequencies that the preconditioner treats densely
-STEPS = 80  # of Lanczos, at most
-SETTLED = 1e-4  # of the last coefficient of Ã^{−½} z: what one more step would add
-RESIDUAL = 1e-8  # of conjugate gradients, relative
+STEPS = 80  # Lanczos steps, at most
+SETTLED = 1e-4  # Lanczos ends when the last coefficient of Ã^{−½} z is below this
+RESIDUAL = 1e-8  # relative residual of conjugate gradients
 MAX_SOLVE = 2000
 CHUNK = 8  # probes whose Krylov bases are in memory at a time
 
@@ -171,7 +171,7 @@ def conjugate_gradients(product: Callable[[Array], Array], solve: Callable[[Arra
 
 @dataclass(frozen=True)
 class System:
-    """A = Σ λ φφᵀ + ς I, and what can be asked of it."""
+    """A = Σ λ φφᵀ + ς I: linear solves, and draws from N(0, A⁻¹)."""
 
     basis: SpectralBasis
     convolution: Convolution

@@ -1,4 +1,4 @@
-"""The lattice of frequencies that a kernel needs on a domain: how close, how wide, and how many."""
+"""The lattice of frequencies that a kernel needs on a domain: spacing, extent and number."""
 
 from __future__ import annotations
 

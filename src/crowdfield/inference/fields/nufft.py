@@ -1,4 +1,4 @@
-"""Waves at fixed places, by FINUFFT: sums over the places, and functions there."""
+"""Non-uniform FFTs at fixed places (FINUFFT): sums over the places, and functions there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from crowdfield.inference.fields.base import Array
 Complex = NDArray[np.complex128]
 
 # Relative error of a transform, over all frequencies together. A sum over 10⁷ sites must not make the Gram matrix
-# visibly indefinite: at 1e-7 an entry of it is off by some thousandths, beside an ς of about one. Digits take time.
+# visibly indefinite: at 1e-7 an entry is off by some thousandths, compared with a ς of about one. More digits take
+# time.
 NUFFT_EPS = 1e-7
 SERIAL_BELOW = 1 << 15  # places: starting threads for fewer takes longer than the transform
 MOST_KEPT = 1 << 16  # frequencies of a plan that is kept: its work space has four times as many entries, 4 MB

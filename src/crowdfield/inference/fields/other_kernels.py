@@ -1,11 +1,11 @@
 """The evidence of the sites of a fit under other kernels, without fitting each.
 
 A fit leaves a Gaussian likelihood of its weights, exp(bᵀw − ½ wᵀAw). Another kernel changes the prior of the weights,
-N(0, RRᵀ/ς) in place of N(0, I/ς), and nothing else, so that its evidence is that of Rᵀ A R and Rᵀ b. The sites stand
-for the real likelihood only around the q they were made at. But q is at the top of the objective, where only the prior
-depends on the kernel: at the fit's own kernel this evidence and the objective have the same derivative, but for sites
-whose precision would be negative and is raised to zero. So fits and evidences in turn lead to the length-scale at the
-top of the objective.
+N(0, RRᵀ/ς) in place of N(0, I/ς), and nothing else, so that its evidence is that of Rᵀ A R and Rᵀ b. The sites
+approximate the likelihood only around the q at which they were computed. But q maximises the objective, where only the
+prior depends on the kernel: at the fit's own kernel this evidence and the objective have the same derivative, except
+for sites whose precision would be negative and is raised to zero. So alternating fits and evidences finds the
+length-scale that maximises the objective.
 """
 
 from __future__ import annotations

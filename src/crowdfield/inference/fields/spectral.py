@@ -37,7 +37,7 @@ DENSE_ENTRIES = 1 << 22
 
 @dataclass(frozen=True)
 class Points:
-    """Places as angles in [−π, π), one row a dimension, and how far each lies from the domain."""
+    """Places as angles in [−π, π), one row per dimension, and how far each lies from the domain."""
 
     angles: Array  # [D, n]
     decay: Array | None  # k(x, nearest place of the domain) [n]; None where all are inside
@@ -57,7 +57,7 @@ class SpectralBasis(Basis):
     """Fourier features of a stationary kernel on the bounding box of `X` (places, or the corners of a region).
 
     The box is widened by `margin` length-scales: the domain. The approximate kernel repeats itself, so a place x
-    outside the domain is never evaluated there. It sees the domain through its nearest place c(x) alone,
+    outside the domain is never evaluated there. It is correlated with the domain only through its nearest place c(x),
     φ(x) = k(x, c(x)) φ(c(x)): continuous at the border, and the prior far away. A constant part of the kernel joins the
     feature of frequency zero and does not decay.
 
@@ -183,7 +183,7 @@ class SpectralBasis(Basis):
 
     def _measured_error(self, extent: Array) -> float:
         """max |φ(x)·φ(x′) − k(x, x′)| over pairs of sites: near ones, where truncation shows, and far ones (copies)."""
-        rng = np.random.default_rng(0)  # a fixed design of distances, not a choice of the inference
+        rng = np.random.default_rng(0)  # a fixed seed, independent of the inference
         scales = self.kernel.lengthscales(self.dimension)
         direction = rng.standard_normal((256, self.dimension))
         direction /= np.abs(direction).max(1, keepdims=True)
@@ -200,7 +200,7 @@ class SpectralBasis(Basis):
     # -- sums over places: type 1 ---------------------------------------------------------------------------------
 
     def summarise(self, points: Points, eta: Array, lam: Array) -> tuple[Array, Array]:
-        """Both sums by one transform: η and λ are real, so they travel as η + iλ and part by symmetry."""
+        """Both sums by one transform: η and λ are real, so they are combined as η + iλ and separated by symmetry."""
         decay = points.decay
         values = np.empty(points.angles.shape[1], complex)
         values.real = eta if decay is None else eta * decay

@@ -6,6 +6,6 @@
     P(t_i = 1) = σ(a g_i + c)              the link to the truth, informed by checked places
 
 The appearance of one place is one-dimensional, so it is integrated exactly, on a grid. The smooth part and β are
-jointly Gaussian under q; sources, link and variances are at their posterior mode, and their uncertainty is joined
-with that of the field when the iteration has settled (`coupled`).
+jointly Gaussian under q; sources, link and variances are at their posterior mode, and their uncertainty is combined
+with that of the field after convergence (`coupled`).
 """

@@ -20,13 +20,13 @@ class Size(NamedTuple):
     """How many features are worth their cost."""
 
     exact: int = 400  # places: as many features as places
-    cheap: int = 500  # that cost nothing noticeable: the finest tolerance they meet is taken
-    spectral: int = 1_200  # of the spectral basis at the most; more are dearer than inducing points
+    cheap: int = 500  # features that are cheap: the finest tolerance that they can meet is used
+    spectral: int = 1_200  # features of the spectral basis at most; with more, inducing points are cheaper
     inducing: int = 500
 
     def shared_by(self, functions: int) -> Size:
-        """For several functions whose weights are in one covariance matrix: as many weights of all as make twice the
-        features of one, so that a step takes a few times as long at the most.
+        """The size for several functions whose weights share one covariance matrix: all functions together have twice
+        the features of one, so that a step takes only a few times as long.
         """
         return self if functions == 1 else Size(*(max(2 * most // functions, FEWEST) for most in self))
 

@@ -1,9 +1,9 @@
-"""Field and sources together: their joint covariance, and Newton's step of both.
+"""The joint covariance of field and sources, and a joint Newton step.
 
-A crowd that leans to yes and a map that is mostly yes explain the same reports: what is known of the sources depends on
-what is known of the field. With everything Gaussian around the mode, report r of source s at place i has the
-information h_r J Jᵀ in (g_i, θ_s), where J is the gradient of its logits. The appearances g_i are eliminated one by one
-(they do not touch each other), then the sources:
+A crowd that leans to yes and a map that is mostly yes explain the same reports, so the uncertainties of sources and
+field are correlated. With everything Gaussian around the mode, report r of source s at place i has the information h_r
+J Jᵀ in (g_i, θ_s), where J is the gradient of its logits. The appearances g_i are eliminated one by one (they do not
+touch each other), then the sources:
 
     C = P_θ + Σ_r E[h θθ] − Σ_i c_i c_iᵀ / (1/τ² + Λ_i),   B = Σ_i φ_i c_iᵀ / (1 + τ² Λ_i),   A = P_w + Σ_i λ̃_i φ_i φ_iᵀ
     Cov(w) = (A − B C⁻¹ Bᵀ)⁻¹,   Cov(θ) = C⁻¹ + C⁻¹ Bᵀ Cov(w) B C⁻¹
@@ -27,7 +27,7 @@ from crowdfield.inference.instrument.joint_information import Information
 from crowdfield.inference.instrument.linear import Design, Weights
 from crowdfield.inference.instrument.link import Link
 
-MOST_PARAMETERS = 3_000  # of sources that are unsure together with the field; the surest beyond that are held
+MOST_PARAMETERS = 3_000  # parameters of sources that are coupled with the field; beyond that, the best known are held
 MOST_IN_A_STEP = 1_000  # parameters that Newton's step moves together with the field
 
 
@@ -44,7 +44,7 @@ def too_many(state: State) -> bool:
 
 
 def _parameters(at: Evaluated, known: Information) -> Array:
-    """C: what the reports tell of sources and link, and their priors."""
+    """C: the information of reports and priors about sources and link."""
     crowd = at.state.variances.population
     of_link = link.prior(crowd, len(at.state.link.theta)).precision
     prior = np.concatenate([np.tile(crowd.precision, len(at.state.theta)), of_link])
@@ -72,7 +72,7 @@ def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) 
 def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
     """From the precision of the field A, that of sources and link C, and what is between them B (module docstring)."""
     S, d = at.state.theta.shape
-    # Parameters of which no report tells (sources that have not reported here) are what their prior says.
+    # Parameters without information (sources that have not reported here) keep their prior.
     told = np.flatnonzero(B.any(0) | (np.count_nonzero(C, axis=1) > 1))
     root = cholesky(C[np.ix_(told, told)], "the joint precision of the sources")
     C_inverse_Bt = np.asarray(sla.cho_solve((root, True), B[:, told].T, check_finite=False))
@@ -87,14 +87,15 @@ def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
 
 
 class Together(NamedTuple):
-    """Where a step of field, sources and link leads, and how unsure the sources are while the field is unsure too."""
+    """The state after a joint step of field, sources and link, and the sources' covariance with the field
+    marginalised."""
 
     image: State
     sources: Array  # [S, d, d] Cov(θ_s)
 
 
 def image(observed: Observed, design: Design, at: Evaluated) -> Together:
-    """Where Newton's step of field, sources and link together leads.
+    """The state after a joint Newton step of field, sources and link.
 
     Sources and field in turn (`at.image`) creep where both explain the same reports: a source that alone saw its part
     of the map. Together they go to the optimum of the same quadratic model:
@@ -114,7 +115,7 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
     try:
         root = sla.cho_factor(_parameters(at, known) - B.T @ sigma_B, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return plain  # far from the optimum the quadratic model may have no top
+        return plain  # far from the optimum the quadratic model may have no maximum
     step = sla.cho_solve(root, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
     longest = np.abs(step).max(initial=0.0)
     step *= min(1.0, responses.LONGEST_STEP / max(longest, 1e-300))

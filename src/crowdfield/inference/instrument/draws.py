@@ -1,7 +1,7 @@
-"""Draws from the posterior of the instrument model, and what reports look like under each of them.
+"""Draws from the posterior of the instrument model, and the distribution of reports under each of them.
 
-Of the fast inference (`draw`) the field is drawn jointly over places, every source from its own marginal: how a source
-and the field move together is in the widths (`coupled.py`), not in the draws.
+For the Gaussian posterior (`draw`), the field is drawn jointly over places, and every source from its own marginal: the
+correlation of sources and field is in the variances (`coupled.py`), not in the draws.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The iteration: state, one step, the objective that it raises, and repeating it until nothing moves."""
+"""The iteration of the instrument model: its state, one step, and the objective that the step raises."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Prior(NamedTuple):
 
     smooth_shape: float
     smooth_rate: float
-    # The nugget: things at one place differ by about a logit. Worth a few places, no more.
+    # The nugget: things at one place differ by about a logit. As informative as a few places.
     nugget_shape: float = 3.0
     nugget_rate: float = 3.0
 
@@ -39,7 +39,7 @@ class Variances(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that crosses a step."""
+    """The state of the iteration."""
 
     eta: Array  # [N], or [N, F] with F functions
     lam: Array  # [N], or [N, F, F]
@@ -82,9 +82,9 @@ def start(observed: Observed, prior: Prior, labels: int) -> State:
     return State(np.zeros(n), np.zeros(n), theta, link.start(population, observed.state_scores), first)
 
 
-SENSITIVITY_VARIANCE = 0.25  # of sources around 1: most lie between guessing and twice as sharp as the average
+SENSITIVITY_VARIANCE = 0.25  # prior variance of sensitivities around 1: most lie between 0 (guessing) and 2
 LEAN_VARIANCE = 1.0  # before it is learned
-PSEUDO_SOURCES = 2.0  # at these variances, beside the real ones: a crowd of three cannot say how crowds vary
+PSEUDO_SOURCES = 2.0  # pseudo-sources with these variances: three sources alone cannot determine a variance
 
 
 def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> Evaluated:
@@ -155,7 +155,7 @@ def _usual(population: Population, scores: Array) -> Array:
 
 
 def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array, sources: Array) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates, which see how much is informed).
+    """The variances that maximise the evidence at this q (MacKay's updates, by the effective number of parameters).
     sources [S, d, d]: how unsure the sources are.
     """
     w, by = at.q.mean[: design.basis.size], informed(at, design, prior)
@@ -166,7 +166,7 @@ def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array
 
 
 def informed(at: Evaluated, design: Design, prior: Prior) -> Array:
-    """How many observations each variance is learned from, its prior's included: smooth, nugget, population [2 + d]."""
+    """Effective number of observations of each variance, its prior's included: smooth, nugget, population [2 + d]."""
     m = design.basis.size
     weights = max(m - float(np.trace(at.q.covariance[:m, :m])) / at.state.variances.smooth, 0.0)
     places_ = at.nugget_informed + 2.0 * prior.nugget_shape
@@ -188,7 +188,7 @@ def _learned_population(at: Evaluated, population: Population, scores: Array, so
 
 
 def between(a: State, b: State, share: float) -> State:
-    """The state a share of the way from one to another: sites and parameters on a line, variances on that of logs."""
+    """Interpolate between two states: linearly for sites and parameters, in logs for variances."""
 
     def mix(x: Any, y: Any) -> Any:
         return x + share * (y - x)
@@ -210,7 +210,7 @@ def between(a: State, b: State, share: float) -> State:
 
 
 def pack(state: State) -> Array:
-    """A state as one vector in which any step leads to a state again (`unpack`)."""
+    """A state as one unconstrained vector (`unpack` is the inverse)."""
     v = state.variances
     return np.concatenate(
         [
@@ -226,7 +226,7 @@ def pack(state: State) -> Array:
 
 
 def globals_of(state: State) -> int:
-    """How many entries of the vector are not of one place or source."""
+    """The number of entries of the vector that belong to no single place or source."""
     return len(state.link.theta) + 2 + 2 * len(state.variances.population.mean)
 
 

@@ -1,7 +1,8 @@
-"""What a source would report at a place, under the instrument model of two states or of grades.
+"""Prediction of future reports under the instrument model of two states or of grades.
 
 A report reads the appearance g, so that p(c | f) = Σ_k P(g_k | f, reports there) P(c | g_k), with the appearance
-integrated on the grid as in a fit. The states hang on g as well, so that a report tells about them what P(t, c) says.
+integrated on the grid as in a fit. The states depend on g as well, so that P(t, c) gives a report's information about
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ROWS = 512  # places processed at a time: each has a grid of appearances at ever
 
 
 class Known(NamedTuple):
-    """What was said about the appearance at places, and what is checked there."""
+    """The likelihood of the appearance at places, from reports and checks there."""
 
     likelihood: Array  # ℓ(g) [M, K]
     checks: Checks
@@ -57,7 +58,7 @@ class Known(NamedTuple):
 
 
 class ByAppearance(NamedTuple):
-    """Of candidates whose reports are known, by somebody who says l in state j at appearance g with P(t = j, l | g)."""
+    """Predicted reports at candidates, by a source with P(t = j, label = l | g)."""
 
     known: Known
     nugget: float

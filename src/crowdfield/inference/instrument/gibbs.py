@@ -31,7 +31,7 @@ from crowdfield.inference.instrument.sources_sampling import Crowd
 from crowdfield.inference.instrument.weights_sampling import Regression
 
 MOVES = ("scale of appearances", "stretch of the field", "nugget given the field", "variances given appearances")
-FIRST_NOISE = 0.3  # of weights at the start, in prior standard deviations: chains begin apart, but not absurdly
+FIRST_NOISE = 0.3  # initial noise of the weights, in prior standard deviations: overdispersed chains
 
 
 class State(NamedTuple):
@@ -120,7 +120,7 @@ class Sampler:
         return np.asarray(out)
 
     def _answers(self, g: NDArray[np.int64]) -> Array:
-        """How often every source said what at which appearance: [C, S, L, K]."""
+        """Counts of every source's labels by appearance: [C, S, L, K]."""
         chains, K = len(g), len(APPEARANCES)
         rows = self.observed.n_sources * len(self.observed.scores)
         cell = (np.arange(chains)[:, None] * rows + self.key) * K + g[:, self.reported.site]
@@ -128,7 +128,7 @@ class Sampler:
         return counts.reshape(chains, self.observed.n_sources, len(self.observed.scores), K)
 
     def _checked(self, g: NDArray[np.int64], truth_link: Array, rng: np.random.Generator) -> Array:
-        """How often checked places, their states drawn where a check leaves them open, were what: [C, 2, K]."""
+        """Counts of the states of checked places by appearance, drawn where a check leaves them open: [C, 2, K]."""
         checks, chains, K = self.observed.checks, len(g), len(APPEARANCES)
         at = g[:, checks.site]
         log_odds = truth_link[:, :1] * APPEARANCES[at] + truth_link[:, 1:] + _log_ratio(checks)
@@ -139,7 +139,8 @@ class Sampler:
     # --- directions that no report can see --------------------------------------------------------------------------
 
     def _shift(self, state: State, rng: np.random.Generator) -> State:
-        """f + δ, and all leans and the link's shift against it: the reports stay as probable, so that δ is Gaussian."""
+        """Shift f by δ, and all leans and the link's shift against it: the likelihood is unchanged, so that δ is
+        Gaussian."""
         crowd, first = state.crowd, self.design.basis.size
         slopes = crowd.theta[:, :, :1] * lean_along(self.observed.scores)  # [C, S, L − 1]
         surplus = crowd.theta[:, :, 1:] - crowd.mean[:, None, 1:]
@@ -158,7 +159,7 @@ class Sampler:
         )
 
     def _rescale(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Array]:
-        """Appearances times c, sensitivities and the link's slope over c."""
+        """Multiply appearances by c, and divide sensitivities and the link's slope by c."""
         crowd, prior = state.crowd, self.prior
         log_c = step_size * rng.standard_normal(len(state.smooth))
         c = np.exp(log_c)
@@ -175,7 +176,7 @@ class Sampler:
         return _scaled(state, np.where(accept, c, 1.0)), accept.astype(np.float64)
 
     def _flip(self, state: State, rng: np.random.Generator) -> State:
-        """Appearances and sensitivities both turned over. With few sources both ways may be likely."""
+        """Change the sign of appearances and sensitivities. With few sources both signs may be likely."""
         alpha = state.crowd.theta[:, :, 0].sum(1) + state.crowd.link[:, 0]
         accept = np.log(rng.random(len(alpha))) < -2.0 * alpha / state.crowd.variance[:, 0]
         return _scaled(state, np.where(accept, -1.0, 1.0)) if accept.any() else state
@@ -275,7 +276,7 @@ def drawn(joint: Array, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _scaled(state: State, c: Array) -> State:
-    """The same state with all appearances times c, per chain; no report is more or less probable by it."""
+    """The same state with all appearances multiplied by c, per chain; the likelihood is unchanged."""
     crowd = state.crowd
     theta, truth_link = crowd.theta.copy(), crowd.link.copy()
     theta[:, :, 0] /= c[:, None]

@@ -1,4 +1,4 @@
-"""What every place and every report did to the log odds of a state at one place, under either reading of places."""
+"""The contribution of every place and report to the log odds of a state at one place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Influence(NamedTuple):
     """Along the tangent of the log odds of a state as a function of the field, at its mean."""
 
     prior: float
-    by_place: Array  # [N] what everything said about a thing adds
-    by_report: Array  # [R] what the crowd's reports pulled, a part of that
-    pull: Array  # [R] how strongly each, as often as it counts, pulls the appearance of its own place
+    by_place: Array  # [N] contribution of all reports about a thing
+    by_report: Array  # [R] contribution of each report of the crowd, a part of that
+    pull: Array  # [R] gradient of each report, times its count, in the appearance of its own place
 
 
 def influence(fitted: AnyFitted, x: Array, state: int) -> Influence:

@@ -1,4 +1,4 @@
-"""Repeating steps: first while the variances are learned, then with these held, until nothing moves."""
+"""Repeat steps to convergence: first while the variances are learned, then with these held."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from crowdfield.inference.instrument.methods import Method
 
 
 class Policy(NamedTuple):
-    """When a step is too long, and when it is enough."""
+    """When a step is shortened, and when the iteration ends."""
 
-    tol: float = 1e-4  # of a probability, a sensitivity or a lean
+    tol: float = 1e-4  # largest change of a probability, a sensitivity or a lean
     max_iter: int = 200
-    variance_tol: float = 0.003  # of the logarithm of a variance: far less than reports can tell
-    variance_sweeps: int = 60  # at the most, while the variances are learned
-    overshoot: float = 0.5  # nats of the evidence that a step may cost while they are
+    variance_tol: float = 0.003  # largest change of the logarithm of a variance: far below its uncertainty
+    variance_sweeps: int = 60  # at most, while the variances are learned
+    overshoot: float = 0.5  # nats by which the evidence may fall in a step meanwhile
     window: int = 8  # steps remembered for acceleration
     patience: int = 2  # steps in a row that must move less than tol
-    # So many refused steps in a row say that the quadratic model of Newton's joint step is far from true: from there on
-    # sources and field step in turn.
+    # After this many refused steps in a row the quadratic model of the joint Newton step is too inaccurate: from then
+    # on sources and field are updated in turn.
     refused: int = 3
-    shortest: float = 1.0 / 64.0  # share of a step: where even that does not raise the objective, rounding is reached
-    unsure_variances: bool = True  # whether what is not known of the variances widens the answer
-    rounding: float = 1e-11  # relative fall of the objective that is none
+    shortest: float = 1.0 / 64.0  # share of a step; if even that does not raise the objective, the iteration ends
+    unsure_variances: bool = True  # whether intervals include the uncertainty of the variances
+    rounding: float = 1e-11  # relative fall of the objective that counts as rounding
 
 
 class Settled(NamedTuple):
@@ -47,7 +47,7 @@ def run(
     learn: bool = True,
     progress: Progress | None = None,
 ) -> Settled:
-    """From a state to the one that no step moves."""
+    """Iterate from a state to convergence."""
     current, n_iter = method.evaluate(start), 1
     if learn:
         current, n_iter = learn_variances(method, current, policy, progress)
@@ -70,7 +70,7 @@ def run(
 
 
 def learn_variances(method: Method, current: Any, policy: Policy, progress: Progress | None = None) -> tuple[Any, int]:
-    """Empirical Bayes: steps that update the variances along, until these rest."""
+    """Empirical Bayes: steps that also update the variances, until these converge."""
     n_iter, share, accelerator = 1, 1.0, Anderson(policy.window)
     while n_iter < policy.variance_sweeps:
         target = method.learning_image(current)
@@ -94,7 +94,7 @@ def learn_variances(method: Method, current: Any, policy: Policy, progress: Prog
 
 
 def _packed(method: Method, at: Any, target: State) -> tuple[Array, Array, Array]:
-    """A state and its image as vectors, and the step between them in units that matter alike: √nats."""
+    """A state and its image as vectors, and the step between them in comparable units: √nats."""
     z, image = fitting.pack(at.state), fitting.pack(target)
     sources = np.einsum("sij,sj->si", _roots(at.covariance), target.theta - at.state.theta).ravel()
     rest = image[-fitting.globals_of(target) :] - z[-fitting.globals_of(target) :]
@@ -102,15 +102,15 @@ def _packed(method: Method, at: Any, target: State) -> tuple[Array, Array, Array
 
 
 def _roots(covariance: Array) -> Array:
-    """Lᵀ with L Lᵀ = covariance⁻¹: what makes a step of a source's parameters comparable with others."""
+    """Lᵀ with L Lᵀ = covariance⁻¹, which scales a step of a source's parameters to √nats."""
     return np.asarray(np.linalg.cholesky(np.linalg.inv(covariance)).transpose(0, 2, 1))
 
 
 def _rising_step(
     method: Method, current: Any, target: State, policy: Policy, accelerator: Anderson
 ) -> tuple[Any | None, int]:
-    """An accelerated step towards a target if it raises the objective, else the longest share of a plain one that does;
-    None where none does. And how many were tried.
+    """An accelerated step if it raises the objective, else the longest share of a plain step that does; None if none
+    does. Also the number of steps tried.
     """
     slack = policy.rounding * abs(current.objective)
     proposed = accelerator.propose(*_packed(method, current, target))

@@ -1,6 +1,6 @@
-"""What reports tell about sources, link and field together: minus the Hessian, with the appearances eliminated.
+"""The joint information about sources, link and field: minus the Hessian, with the appearances eliminated.
 
-The matrices of `coupled`: sums over places, so that those of several runs of places add up.
+The matrices of `coupled`: sums over places, so that those of several blocks of places add up.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ ROWS = 1 << 14  # places processed at a time
 
 
 class Information(Protocol):
-    """Of the reports, without the priors."""
+    """The information of the reports, without that of the priors."""
 
     @property
     def parameters(self) -> Array:
-        """In sources and link: [p, p], p = S·d + J."""
+        """The information about sources and link: [p, p], p = S·d + J."""
         ...
 
     def gram(self) -> Array:
-        """In the field: Σ λ̃ φφᵀ [m + C, m + C]."""
+        """The information about the field: Σ λ̃ φφᵀ [m + C, m + C]."""
         ...
 
     def projected(self) -> Array:
-        """Between both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
+        """The off-diagonal block of both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
         ...
 
     def moved(self, step: Array) -> Array:
@@ -46,7 +46,7 @@ class Information(Protocol):
 
 
 class LocalInformation:
-    """Of places that are here. g [N]: the mean appearance of each."""
+    """The information of places in this process. g [N]: the mean appearance of each."""
 
     def __init__(self, observed: Observed, design: Design, state: State, nugget: Array, g: Array):
         (S, d), J = state.theta.shape, len(state.link.theta)
@@ -115,7 +115,7 @@ def _with_scores(
 
 
 def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:
-    """The same for checked places, less what not knowing their state takes away: [G, 1 + J, 1 + J] in (g, a, γ)."""
+    """The same for checked places, minus the missing information about their state: [G, 1 + J, 1 + J] in (g, a, γ)."""
     checks, scores = observed.checks, truth_link.scores
     mean, _ = truth_link.logits(g[checks.site])
     value, vector = np.linalg.eigh(_covariance(mean) - _covariance(mean + checks.said))

@@ -1,7 +1,7 @@
-"""How probable every report's label was, given all other reports.
+"""Leave-one-out: the probability of every report's label given all other reports.
 
-The report is taken out of all that it touched: the appearance of its place is integrated without it, the field around
-without its place's own message (the cavity), and its source's parameters go back by the step that it had pulled them.
+The report is removed from everything it influenced: the appearance of its place is integrated without it, the field
+is used without its place's own message (the cavity), and its source's parameters are moved back by its gradient step.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def log_probabilities(
 
 
 def log_scores(observed: Observed, at: Evaluated) -> float:
-    """Σ log p(score | all other reports), with the sources as they are: what length-scales are compared by as well."""
+    """Σ log p(score | all other reports), with the sources held: a part of the comparison of length-scales."""
     if observed.readings is None:
         return 0.0
     total, first = 0.0, len(observed.scores)
@@ -101,20 +101,21 @@ def _predicted(
 
 
 class Habits(NamedTuple):
-    """What every source usually says, whatever it looks at."""
+    """The label frequencies of every source, whatever the place."""
 
     counts: Array  # [S, L] how often every source said every label
     crowd: Array  # [L] the share of every label in all reports
 
     @classmethod
     def learn(cls, reports: Labels, n_sources: int, n_labels: int, looks: NDArray[np.int64] | None = None) -> Habits:
-        """From reports, each of which stands for one look, or for as many as `looks` [R] says."""
+        """Count the labels of reports, each once, or as often as `looks` [R] says."""
         pair = reports.source * n_labels + reports.label
         counts = np.bincount(pair, looks, n_sources * n_labels).astype(np.float64).reshape(n_sources, n_labels)
         return cls(counts, (counts.sum(0) + 1.0) / (counts.sum() + n_labels))
 
     def left_out(self, reports: Labels) -> Array:
-        """log P of every report's label by its source's other reports, with one look's worth of the crowd's: [R]."""
+        """log P of every report's label by the frequencies of its source's other reports, plus one pseudo-report of the
+        crowd: [R]."""
         said = self.counts[reports.source, reports.label] - 1.0 + self.crowd[reports.label]
         return np.asarray(np.log(said / self.counts[reports.source].sum(1)))
 

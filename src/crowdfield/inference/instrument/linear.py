@@ -18,10 +18,10 @@ from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.sites import over_rows
 
 BLOCK = 1 << 15  # places at a time
-SMALLEST_VARIANCE = 1e-12  # of f: rounding may leave a little less than nothing where reports pin it down
+SMALLEST_VARIANCE = 1e-12  # smallest variance of f: rounding may make it negative where reports determine f
 DENSE_SPECTRAL = 1 << 20  # entries of φ: beyond, transforms are faster than matrix products
 DENSE_OTHER = 1 << 26  # 512 MB: an inducing basis has no transforms
-DENSE_ROWS = 1 << 12  # of φ at a time, on every core: long enough for matrix products at full speed
+DENSE_ROWS = 1 << 12  # rows of φ at a time, on every core: enough for fast matrix products
 
 
 INTERCEPT_SD = 2.0  # logits: states from 2 % to 98 % of the map are likely
@@ -66,7 +66,7 @@ class Design:
 
     @property
     def is_dense(self) -> bool:
-        """Whether there is little enough for Newton's joint step of field and sources."""
+        """Whether the problem is small enough for the joint Newton step of field and sources."""
         return self.phi is not None
 
     @staticmethod
@@ -80,7 +80,7 @@ class Design:
         return self.X[:, : self.basis.dimension]
 
     def nuggets(self, smooth: float, nugget: float) -> Array:
-        """The variance of what every place has to itself: the nugget, and what averaging over the place loses. [N]"""
+        """The variance of the independent noise of every place: the nugget, and the variance lost by averaging. [N]"""
         return nugget + smooth * self.lost
 
     def precision(self, variance: float) -> Array:

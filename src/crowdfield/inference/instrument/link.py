@@ -1,4 +1,4 @@
-"""How appearance and truth hang together: P(t = j | g) ∝ exp(a s_j g + c_j), and what checked places say about it.
+"""The link between appearance and true state, P(t = j | g) ∝ exp(a s_j g + c_j), informed by checked places.
 
 With two states that is P(t = 1 | g) = σ(a g + c). The truth reads the appearance as a source does (`responses`), with
 the states as its labels: s are the scores of the states, c = D γ. A place is checked where its state is known (gold) or
@@ -18,15 +18,15 @@ from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.responses import Population
 
-# Without checks nothing tells how the crowd's average relates to the truth. The truth reads the appearance with a slope
-# that differs from the average one as the sources' own sensitivities differ: a crowd whose members see different things
-# cannot be sure. And the crowd as a whole leans by a factor of about e either way.
+# Without checks, no data relate the crowd's average to the truth. A priori the slope of the truth varies around the
+# average sensitivity as the sources' own sensitivities do, so that a crowd whose members disagree is uncertain; and the
+# crowd as a whole leans by a factor of about e either way.
 SHIFT_SD = 1.0
 SCORES: Array = responses.state_scores(2)  # −½, ½
 
 
 class Checks(NamedTuple):
-    """Places about whose state something is known apart from the crowd."""
+    """Places whose state is known, at least in part, independently of the crowd."""
 
     site: NDArray[np.int64]  # [G]
     said: Array  # [G, J] ℓ: log likelihood of every state
@@ -49,11 +49,11 @@ class Link(NamedTuple):
 
     @property
     def log_states(self) -> Array:
-        """log P(t = j | g) on the grid, the link being what it is at its mode: [J, K]."""
+        """log P(t = j | g) on the grid, with the link at its mode: [J, K]."""
         return np.asarray(responses.log_responses(self.theta[None], self.scores)[0])
 
     def logits(self, g: Array) -> tuple[Array, Array]:
-        """Mean and covariance of a s_j g + c_j over what is not known of the link.   g [K] -> [K, J], [K, J, J]"""
+        """Mean and covariance of a s_j g + c_j under the posterior of the link.   g [K] -> [K, J], [K, J, J]"""
         features = np.zeros((len(g), len(self.scores), len(self.theta)))
         features[:, :, 0] = g[:, None] * self.scores
         features[:, :, 1:] = responses.lean_design(self.scores)
@@ -61,7 +61,7 @@ class Link(NamedTuple):
 
     @property
     def truth(self) -> Array:
-        """P(t = j | g) on the grid, averaged over what is not known of the link: [J, K]."""
+        """P(t = j | g) on the grid, averaged over the posterior of the link: [J, K]."""
         mean, V = self.logits(APPEARANCES)
         gap = mean[:, :, None] - mean[:, None, :]
         spread = np.einsum("kjj->kj", V)[:, :, None] + np.einsum("kjj->kj", V)[:, None, :] - 2.0 * V
@@ -72,7 +72,7 @@ class Link(NamedTuple):
 
 
 def prior(population: Population, states: int) -> Population:
-    """Of slope a and shifts γ, in a crowd that varies so much: about what its average member says."""
+    """Prior of slope a and shifts γ: those of an average source, with the variance of the crowd."""
     mean, variance = population.mean[:states].copy(), np.full(states, SHIFT_SD**2)
     variance[0] = population.variance[0]
     return Population(mean, variance)
@@ -98,7 +98,7 @@ def state_given_appearance(link: Link, checks: Checks) -> Array:
 
 
 def answers(link: Link, checks: Checks, posterior: Array) -> Array:
-    """How often checked places are in which state at which appearance.   posterior [G, K] -> [J, K]"""
+    """Expected counts of the states of checked places by appearance.   posterior [G, K] -> [J, K]"""
     return np.asarray(np.einsum("gjk,gk->jk", state_given_appearance(link, checks), posterior))
 
 

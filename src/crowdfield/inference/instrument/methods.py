@@ -1,5 +1,5 @@
-"""The two ways in which places are read, each as a value with the same methods, so that what repeats steps
-(`iterate`) and what compares length-scales (`selection`) know neither by name.
+"""The two variants of the model (one scale, or one function per state) behind one interface, which `iterate` and
+`selection` use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crowdfield.inference.instrument.several import left_out as several_left_out
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
 from crowdfield.inference.quadrature import softmax
 
-LEAST_INFORMATION = 1e-3  # of a site, when steps are compared: one that says nothing moves nothing
+LEAST_INFORMATION = 1e-3  # smallest precision of a site when steps are measured
 
 AnyObserved = Observed | SeveralObserved
 
@@ -36,11 +36,11 @@ class Method(Protocol):
         ...
 
     def learning_image(self, at: Any) -> State:
-        """The same, with the variances that the evidence asks for."""
+        """The same, with updated variances."""
         ...
 
     def surprise(self, at: Any, target: State) -> Array:
-        """How far the sites move, in units that matter alike (√nats)."""
+        """The change of the sites in a step, in √nats."""
         ...
 
     def moved(self, a: Any, b: Any) -> float:

@@ -1,4 +1,4 @@
-"""A fit from reports to everything a map asks: the steps of the package in their order."""
+"""A fit of the instrument model from start to finish, and the predictions of the fitted model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Problem(NamedTuple):
         return self.observed.functions
 
     def rng(self) -> np.random.Generator:
-        """Which places and reports are looked at in a search is drawn alike every time, unless somebody seeds it."""
+        """The generator that samples places and reports for searches; with a fixed seed unless one is given."""
         return np.random.default_rng(0 if self.seed is None else self.seed)
 
     def start(self) -> State:
@@ -116,8 +116,8 @@ class Fitted:
         return (a * mean + c)[:, None], total[:, None]
 
     def rate(self, X: Array) -> tuple[Array, Array]:
-        """E[ρ] and its standard deviation, both [M, J]. ρ is the state probability of the very place: what is not known
-        of its appearance (the field there, and its own nugget) and of the link is in the deviation.
+        """E[ρ] and its standard deviation, both [M, J]. ρ is the state probability at the place itself: the deviation
+        includes the uncertainty of the field, of the place's own nugget and of the link.
         """
         mean, variance = self.surface.at(X)
         return self.state_moments(mean, variance + self.joint.variances.nugget)
@@ -133,7 +133,8 @@ class Fitted:
         return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
     def prior_rate_sds(self) -> Array:
-        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it. [J]"""
+        """Standard deviation of ρ at a place far from all reports: the level is known, the rest has its prior variance.
+        [J]"""
         variances, level = self.joint.variances, self.joint.q.mean[self.design.basis.size]
         return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
 
@@ -146,7 +147,7 @@ class Fitted:
 
     @cached_property
     def _states_of_g(self) -> tuple[Array, Array]:
-        """E[P(t = j | g)] and E[P²] over what is not known of the link, as functions of g: [J, 401] each."""
+        """E[P(t = j | g)] and E[P²] under the posterior of the link, as functions of g: [J, 401] each."""
         first, sd = softmax_moments(*self.link.logits(G_GRID))
         return first.T, (sd**2 + first**2).T
 
@@ -225,8 +226,8 @@ class Fitted:
         return self.state_moments(*self.appearances.T)[1]
 
     def left_out(self) -> Array:
-        """log P of every report given all others: [R]. With the joint covariance: what a report did to its source, and
-        through it to the field, is as large as both are unsure together.
+        """log P of every report given all others: [R]. Uses the joint covariance, because a report influences the field
+        through its source too.
         """
         mean, variance = self.design.moments(self.held.q)
         at = self.settled.at._replace(mean=mean, variance=variance, covariance=self.held.sources)
@@ -261,7 +262,7 @@ def fit(
     progress: Progress | None = None,
     size: bases.Size | None = None,
 ) -> AnyFitted:
-    """With the problem's length-scale."""
+    """Fit with the problem's length-scale."""
     size = bases.FINAL.shared_by(problem.functions) if size is None else size
     basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
     design = Design(basis, problem.columns, problem.X)
@@ -272,7 +273,7 @@ def fit(
 
 
 def finished(problem: Problem, design: Design, settled: Settled, policy: Policy) -> AnyFitted:
-    """The joint covariance, and what is known of every place reported on."""
+    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on."""
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
@@ -298,14 +299,15 @@ def with_learned_lengthscale(
 
 
 def part_of(problem: Problem, most: int) -> tuple[Problem, NDArray[np.int64]]:
-    """The problem on about so many places with all their reports (random ones and their neighbours), and which."""
+    """The problem on about `most` places (random ones and their neighbours) with all their reports, and which they
+    are."""
     kept = selection.thinned(problem.observed, problem.X, problem.rng(), most)
     reported, observed = selection.at_places(problem.observed, problem.reported, kept)
     return problem._replace(X=problem.X[kept], reported=reported, observed=observed), kept
 
 
 def extended(state: State, position: NDArray[np.int64], n_sites: int, n_sources: int) -> State:
-    """A state laid out for more places and sources: `position` [N_old] is where each old place is now."""
+    """A state rearranged for more places and sources: `position` [N_old] is the new number of each old place."""
     eta, lam = (np.zeros((n_sites, *part.shape[1:])) for part in (state.eta, state.lam))
     kept = position >= 0
     eta[position[kept]], lam[position[kept]] = state.eta[kept], state.lam[kept]

@@ -23,7 +23,7 @@ BLOCK = 1 << 16  # places processed at a time
 
 
 class Observed(NamedTuple):
-    """The reports: how often every source gave every label at every place, and what is checked."""
+    """The reports as counts of every source's labels at every place, with scores and checks."""
 
     votes: Any  # sparse [N, S·L]
     scores: Array  # [L]
@@ -77,7 +77,7 @@ class Observed(NamedTuple):
         )
 
     def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
-        """The reports about some places, which are numbered anew."""
+        """The reports about some places, which are renumbered."""
         position = np.full(self.n_sites, -1)
         position[kept] = np.arange(len(kept))
         readings = None if self.readings is None else self.readings.at_places(position)

@@ -1,6 +1,6 @@
-"""One pass over the places: what their reports say under q(f), added up for sources, link and variances.
+"""One pass over the places: sums of the expected reports under q(f), for sources, link and variances.
 
-Sums over places: those of several runs of places add up, wherever each run is kept.
+These are sums over places, so that blocks of places in several processes add up.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def pass_over(observed: Observed, state: State, mean: Array, variance: Array, nu
 
 
 def shares(energy: Array, informed: Array, nugget: Array, variances: Variances) -> tuple[float, float, float, float]:
-    """What places have to themselves, shared out between its two variances: energy and information of the nugget, and
-    of what averaging over inexact places loses.   energy, informed, nugget (of both) [n]
+    """Energy and information of the independent noise of places, divided between its two parts: the nugget, and the
+    variance lost by averaging over inexact places.   energy, informed, nugget (of both) [n]
     """
     share = variances.nugget / nugget
     lost = variances.smooth * (nugget - variances.nugget) / nugget**2  # squared share over the lost variance

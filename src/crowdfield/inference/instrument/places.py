@@ -1,4 +1,4 @@
-"""The appearance of every place, integrated: from what was said there and q(f) to a Gaussian site and P(g).
+"""Integration of the appearance of every place: from its reports and q(f) to a Gaussian site and P(g).
 
 At one place L(f) = Σ_k N(g_k; f, τ²) e^{ℓ(g_k)}, where ℓ is the log likelihood of all reports there as a function of
 the appearance. Convolving log-concave functions gives a log-concave one, so that every site has a precision λ ≥ 0.
@@ -18,11 +18,11 @@ F_NODES, F_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
 ROWS = 2048  # places processed at a time: the temporaries stay in the cache
 BLOCK = 1 << 16  # places processed at a time where they are only added up
-LEAST_PRECISION = 1e-10  # of a site: rounding of zero
+LEAST_PRECISION = 1e-10  # smallest precision of a site; less is a rounding error
 
 
 class Local(NamedTuple):
-    """What the reports at some places say, under q(f) there."""
+    """The Gaussian sites and the appearances of some places, given their reports and q(f)."""
 
     expected: float  # Σ_i E[log L_i(f)]
     eta: Array  # [n] the Gaussian sites exp(η f − ½ λ f²)
@@ -89,8 +89,8 @@ def _given(likelihood: Array, f: Array, nugget: Array, prior: Array) -> tuple[Ar
 
 
 def _in_logarithms(likelihood: Array, f: Array, nugget: Array) -> tuple[Array, Array]:
-    """The posterior of g and the log of its total, for places whose very many reports speak for appearances so far from
-    f that their density underflows.   likelihood [n, K], f [n, Q] -> [n, Q, K], [n, Q]
+    """The posterior of g and the log of its total, for places whose many reports support appearances so far from f that
+    the density underflows.   likelihood [n, K], f [n, Q] -> [n, Q, K], [n, Q]
     """
     log_prior = -0.5 * (APPEARANCES - f[..., None]) ** 2 / nugget[:, None, None]
     joint = log_prior - logsumexp(log_prior, axis=2, keepdims=True) + likelihood[:, None, :]

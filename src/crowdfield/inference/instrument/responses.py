@@ -1,4 +1,4 @@
-"""What a source says, given the appearance of a place: the nominal response model.
+"""The probability of a source's labels given the appearance of a place: the nominal response model.
 
 log P(l | g) = α a_l g + b_l − log Σ. The label scores a are −½ for the label of the first state, ½ for that of the
 second, and 0 for labels that name no state ("maybe" is most probable in between). With two labels that is the
@@ -18,13 +18,13 @@ import numpy as np
 
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 
-NEWTON_STEPS = 2  # a sweep; the next sweep goes on from there
-LONGEST_STEP = 1.0  # of a parameter in one Newton step: logits and sensitivities are of order one
+NEWTON_STEPS = 2  # Newton steps per sweep; the next sweep continues from there
+LONGEST_STEP = 1.0  # largest change of a parameter in one Newton step: logits and sensitivities are of order one
 ROWS = 4096  # sources processed at a time
 
 
 class Population(NamedTuple):
-    """Where sources come from: independent normal distributions of every parameter."""
+    """The population of sources: independent normal distributions of every parameter."""
 
     mean: Array  # [d]
     variance: Array  # [d]
@@ -87,7 +87,8 @@ def log_prior(theta: Array, population: Population) -> Array:
 
 
 def information(theta: Array, scores: Array, counts: Array) -> Array:
-    """Σ_k n_k Cov_p(∂ logits / ∂θ): what n_k answers at each appearance tell about θ.   counts [S, K] -> [S, d, d]"""
+    """Σ_k n_k Cov_p(∂ logits / ∂θ): Fisher information about θ of n_k labels at each appearance.   counts [S, K] -> [S,
+    d, d]"""
     return information_of(np.exp(log_responses(theta, scores)), scores, counts)
 
 
@@ -132,8 +133,8 @@ def expected_log(theta: Array, scores: Array, weights: Array) -> Array:
 
 
 def maximise(theta: Array, scores: Array, weights: Array, population: Population) -> tuple[Array, Array]:
-    """Newton steps towards every source's mode, given how often it said what at which appearance; and the covariance
-    of θ around it if all appearances were known.   weights [S, L, K] -> [S, d], [S, d, d]"""
+    """Newton steps towards every source's mode, given the counts of its labels by appearance; and the covariance of θ
+    there if all appearances were known.   weights [S, L, K] -> [S, d], [S, d, d]"""
     new, covariance = np.empty_like(theta), np.empty((len(theta), theta.shape[1], theta.shape[1]))
     for start in range(0, len(theta), ROWS):
         rows = slice(start, start + ROWS)

@@ -20,8 +20,8 @@ from crowdfield.inference.sampling import TARGET_ACCEPTANCE, TRACED_SOURCES, Dia
 
 CHAINS = 4
 WARM_UP, SWEEPS, DRAWS = 300, 1000, 800
-FIRST_STEP, LONGEST_STEP = 0.5, 4.0  # of the Metropolis steps of log variances
-BLOCK_ENTRIES = 1 << 20  # of a block of predictions
+FIRST_STEP, LONGEST_STEP = 0.5, 4.0  # sizes of the Metropolis steps of log variances
+BLOCK_ENTRIES = 1 << 20  # entries of a block of predictions
 
 
 class Draws(NamedTuple):
@@ -37,7 +37,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampled:
-    """What `model.Fitted` is for the fast inference: the predictor of a map, and all that is known of the sources."""
+    """A sampled posterior with the interface of `model.Fitted`: predictions, and the parameters of the sources."""
 
     problem: Problem
     design: Design
@@ -70,7 +70,7 @@ class Sampled:
         return mean[:, None], variance[:, None]
 
     def rate(self, X: Array) -> tuple[Array, Array]:
-        """E[ρ] and its standard deviation, both [M, 2], of the very place: its nugget is in the deviation."""
+        """E[ρ] and its standard deviation at the places themselves, their nugget included: both [M, 2]."""
         first, second = np.empty(len(X)), np.empty(len(X))
         (a, c), draws = self.draws.link.T[:, :, None], self.draws
         for rows in self._blocks(len(X)):
@@ -96,7 +96,8 @@ class Sampled:
         return _logistic(a * (self._field(X)[chosen] + np.sqrt(variance) * noise) + c)
 
     def prior_rate_sd(self) -> float:
-        """Of ρ at a place that nobody has heard of: the level is as it was drawn, the rest as the variances have it."""
+        """Standard deviation of ρ far from all reports: the level is that of the draws, the rest has its prior
+        variance."""
         draws, (a, c) = self.draws, self.draws.link.T[:, :, None]
         sd = np.sqrt(draws.smooth + draws.nugget)[:, None]
         rho = _logistic(a * (draws.weights[:, self.design.basis.size, None] + sd * F_NODES) + c) @ np.diag(F_WEIGHTS)

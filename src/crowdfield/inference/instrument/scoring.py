@@ -1,12 +1,12 @@
 """Scores: reports that are a probability, of a classifier, a language model, or a volunteer who says how sure they are.
 
-The log odds z of a score are a reading of the appearance that scatters:
+The log odds z of a score are a noisy reading of the appearance:
 
     z ~ N(α_s g + b_s, σ_s²)
 
-with a gain α, a lean b and a noise σ of every source that gives scores. What such a reading tells is α²/σ²: a machine
-that is surer than it has reason to be has a large α and a larger σ, and is found out like a person. The parameters of a
-source are (α, b, log σ²), beside those of its labels (`responses`); their normal priors are shared.
+with a gain α, a lean b and a noise σ of every source that gives scores. The information of such a reading is α²/σ²: an
+overconfident classifier has a large α and a larger σ, both of which are learned. The parameters of a source are
+(α, b, log σ²), besides those of its labels (`responses`); their normal priors are shared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PARAMETERS = 3  # α, b, log σ²
 # A calibrated score has a gain of about one. Machines differ far more than people do, and there are few of them.
 MEAN: Array = np.array([1.0, 0.0, 0.0])
 VARIANCE: Array = np.array([1.0, 1.0, 2.0])
-# Scores nearer to 0 or 1 than this are rounding, or a machine's way to say "sure": beyond, log odds mean nothing.
+# Scores nearer to 0 or 1 than this are moved to this distance: they are rounded, and their log odds mean nothing.
 NEAREST = 1e-3
-SCALE: Array = np.linspace(-15.0, 15.0, 6001)  # on which vectors of grades are looked up; NEAREST keeps them inside
+SCALE: Array = np.linspace(-15.0, 15.0, 6001)  # grid for `along_scale`; NEAREST keeps all values inside
 
 
 class Readings(NamedTuple):

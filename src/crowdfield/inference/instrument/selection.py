@@ -1,7 +1,7 @@
 """Learning the length-scale: the one under which left-out reports are most probable.
 
-A coarse ladder of length-scales, then parabolas around the best. All fits begin at the same start, so that no
-length-scale inherits the variances of another, and large maps are searched on a part of their places.
+A coarse grid of length-scales, then parabolas around the best. All fits have the same starting point, so that no
+length-scale inherits the variances of another, and for large maps a part of the places is used.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from crowdfield.inference.lengthscale import log_moments
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.model import Problem
 
-STEP = 2.2  # factor between the rungs of the ladder: less than the evidence's width in a length-scale
+STEP = 2.2  # factor between the length-scales of the grid: less than the width of the evidence
 MOST_RUNGS = 8
 REFINEMENTS = 2
-SWEEPS = 10  # of every fit, at the most: left-out reports then change by far less than length-scales make them differ
-SEARCH_SITES = 2_000  # places: a length-scale is as well known from these as from millions
-NEIGHBOURS = 4  # of every place that is drawn, kept with it
-CLEAR = 8.0  # nats under the best: further on in that direction nothing is worth a look
-LOG_SD = 1.5  # of the prior of log l around a seventh of the extent: a factor of four and a half either way
+SWEEPS = 10  # of every fit, at most: enough to rank length-scales
+SEARCH_SITES = 2_000  # places: as good for a length-scale as millions
+NEIGHBOURS = 4  # nearest neighbours that are kept with every sampled place
+CLEAR = 8.0  # nats below the best at which the search stops in that direction
+LOG_SD = 1.5  # standard deviation of the prior of log l around a seventh of the extent
 
 
 class Reported(NamedTuple):
@@ -66,7 +66,7 @@ def search_range(X: Array, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def thinned(observed: AnyObserved, X: Array, rng: np.random.Generator, most: int) -> NDArray[np.int64]:
-    """About so many of the places: random ones with their nearest neighbours, so that short distances stay."""
+    """A sample of about `most` places: random ones with their nearest neighbours, so that short distances remain."""
     if len(X) <= most:
         return np.arange(len(X))
     seeds = rng.choice(len(X), most // NEIGHBOURS, replace=False)
@@ -75,7 +75,7 @@ def thinned(observed: AnyObserved, X: Array, rng: np.random.Generator, most: int
 
 
 def at_places(observed: AnyObserved, reported: Reported, kept: NDArray[np.int64]) -> tuple[Reported, AnyObserved]:
-    """All that was reported at some of the places, which are numbered anew."""
+    """All reports at some of the places, which are renumbered."""
     position = np.full(observed.n_sites, -1)
     position[kept] = np.arange(len(kept))
     rows = position[reported.site] >= 0
@@ -93,7 +93,7 @@ def learn(
     log_prior: Callable[[float], float] | None,
     rng: np.random.Generator,
 ) -> Learned:
-    """One length-scale for all columns."""
+    """Learn one length-scale for all columns."""
     limits = bounds or search_range(coordinates(problem.kernel, problem.X), rng)
     kept = thinned(problem.observed, problem.X, rng, SEARCH_SITES)
     fewer, part = at_places(problem.observed, problem.reported, kept)
@@ -109,7 +109,7 @@ def search(
     log_prior: Callable[[float], float] | None,
     rng: np.random.Generator,
 ) -> Learned:
-    """The same within limits, on all places of the problem."""
+    """Search within limits, on all places of the problem."""
     X, observed, kernel = problem.X, problem.observed, problem.kernel
     low, high = limits
     tried: dict[float, float] = {}
@@ -143,7 +143,7 @@ def search(
 
 
 def _climb(rungs: list[float], centre: float, tried: dict[float, float], value: Callable[[float], None]) -> None:
-    """From the rung next to the centre both ways until it is clearly worse, then to the top of the parabola."""
+    """From the grid point nearest to the centre in both directions until clearly worse, then the parabola's maximum."""
     middle = int(np.argmin(np.abs(np.array(rungs) - centre)))
     value(rungs[middle])
     for direction in (1, -1):

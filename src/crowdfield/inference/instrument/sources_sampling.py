@@ -1,4 +1,4 @@
-"""Draws of sources and link given appearances, and of the population that the sources come from.
+"""Draws of sources and link given appearances, and of the population of sources.
 
 Given the appearances, what source s said is a table of counts by label and appearance, and its posterior is
 log-concave in θ_s: a Metropolis step proposes from Student's t around where Newton's step leads, which is nearly the
@@ -18,10 +18,10 @@ import numpy as np
 from crowdfield.inference.instrument import fitting, link, responses
 from crowdfield.inference.instrument.grid import Array
 
-LONGEST_STEP = 2.0  # of a parameter in one Newton step
+LONGEST_STEP = 2.0  # largest change of a parameter in one Newton step
 FREEDOM = 8.0  # degrees of Student's t: tails that are heavier than the posterior's
 MEAN_SD = 3.0  # logits: prior of the mean lean to a label that names no state
-FIRST_SD = 0.3  # of sources around the population's mean at the start
+FIRST_SD = 0.3  # of sources around the population's mean, at the start
 
 
 class Crowd(NamedTuple):
@@ -54,8 +54,8 @@ def usual_variance(labels: int) -> Array:
 def step(
     crowd: Crowd, scores: Array, answers: Array, checked: Array, rng: np.random.Generator, step_size: Array
 ) -> tuple[Crowd, Array]:
-    """answers [C, S, L, K]: how often sources said what at which appearance; checked [C, 2, K] the same of the truth.
-    Returns the acceptance of the steps [n_steps, C] too.
+    """One sweep. answers [C, S, L, K]: counts of sources' labels by appearance; checked [C, 2, K]: the same of the
+    truth. Returns the acceptance of the steps [n_steps, C] too.
     """
     chains, S, d = crowd.theta.shape
     mean, variance = (np.repeat(values, S, axis=0) for values in (crowd.mean, crowd.variance))
@@ -76,17 +76,19 @@ def _drawn(
     said = counts.any(1)
     out = mean + np.sqrt(variance) * rng.standard_normal(theta.shape)  # rows without reports: their prior
     known = weights[said], counts[said], mean[said], variance[said]
-    old = _look(theta[said], scores, *known)
+    old = _proposal(theta[said], scores, *known)
     n, d = old.theta.shape
     noise = rng.standard_normal((n, d)) * np.sqrt(FREEDOM / rng.chisquare(FREEDOM, n))[:, None]
-    new = _look(old.centre + np.linalg.solve(old.root.transpose(0, 2, 1), noise[:, :, None])[:, :, 0], scores, *known)
+    new = _proposal(
+        old.centre + np.linalg.solve(old.root.transpose(0, 2, 1), noise[:, :, None])[:, :, 0], scores, *known
+    )
     gain = new.log_density - old.log_density + _log_proposal(new, old.theta) - _log_proposal(old, new.theta)
     out[said] = np.where((np.log(rng.random(n)) < gain)[:, None], new.theta, old.theta)
     return np.asarray(out)
 
 
-class _Look(NamedTuple):
-    """What is seen of the posterior of θ from where it is."""
+class _Proposal(NamedTuple):
+    """A quadratic approximation of the posterior of θ around its current value."""
 
     theta: Array  # [n, d]
     log_density: Array  # [n]
@@ -94,7 +96,7 @@ class _Look(NamedTuple):
     root: Array  # [n, d, d] R with R Rᵀ the precision
 
 
-def _look(theta: Array, scores: Array, weights: Array, counts: Array, mean: Array, variance: Array) -> _Look:
+def _proposal(theta: Array, scores: Array, weights: Array, counts: Array, mean: Array, variance: Array) -> _Proposal:
     logs = responses.log_responses(theta, scores)
     p = np.exp(logs)
     prior = -0.5 * ((theta - mean) ** 2 / variance).sum(1)
@@ -104,14 +106,14 @@ def _look(theta: Array, scores: Array, weights: Array, counts: Array, mean: Arra
     move = np.linalg.solve(precision, slope[:, :, None])[:, :, 0]
     move *= np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(move).max(1, keepdims=True), 1e-300))
     log_density = prior + (weights * logs).sum((1, 2))
-    return _Look(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
+    return _Proposal(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
 
 
-def _log_proposal(look: _Look, theta: Array) -> Array:
+def _log_proposal(proposal: _Proposal, theta: Array) -> Array:
     """log density of Student's t around the centre, up to a constant."""
     d = theta.shape[1]
-    apart = np.einsum("nij,ni->nj", look.root, theta - look.centre)
-    log_det = np.log(np.einsum("nii->ni", look.root)).sum(1)
+    apart = np.einsum("nij,ni->nj", proposal.root, theta - proposal.centre)
+    log_det = np.log(np.einsum("nii->ni", proposal.root)).sum(1)
     return np.asarray(log_det - 0.5 * (FREEDOM + d) * np.log1p((apart**2).sum(1) / FREEDOM))
 
 
@@ -154,14 +156,14 @@ def _interweave(
 
 
 def _log_likelihood(crowd: Crowd, scores: Array, flat: Array, checked: Array) -> Array:
-    """Of all that sources and the link said, given the appearances: [C]."""
+    """Log likelihood of all reports and checks given the appearances: [C]."""
     chains, S, d = crowd.theta.shape
     sources = responses.expected_log(crowd.theta.reshape(-1, d), scores, flat).reshape(chains, S).sum(1)
     return np.asarray(sources + responses.expected_log(crowd.link, link.SCORES, checked))
 
 
 def _spread(crowd: Crowd, i: int, log_ratio: Array) -> Crowd:
-    """Parameter i of all sources drawn apart around its mean, its variance times e^log_ratio."""
+    """Parameter i of all sources scaled around its mean, so that its variance is multiplied by e^log_ratio."""
     theta, truth_link, variance = crowd.theta.copy(), crowd.link.copy(), crowd.variance.copy()
     stretch = np.exp(0.5 * log_ratio)
     centre = crowd.mean[:, None, i]

@@ -1,8 +1,8 @@
-"""What is not known of the variances widens everything else.
+"""Intervals that include the uncertainty of the learned variances.
 
-The variances are learned by empirical Bayes: ψ = log(v, τ², population) at the top of the evidence. A crowd of six
-cannot say how crowds vary, so that sources taken at ψ̂ look surer than they are. Each ψ_i that little is known of is
-displaced in turn and the fit settles again; the slopes of the evidence there give its curvature, and with Σ = Cov(ψ):
+The variances are learned by empirical Bayes: ψ = log(v, τ², population) maximises the evidence. Six sources cannot
+determine the variance of a population, so that sources at ψ̂ look more certain than they are. Each uncertain ψ_i is
+displaced in turn and the fit converges again; the slopes of the evidence there give its curvature, and with Σ = Cov(ψ):
 
     Cov(x) ≈ E_ψ[Cov(x | ψ)] + J Σ Jᵀ,    J = ∂ mode / ∂ψ,    E_ψ[Var(x | ψ)] = Var(x | ψ̂) exp(ρᵀδ + ½ ρᵀ Σ ρ)
 
@@ -29,15 +29,15 @@ from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.methods import OneAppearance
 from crowdfield.inference.instrument.responses import Population
 
-STEP = 0.5  # of a log variance: about its posterior standard deviation where reports are few
-LEAST_CURVATURE = 0.5  # of the log evidence in a log variance: even its prior says as much
-MOST_WIDENING = 2.0  # of the logarithm of a variance: beyond, first order is no longer true
-TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far less than the displacement itself moves
-KNOWN = 150.0  # observations that a variance is learned from: with more it is known to 12 %, which widens nothing
+STEP = 0.5  # displacement of a log variance: about its posterior standard deviation where reports are few
+LEAST_CURVATURE = 0.5  # smallest curvature of the log evidence in a log variance: that of its prior
+MOST_WIDENING = 2.0  # largest increase of a log variance: beyond it, the first-order approximation fails
+TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far below the effect of the displacement
+KNOWN = 150.0  # observations: a variance learned from more is known to 12 %, and treated as known
 
 
 class Seen(NamedTuple):
-    """A settled fit at some ψ."""
+    """A converged fit at some ψ."""
 
     slope: Array  # of the log evidence in the n displaced ψ [n]
     joint: Coupled
@@ -70,7 +70,8 @@ def with_log_variances(state: State, psi: Array) -> State:
 
 
 def _slope(observed: Observed, design: Design, prior: Prior, at: Evaluated) -> Array:
-    """Of the log evidence in ψ: how far the update of the variances would go, times half of what informs each."""
+    """Gradient of the log evidence in ψ, from the update of the variances and their effective number of
+    observations."""
     target = OneAppearance(observed, design, prior).learning_image(at)
     ratio = np.exp(log_variances(target) - log_variances(at.state))
     return np.asarray(0.5 * fitting.informed(at, design, prior) * (ratio - 1.0))
@@ -94,7 +95,7 @@ def _posterior(here: Seen, there: list[Seen]) -> Unsure:
 
 
 def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure, displaced: NDArray[np.int64]) -> Coupled:
-    """Covariances that include not knowing the variances exactly (law of total variance)."""
+    """Covariances that include the uncertainty of the variances (law of total variance)."""
     S, d = here.theta.shape
     sources = np.empty((S, d, d))
     for s in range(S):

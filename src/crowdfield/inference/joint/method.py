@@ -1,7 +1,7 @@
 """q from a state, the objective, and the step to the next state.
 
 A state is a quadratic model of the objective around a centre: the curvature of every source (complete less missing
-information), of the field, and of the two together (B), and the gradient there. `assemble` goes to its optimum,
+information), of the field, and of the two together (B), and the gradient there. `assemble` computes its optimum,
 
     Q_s = (information)⁻¹     G_s = Q_s B_sᵀ     Cov(w) = (ςI + ΦᵀΛΦ − Σ_s B_s Q_s B_sᵀ)⁻¹     ŵ, v̂: one Newton step,
 
@@ -20,9 +20,9 @@ import scipy.linalg as sla
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
-from crowdfield.inference.fields.answered import Released
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
+from crowdfield.inference.fields.marginal import LostInformation
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.joint import rows, starting
 from crowdfield.inference.joint.rows import Layout
@@ -40,16 +40,18 @@ from crowdfield.inference.joint.state import (
 from crowdfield.inference.joint.sums import Sums, Table
 from crowdfield.inference.scale import Gamma
 
-FARTHEST_MOVE = 2.0  # logits that a source may move in one step: Newton's step of a logistic overshoots from afar
-FIRST_PRECISION = 1.0  # ς at the least before any report is weighed: a field that may be anywhere goes anywhere
-SIDE_BY_SIDE = 0.5  # of a plain step, for functions that step each as if the others stood still: whole ones overshoot
-FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all are there from the start
-MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, the sources that matter most are coupled
+FARTHEST_MOVE = 2.0  # largest change of a source's logits in one step, because Newton's step overshoots
+FIRST_PRECISION = 1.0  # smallest ς at the start, because a field without a prior diverges
+SIDE_BY_SIDE = (
+    0.5  # damping of plain steps with several functions, each updated with the others held: full steps overshoot
+)
+FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all sources are coupled from the start
+MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, only the most influential sources are coupled
 
 
 @dataclass(frozen=True)
 class Method:
-    """Sources, priors and engine; the sites may be anywhere."""
+    """The joint method over sources, priors and engine; the sites may be in other processes."""
 
     engine: Engine
     alpha0: Array  # [S, J, L]; with communities, of the sources that have a prior of their own
@@ -82,7 +84,7 @@ class Method:
         )
 
     def dirichlet_rows(self, alpha: Array, alpha0: Array) -> Rows:
-        """Rows as if all states were known, the reports' share of the information beside the prior's."""
+        """Rows as if all states were known: the information of the reports, and that of the prior."""
         logits, covariance = rows.of_dirichlet(alpha)
         information = self.layout.block(np.asarray(np.linalg.inv(covariance)))
         share = self.layout.block(
@@ -93,21 +95,21 @@ class Method:
         return Rows(logits, share * information, (1.0 - share) * information, gradient, none, nowhere)
 
     def init(self, sweeps: int) -> State:
-        """Some plain steps from the prior; then room for the covariances, where they cost little."""
+        """Some plain steps from the prior; then the coupling of sources and field is added, if it costs little."""
         state = self.prior()
         for _ in range(sweeps):
             state = self._plain_step(state)
         return self._with_room(state) if sweeps else state
 
     def _with_room(self, state: State) -> State:
-        """With room for the covariances, where they cost little."""
+        """The state with the coupling of sources and field, if it costs little."""
         dear = len(self.alpha0) * len(self.layout.rows) * self.layout.size * self.engine.size > FEW_COVARIANCES
         return state if dear else self.joined(state)
 
     def _plain_step(self, state: State) -> State:
         """Sources from their expected counts as if all states were known, the field given the sources, ς as it is.
 
-        Before sources and map have found each other, sites of small λ promise endless gain to a field of any size.
+        At the start joint steps would diverge: sites of small λ keep rising for a field of any size.
         """
         q = self._posterior(state, [self.engine.posterior(s, state.precision) for s in state.statistics], [], None)
         sums = self.sweep(table(q))
@@ -124,7 +126,7 @@ class Method:
         return bool(len(state.rows.projected)) or not isinstance(self.engine, FeatureEngine) or not self.layout.size
 
     def joined(self, state: State) -> State:
-        """The same state with room for the covariance of the sources that matter most to the field."""
+        """The same state with the most influential sources coupled to the field."""
         if self.is_whole(state):
             return state
         S, (F, d) = len(self.alpha0), state.rows.gradient.shape[1:]
@@ -158,7 +160,7 @@ class Method:
         return Evaluated(state, q, sums, self.objective(state, q, sums))
 
     def assemble(self, state: State) -> Posterior:
-        """q that a state stands for: the field with ς integrated, then the sources given it."""
+        """The q of a state: the field with ς integrated, then the sources given it."""
         if not isinstance(self.engine, FeatureEngine):
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
             return self._posterior(state, fields, [s.linear for s in state.statistics], None)
@@ -167,42 +169,40 @@ class Method:
         return self._posterior(state, fields, [part.V @ part.p for part in parts], slope)
 
     def likelihood(self, state: State) -> WeightsLikelihood | None:
-        """What a state says about the weights; None for an engine that has none."""
+        """The Gaussian likelihood of the weights under a state; None for an engine without weights."""
         if not isinstance(self.engine, FeatureEngine):
             return None
         parts, _ = self._weights_likelihood(state)
         return WeightsLikelihood.of(self.engine.basis, parts, self.scale_prior, state.precision)
 
     def _weights_likelihood(self, state: State) -> tuple[list[Diagonal], Array | None]:
-        """Of every function, and the slopes G = Q Bᵀ of the coupled sources."""
+        """The likelihood of the weights of every function, and the slopes G = Q Bᵀ of the coupled sources."""
         assert isinstance(self.engine, FeatureEngine)
         if not len(state.rows.projected):
             return [self.engine.diagonal(s) for s in state.statistics], None
         coupled = rows.covariance_of(state.rows.prior, state.rows.reports)[state.rows.position >= 0]
         slope = coupled @ state.rows.projected
-        return [self._released(state, coupled[:, f], slope, f) for f in range(slope.shape[1])], slope
+        return [self._with_sources_marginalised(state, coupled[:, f], slope, f) for f in range(slope.shape[1])], slope
 
-    def _released(self, state: State, left: Array, slope: Array, f: int) -> Diagonal:
-        """The likelihood of function f's weights once the coupled sources have answered: B Q Bᵀ of it is taken away."""
+    def _with_sources_marginalised(self, state: State, left: Array, slope: Array, f: int) -> Diagonal:
+        """The likelihood of function f's weights with the coupled sources marginalised: B Q Bᵀ is subtracted."""
         assert isinstance(self.engine, FeatureEngine)
         m = self.engine.size
         half = np.linalg.cholesky(left).swapaxes(-1, -2) @ state.rows.projected[:, f]
         half, G = half.reshape(-1, m), slope[:, f].reshape(-1, m)
-        released = half.T @ half  # B Q Bᵀ; a matrix times its own transpose is half the work
-        d, V = sla.eigh(
-            self.engine.basis.gram(state.statistics[f].quadratic) - released, driver="evd", check_finite=False
-        )
-        kept = np.maximum(d, 0.0)  # no direction is freer than before any report
+        lost = half.T @ half  # B Q Bᵀ; a matrix times its own transpose is half the work
+        d, V = sla.eigh(self.engine.basis.gram(state.statistics[f].quadratic) - lost, driver="evd", check_finite=False)
+        kept = np.maximum(d, 0.0)  # no direction is more uncertain than under the prior
         coupled = state.rows.position >= 0
-        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - released @ state.centre[f]
+        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - lost @ state.centre[f]
         pull = G.T @ state.rows.gradient[coupled, f].ravel()
         b = state.statistics[f].linear + state.length * answer + pull
-        return Diagonal(kept, V.T @ b, V, Released(half, kept - d))
+        return Diagonal(kept, V.T @ b, V, LostInformation(half, kept - d))
 
     def _posterior(
         self, state: State, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
     ) -> Posterior:
-        """q of sources and field: the sources' own part, and what they share with the field."""
+        """The joint q of sources and field."""
         layout, r = self.layout, state.rows
         left = rows.covariance_of(r.prior, r.reports)
         move = np.einsum("sfde,sfe->sfd", left, r.gradient)
@@ -237,7 +237,7 @@ class Method:
     # --- the objective ---------------------------------------------------------------------------------------------
 
     def objective(self, state: State, q: Posterior, sums: Sums) -> Bound:
-        """A lower bound on the evidence, but for two approximations: x is taken for Gaussian, and f over all ς too."""
+        """A lower bound of the evidence, up to two approximations: x, and f averaged over ς, are taken as Gaussian."""
         S, F, d = q.left.shape[:3]
         entropy = 0.5 * float(np.linalg.slogdet(q.left)[1].sum() + S * F * d * (1.0 + np.log(2.0 * np.pi)))
         prior = (q.alpha0 * q.moments.log_pi).sum((1, 2)) + rows.log_normaliser(q.alpha0).sum(1)
@@ -287,7 +287,7 @@ class Method:
         )
 
     def _gradient(self, alpha0: Array, q: Posterior, sums: Sums) -> Array:
-        """Of the objective in the logits: expected counts against what the source says, and how Var(x) answers.
+        """Gradient of the objective in the logits, including the derivative of Var(x).
 
         Var(x) depends on the logits through h = e_c − E[π], and ∂E[π]/∂v is the Fisher information.   [S, F, d]
         """
@@ -332,7 +332,7 @@ class Method:
     # --- how far a step went ---------------------------------------------------------------------------------------
 
     def change(self, old: Evaluated, new: Evaluated) -> float:
-        """State probabilities, confusion matrices and, less, the scale.
+        """The largest change of state probabilities, confusion matrices and, with less weight, the scale.
 
         Probabilities count four times: around even odds, where it matters, that is the change of the log odds.
         """

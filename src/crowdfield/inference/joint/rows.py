@@ -17,7 +17,7 @@ from crowdfield.inference.fields.base import Array
 SOURCES_AT_A_TIME = 1 << 13
 NODES = {0: 1, 1: 16, 2: 7}  # Gauss–Hermite nodes along each logit of a row; more logits take quasi-random nodes
 QUASI_RANDOM = 6  # log2 of half their number
-MOST_ADDED = 1.0  # times a source's prior variance, that not knowing the field may add to it
+MOST_ADDED = 1.0  # multiple of a source's prior variance that the uncertainty of the field may add
 
 
 class RowMoments(NamedTuple):
@@ -78,7 +78,7 @@ def of_dirichlet(alpha: Array) -> tuple[Array, Array]:
 
 
 def covariance_of(prior: Array, reports: Array) -> Array:
-    """(prior + reports)⁻¹, where no direction is freer than before any report.   [..., d, d]"""
+    """(prior + reports)⁻¹, where no direction is more uncertain than under the prior.   [..., d, d]"""
     root = np.linalg.inv(np.linalg.cholesky(prior))
     share, U = np.linalg.eigh(root @ reports @ root.swapaxes(-1, -2))
     reach = root.swapaxes(-1, -2) @ U
@@ -111,7 +111,7 @@ def log_normaliser(alpha: Array) -> Array:
 
 
 class Layout(NamedTuple):
-    """Which rows answer which latent function, and with which sign."""
+    """Which rows depend on which latent function, and with which sign."""
 
     rows: tuple[tuple[int, ...], ...]  # F
     signs: tuple[tuple[float, ...], ...]  # F
@@ -174,10 +174,10 @@ class Layout(NamedTuple):
 
 
 def share_that_may_be_added(prior: Array, through_field: Array) -> Array:
-    """The part of the slopes that adds no more variance to a source than its prior has: [S, 1, 1].
+    """The factor of the slopes at which the field adds no more variance to a source than allowed: [S, 1, 1].
 
-    x is taken for Gaussian, which log π is not: where its variance is large the objective would promise gain without
-    end, and sources and field would run away together.   prior, through_field [S, d, d]
+    x is treated as Gaussian, which log π is not: where its variance is large the objective would be too high, and
+    sources and field would diverge together.   prior, through_field [S, d, d]
     """
     root = np.linalg.inv(np.linalg.cholesky(prior))
     relative = root @ through_field @ root.swapaxes(-1, -2)

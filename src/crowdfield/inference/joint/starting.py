@@ -1,4 +1,4 @@
-"""Where an iteration starts from a q of another engine: one of fewer reports, or of another length-scale."""
+"""Warm starts from a q of another engine: one of fewer reports, or of another length-scale."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from crowdfield.inference.joint.state import Evaluated, Posterior, State, table_
 if TYPE_CHECKING:
     from crowdfield.inference.joint.method import Method
 
-KNOWN = 0.5  # of its prior variance, at the most, that a source has of whom something is known
-NEAR = 0.5  # logits that a source may move by a Newton step: from farther away it overshoots
-MANY_NEW = (
-    0.1  # share of the reports, from sources to be learned anew: these and the field are still to find each other
-)
+KNOWN = 0.5  # a source is known if its variance is at most this share of its prior variance
+NEAR = 0.5  # largest change of a source's logits in a Newton step, which overshoots from far away
+MANY_NEW = 0.1  # share of the reports from unknown sources above which all sources are learned again
 
 
 def unknown(q: Posterior) -> NDArray[np.bool_]:
-    """The sources about whom q says little more than their prior: [S]."""
+    """The sources whose posterior is hardly narrower than their prior: [S]."""
     before = Layout.of(*q.alpha0.shape[1:]).block(rows.of_dirichlet(q.alpha0)[1])
     return np.asarray(np.einsum("sfdd->s", q.left) > KNOWN * np.einsum("sfdd->s", before))
 
 
 def many_new(reports: Array, new: NDArray[np.bool_]) -> bool:
-    """Whether many reports, so many of every source [S], come from sources that are to be learned anew."""
+    """Whether many reports come from new sources. reports [S]: number of reports of every source."""
     return bool(reports[new].sum() > MANY_NEW * reports.sum())
 
 
 def elsewhere(method: Method, q: Posterior) -> tuple[State, bool]:
-    """The state after one step, and whether sources are to be learned anew.
+    """The state after one step from q, and whether sources are to be learned again.
 
-    What q says at the places makes the sites of this engine. Sources that are known take a Newton step from there.
-    Where little was known, or much has come since, the expected counts say more: of single sources, or of all.
+    The moments of q at the places give the sites of this engine. Sources that are known take a Newton step from there.
+    Sources that are unknown start from their expected counts; so do all sources if many reports are new.
     """
     prior, sums = method.prior()._replace(precision=q.scale.mean), method.sweep(table_elsewhere(q))
     nobody = np.zeros((0, *prior.rows.projected.shape[1:]))

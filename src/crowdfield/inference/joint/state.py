@@ -1,4 +1,4 @@
-"""What crosses a step of the joint q, q itself, and what the sites need of it."""
+"""The state of the joint iteration, its q, and the part of q that a pass over the sites needs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from crowdfield.inference.sites import Elsewhere
 
 
 class Rows(NamedTuple):
-    """q of the confusion matrices' logits given the field, and where the field stood."""
+    """q of the confusion matrices' logits given the field, and the field's mean at which it was computed."""
 
     logits: Array  # v̂ [S, J, D]
     prior: Array  # information of the prior [S, F, d, d]
-    reports: Array  # of the reports, less what not knowing the states takes away [S, F, d, d]
-    gradient: Array  # still to be followed, times the length of the step [S, F, d]
+    reports: Array  # information of the reports: complete minus missing [S, F, d, d]
+    gradient: Array  # gradient still to be followed, times the length of the step [S, F, d]
     projected: Array  # B [Sc, F, d, m]
     position: NDArray[np.int64]  # [S] among the coupled sources, or −1
 
@@ -34,7 +34,7 @@ ROW_ARRAYS = ("logits", "prior", "reports", "gradient", "projected")  # of `Rows
 
 
 class State(NamedTuple):
-    """Everything that crosses a step: a quadratic model of the objective around a centre."""
+    """The state of the iteration: a quadratic model of the objective around a centre."""
 
     alpha0: Array  # [S, J, L] of every source's prior
     rows: Rows
@@ -68,7 +68,7 @@ class Posterior(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """A state, its q, what a pass over the sites says about it, and the objective."""
+    """A state, its q, the sums of a pass over the sites, and the objective."""
 
     state: State
     q: Posterior
@@ -77,7 +77,7 @@ class Evaluated(NamedTuple):
 
 
 def table(q: Posterior) -> Table:
-    """What the sites need of q."""
+    """The part of q that a pass over the sites needs."""
     if not len(q.slope):
         return _table_without_slopes(q, q.fields)
     S, F, L, _ = q.directions.shape
@@ -90,7 +90,7 @@ def table(q: Posterior) -> Table:
 
 
 def table_elsewhere(q: Posterior) -> Table:
-    """For sites of another engine, whose weights q knows nothing about: with the sources' whole variance instead."""
+    """The same for sites of another engine: without the slopes, but with the whole variance of the sources."""
     return _table_without_slopes(q, tuple(Elsewhere(f) for f in q.fields))
 
 
@@ -105,7 +105,7 @@ def _by_key(log_pi: Array) -> Array:
 
 
 def _through_field(q: Posterior) -> Array:
-    """G Σ Gᵀ: what not knowing the field adds to the covariance of the logits.   [S, F, d, d]"""
+    """G Σ Gᵀ: what the uncertainty of the field adds to the covariance of the logits.   [S, F, d, d]"""
     return spread_over(q.position, q.shared @ q.slope.swapaxes(-1, -2))
 
 
@@ -117,7 +117,7 @@ def spread_over(position: NDArray[np.int64], coupled: Array) -> Array:
 
 
 def with_new_sources(q: Posterior, alpha0: Array) -> Posterior:
-    """With sources that nobody has heard of yet, and their prior [S_new, J, L]."""
+    """q extended by new sources, which have their prior [S_new, J, L]."""
     layout = Layout.of(*alpha0.shape[1:])
     logits, covariance = rows.of_dirichlet(alpha0)
     moments = rows.moments(logits, covariance)
@@ -173,7 +173,7 @@ def _arrays(state: State) -> list[Array]:
 
 
 def readout(state: State, image: State) -> Array:
-    """How far the field's mean moved against its prior, the sources' logits by their share of the reports, ς."""
+    """The change of the field's mean, of the sources' logits weighted by their share of the reports, and of ς."""
     field = [(b - a) * np.sqrt(image.precision) for a, b in zip(state.centre, image.centre, strict=True)]
     weight = np.sqrt(np.einsum("sfdd->s", image.rows.prior + image.rows.reports).clip(0.0))
     logits = (image.rows.logits - state.rows.logits) * weight[:, None, None]
@@ -181,6 +181,6 @@ def readout(state: State, image: State) -> Array:
 
 
 def has_weights_of(q: Posterior, engine: Engine) -> bool:
-    """Whether q, of other reports, is about the features of this engine: then a Newton step from it is enough."""
+    """Whether q has the features of this engine, so that a Newton step from it is enough."""
     bases = [f.basis for f in q.fields if isinstance(f, FeatureField)]
     return isinstance(engine, FeatureEngine) and bool(bases) and all(engine.basis.is_same_as(b) for b in bases)

@@ -1,4 +1,4 @@
-"""One pass over the sites: what q says there goes in, sums that determine the next step come out.
+"""One pass over the sites: computes from q the sums that determine the next step.
 
 All sums are additive over sites, so that blocks of one array, files and machines add up.
 """
@@ -18,7 +18,7 @@ from crowdfield.inference.fields.base import Array, Statistics
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.sites import Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
-SITES_AT_A_TIME = 1 << 12  # with several reports, whose slopes are added up
+SITES_AT_A_TIME = 1 << 12  # sites with several reports that are processed at a time
 
 
 class Coupling(NamedTuple):
@@ -30,7 +30,7 @@ class Coupling(NamedTuple):
 
 
 class Table(NamedTuple):
-    """As much of q as a pass over the sites needs: what travels to other processes."""
+    """The part of q that a pass over the sites needs, which is sent to other processes."""
 
     fields: tuple[Any, ...]  # F
     log_pi: Array  # E[log π] [S · L, J], rows by a report's key
@@ -71,7 +71,7 @@ class Local(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Who of the coupled sources said what at the sites of a block."""
+    """The reports of coupled sources at the sites of a block."""
 
     site: NDArray[np.int64]  # [Rc]
     key: NDArray[np.int64]  # [Rc] a row of the coupling's tables

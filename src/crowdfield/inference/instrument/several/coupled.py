@@ -1,4 +1,4 @@
-"""Field, sources and link together: their joint covariance once the iteration has settled.
+"""The joint covariance of field, sources and link, after convergence.
 
 As in `instrument.coupled`, with F functions: report r has the information Jᵀ (diag p − p pᵀ) J in (g_i, θ_s), with J
 the gradient of its logits at the mean appearance. Appearances are eliminated place by place, then sources and link.
@@ -75,7 +75,7 @@ def _jacobian(theta: Array, scores: Array, g: Array) -> Array:
 
 
 def _check_information(observed: Observed, at: Evaluated) -> Array:
-    """The same for checked places, less what not knowing their state takes away."""
+    """The same for checked places, minus the missing information about their state."""
     truth, g = at.state.link, at.places.mean[observed.checks.site]
     theta = np.broadcast_to(truth.theta, (len(g), len(truth.theta)))
     rho = softmax(theta[:, :1] * (g @ truth.scores.T) + theta[:, 1:])

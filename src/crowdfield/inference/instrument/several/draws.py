@@ -1,4 +1,4 @@
-"""Draws from the Gaussian posterior of states without an order, and what reports look like under each of them.
+"""Draws from the Gaussian posterior of unordered states, and the distribution of reports under each of them.
 
 Field and appearances are drawn jointly over places, every source from its own marginal.
 """

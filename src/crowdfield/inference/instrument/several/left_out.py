@@ -1,7 +1,7 @@
-"""How probable every report's label was, given all other reports: states without an order.
+"""Leave-one-out for unordered states: the probability of every report's label given all other reports.
 
-The report's own Gaussian message is taken out of the appearance of its place, and its source's parameters go back by
-the step that it had pulled them.
+The report's own Gaussian message is removed from the appearance of its place, and its source's parameters are moved
+back by its gradient step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crowdfield.inference.instrument.several.readings import logits, read
 from crowdfield.inference.instrument.several.weights import Places
 from crowdfield.inference.softmax_moments import softmax_moments
 
-LEAST_SHARE = 1e-2  # of a precision that is left without a report: rounding must not make it negative
+LEAST_SHARE = 1e-2  # smallest share of a precision that is left without a report: it must stay positive
 
 
 def log_probabilities(

@@ -1,4 +1,4 @@
-"""A fit of states without an order, and everything a map asks of it."""
+"""A fit of unordered states, and its predictions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.instrument.selection import Reported
 
 ROWS = 1 << 12  # places processed at a time
-MOST_PLACES = 500  # that stand for the map where implied confusion matrices are averaged over it
+MOST_PLACES = 500  # places over which implied confusion matrices are averaged
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class FittedStates:
         return [a**2 * features @ np.einsum("a,ambn,b->mn", row, block, row) @ features.T for row in h]
 
     def prior_rate_sds(self) -> Array:
-        """Of ρ at a place that nobody has heard of: the level is known, the rest is as the variances have it. [J]"""
+        """Standard deviation of ρ far from all reports: the level is known, the rest has its prior variance. [J]"""
         F, variances = self.observed.functions, self.state.variances
         level = self.joint.q.mean.reshape(F, self.design.size)[:, self.design.basis.size]
         covariance = (variances.smooth + variances.nugget) * np.eye(F)
@@ -185,8 +185,8 @@ class FittedStates:
     def left_out(self) -> Array:
         """log P of every report given all others: [R].
 
-        A report's message is taken out of the q that it is a part of; in the joint covariance, which is wider, it would
-        be more than all.
+        A report's message is removed from the q that it is a part of; removing it from the joint covariance, which is
+        wider, could leave a negative precision.
         """
         return left_out.log_probabilities(self.observed, self.settled.at, *self.problem.reported[:3])
 
@@ -196,7 +196,7 @@ class FittedStates:
 
 
 def state_logits(link: Link, mean: Array, covariance: Array) -> tuple[Array, Array]:
-    """Moments of a h_j·g + c_j, with what is not known of the link.   [M, F], [M, F, F] -> [M, J], [M, J, J]"""
+    """Moments of a h_j·g + c_j, including the uncertainty of the link.   [M, F], [M, F, F] -> [M, J], [M, J, J]"""
     a, V = link.theta[0], link.covariance
     base = mean @ link.scores.T
     spread = (a**2 + V[0, 0]) * (link.scores @ covariance @ link.scores.T)
@@ -206,7 +206,7 @@ def state_logits(link: Link, mean: Array, covariance: Array) -> tuple[Array, Arr
 
 
 def finished(problem: Problem, design: Design, settled: Settled) -> FittedStates:
-    """The joint covariance, and what is known of every place reported on."""
+    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on."""
     observed, at = problem.observed, settled.at
     assert isinstance(observed, Observed)
     joint = coupled.join(observed, design, at)

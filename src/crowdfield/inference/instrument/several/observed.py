@@ -62,7 +62,7 @@ class Observed:
         return replace(self, site=site, source=source, label=label, looks=looks)
 
     def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
-        """The reports about some places, which are numbered anew."""
+        """The reports about some places, which are renumbered."""
         position = np.full(self.n_sites, -1)
         position[kept] = np.arange(len(kept))
         vectors = None if self.vectors is None else self.vectors.at_places(position)

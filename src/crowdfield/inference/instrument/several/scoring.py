@@ -51,7 +51,7 @@ def contrasts(probability: Array, state_scores: Array) -> Array:
 
 
 def parameters(functions: int) -> int:
-    """How many a source has for its vectors."""
+    """The number of parameters of a source for its vectors."""
     return functions + 2
 
 
@@ -65,8 +65,8 @@ def population(functions: int) -> Population:
 def spread(vectors: Vectors, n_sources: int) -> Array:
     """Where log σ² starts: as if all that a source's vectors differ by were noise, and 0 without vectors: [S].
 
-    The map is then made of people's labels first, and the source is compared with it. A machine that is believed from
-    the start makes a map of its own noise, to which the variances then fit.
+    The map then starts from people's labels, and the source is compared with it. A classifier that is trusted from the
+    start would make a map of its own noise, to which the variances then adapt.
     """
     squared = np.bincount(vectors.source, (vectors.value**2).mean(1), n_sources)
     each = squared / np.maximum(np.bincount(vectors.source, minlength=n_sources), 1)
