@@ -65,14 +65,14 @@ def as_reports(
     >>> import crowdfield as cf
     >>> grid = cf.Grid(west=0, east=2, south=0, north=2, columns=2, rows=2)
     >>> calls = cf.Reports.from_arrays([[0.5, 0.5]], ["flooded"], ["ann"], labels=["dry", "flooded"])
-    >>> told = cf.silence.as_reports(
+    >>> with_silence = cf.silence.as_reports(
     ...     calls, grid, negative="dry", positive="flooded", exposure=50.0, rng=np.random.default_rng(0)
     ... )
-    >>> len(told), told.sources  # one call, and four cells
+    >>> len(with_silence), with_silence.sources  # one call, and four cells
     (5, ('ann', 'silence'))
     """
     if reports.places.shape[1] != 2:
-        raise InputError("silence is told on a map: reports must have two coordinates.")
+        raise InputError("silence needs a map: reports must have two coordinates.")
     if SOURCE in reports.sources:
         raise InputError(f"there is a source called {SOURCE!r} already: silence has been added before.")
     exposed = _exposure(exposure, grid)
@@ -80,16 +80,16 @@ def as_reports(
     spoken = np.zeros(exposed.size, dtype=bool)
     spoken[cell[cell >= 0]] = True
     heard = rng.random(exposed.size) < -np.expm1(-exposed)
-    told = np.flatnonzero(heard & (exposed >= least))
-    if not len(told):
+    counted = np.flatnonzero(heard & (exposed >= least))
+    if not len(counted):
         return reports
     silent = Reports.from_arrays(
-        grid.centres()[told],
-        [positive if spoken[i] else negative for i in told],
-        [SOURCE] * len(told),
+        grid.centres()[counted],
+        [positive if spoken[i] else negative for i in counted],
+        [SOURCE] * len(counted),
         labels=(*reports.labels, *(x for x in (negative, positive) if x not in reports.labels)),
         # Silence lasts as long as the reports do: it is dated at their end.
-        time=None if reports.time is None else np.full(len(told), np.nanmax(reports.time)),
+        time=None if reports.time is None else np.full(len(counted), np.nanmax(reports.time)),
         crs=reports.crs,
     )
     return reports.join(silent)

@@ -34,22 +34,22 @@ def say(parts: Iterator[bytes]) -> None:
 def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Hand an error on. Only our own keep their words: what others say may hold paths, or parts of the file."""
     if isinstance(error, CrowdfieldError):
-        told: dict[str, Any] = {"kind": kind.__name__, "message": getattr(error, "message", str(error))}
+        failure: dict[str, Any] = {"kind": kind.__name__, "message": getattr(error, "message", str(error))}
         if isinstance(error, ReportFormatError):
-            told |= {"line": error.line, "column": error.column, "advice": error.advice, "choices": error.choices}
+            failure |= {"line": error.line, "column": error.column, "advice": error.advice, "choices": error.choices}
     elif isinstance(error, MemoryError):
-        told = {"kind": "MemoryError"}
+        failure = {"kind": "MemoryError"}
     else:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else "?"
-        told = {
+        failure = {
             "kind": "",
             "message": f"reading it failed in a way that nobody foresaw ({kind.__name__}, {where}).",
         }
     from crowdfield.box.message import packed
 
-    say(packed({"error": told}))
+    say(packed({"error": failure}))
 
 
 if __name__ == "__main__":

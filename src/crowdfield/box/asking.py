@@ -82,7 +82,7 @@ def ask(
     """What the function `task` ("module:name") makes of a file, called in a process of its own.
 
     Errors call the file ``shown``. ``environment`` is added to the few variables that the process gets. ``watch`` is
-    told the seconds and the bytes of memory that it took, however it ended.
+    called with the seconds and the bytes of memory that it took, however it ended.
     """
     limits = limits or Limits()
     question = {"task": task, "path": str(path.resolve()), "arguments": arguments, "limits": limits.plain()}
@@ -158,7 +158,7 @@ def _run(question: bytes, limits: Limits, environment: dict[str, str]) -> _Ended
 
 
 def _environment() -> dict[str, str]:
-    """What the process is told: nothing of ours but where the code is. No settings, no keys, no database."""
+    """The environment of the process: only the path of the code. No settings, no keys, no database."""
     from crowdfield.box.gdal import SWITCHES
 
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
@@ -204,30 +204,30 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int]:
     return process.returncode, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _error(told: Any, limits: Limits, shown: str) -> errors.CrowdfieldError:
-    told = told if isinstance(told, dict) else {}
-    name, message = str(told.get("kind", "")), str(told.get("message", ""))[:2000]
+def _error(failure: Any, limits: Limits, shown: str) -> errors.CrowdfieldError:
+    failure = failure if isinstance(failure, dict) else {}
+    name, message = str(failure.get("kind", "")), str(failure.get("message", ""))[:2000]
     if name == "MemoryError":
         message = f"reading it needs more than the {limits.memory // MIB:,} MB of memory that it may take. Split it."
     kind: type[errors.CrowdfieldError] = _KNOWN.get(name, errors.ReadingFailedError)
     if issubclass(kind, errors.ReportFormatError):
-        line, column = told.get("line"), told.get("column")
+        line, column = failure.get("line"), failure.get("column")
         return kind(
             message,
-            advice=str(told.get("advice", ""))[:500],
+            advice=str(failure.get("advice", ""))[:500],
             file=shown,
             line=line if isinstance(line, int) else None,
             column=str(column)[:200] if column is not None else None,
-            choices=_choices(told.get("choices")),
+            choices=_choices(failure.get("choices")),
         )
     if kind is errors.ReadingFailedError:
         message = f"{shown}: {message}"
     return kind(message)
 
 
-def _choices(told: Any) -> dict[str, list[str]]:
+def _choices(failure: Any) -> dict[str, list[str]]:
     """The choices of an error, as far as they have the form that they should have."""
-    options = list(told.items())[:_MOST_OPTIONS] if isinstance(told, dict) else []
+    options = list(failure.items())[:_MOST_OPTIONS] if isinstance(failure, dict) else []
     return {
         str(option)[:_LONGEST_VALUE]: [str(value)[:_LONGEST_VALUE] for value in values[:_MOST_VALUES]]
         for option, values in options

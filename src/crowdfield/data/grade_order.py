@@ -15,7 +15,7 @@ from typing import Any
 
 from crowdfield.data import label_words as words
 from crowdfield.data.label_words import normal
-from crowdfield.data.positive import Meaning, grade, meaning, told_states
+from crowdfield.data.positive import Meaning, grade, meaning, named_states
 
 FEWEST = 3  # states; with two, the order makes no difference
 MOST = 12
@@ -31,7 +31,7 @@ def order_of(labels: Sequence[Any], column: str | None = None) -> tuple[Any, ...
 
     column: the name of the labels' column, if known; without it, numbers are not taken for grades.
     """
-    states = told_states(labels)
+    states = named_states(labels)
     if not FEWEST <= len(states) <= MOST:
         return None
     for rank_of in (_numbers(column), _numbered, _in_words):

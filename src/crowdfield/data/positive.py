@@ -78,8 +78,8 @@ def matching(states: Sequence[Any], given: Any) -> Any:
     return alike[0]
 
 
-def told_states(labels: Sequence[Any]) -> tuple[Any, ...]:
-    """The labels that name a state: without those that say that nobody can tell, unless fewer than two are left."""
+def named_states(labels: Sequence[Any]) -> tuple[Any, ...]:
+    """The labels that name a state: without those that mean "cannot tell", unless fewer than two would be left."""
     unsure = words.CANNOT_TELL - words.MAY_BE_STATES
     kept = tuple(label for label in labels if _number(label) is not None or normal(label) not in unsure)
     return kept if len(kept) >= 2 else tuple(labels)
@@ -94,9 +94,9 @@ def front_first(states: Sequence[Any], positive: Any) -> tuple[Any, ...]:
 
 def graded(states: Sequence[Any]) -> bool:
     """Whether the states are steps of one scale, so that colours may run from one to the next."""
-    told = [state for state in states if meaning(state, states) != Meaning.CANNOT_TELL]
-    ranks = [(int(meaning(state, states)), grade(state)) for state in told]
-    return len(set(ranks)) == len(told)
+    named = [state for state in states if meaning(state, states) != Meaning.CANNOT_TELL]
+    ranks = [(int(meaning(state, states)), grade(state)) for state in named]
+    return len(set(ranks)) == len(named)
 
 
 def meaning(label: Any, among: Sequence[Any] = ()) -> Meaning:

@@ -190,15 +190,15 @@ def evaluate(plan: Plan, cell: Cell) -> dict[str, Any]:
     row: dict[str, Any] = asdict(cell)
     start = time.perf_counter()
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = plan.methods(cell.setting)[cell.method]().fit(subset.places, y, sources)
             row |= judge(model, problem)
     except CrowdfieldError as problem_found:
         return row | {"error": f"{type(problem_found).__name__}: {problem_found}"}
     row["seconds"] = round(time.perf_counter() - start, 3)
-    if told:
-        row["warnings"] = sorted({str(w.message) for w in told})
+    if caught:
+        row["warnings"] = sorted({str(w.message) for w in caught})
     lengthscale = getattr(model, "lengthscale_", None)
     if lengthscale is not None:
         row["lengthscale"] = np.round(np.atleast_1d(lengthscale), 4).tolist()

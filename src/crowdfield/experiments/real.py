@@ -1,8 +1,8 @@
 """`crowdfield reproduce real`: every method on real crowds, judged by truth that no crowd made.
 
-A setting is a crowd and how many votes a place keeps; a size is the number of random places whose truth is told, the
+A setting is a crowd and how many votes a place keeps; a size is the number of random places whose truth is checked, the
 others are judged. Methods that take checked places get them (`gold=`); the log odds of all others are rescaled by a
-logistic regression on these places. What is judged with none told uses no truth at all, the base rate excepted.
+logistic regression on these places. What is judged with none checked uses no truth at all, the base rate excepted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from crowdfield.models.gp import GPClassifier
 from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.models.ibcc import IBCC
 
-CHECKED = (0, 60, 20, 200)  # places told, the most telling first: a run may be stopped at any time
-DRAWS = 3  # of places told
+CHECKED = (0, 60, 20, 200)  # checked places, the most informative setting first: a run may be stopped at any time
+DRAWS = 3  # random choices of the checked places
 VOTES = {"all votes": None, "2 votes": 2, "1 vote": 1}
 SURE = 0.95
 FLOOR = 1e-6  # as in `metrics.cross_entropy`
@@ -116,33 +116,33 @@ def load(setting: str) -> Crowd:
 
 
 def evaluate(cell: Cell) -> dict[str, Any]:
-    """One method with so many places told: a row of the results."""
+    """The results of one method with a given number of checked places: one row."""
     crowd = load(cell.setting)
-    told = np.zeros(len(crowd.truth), dtype=bool)
+    checked = np.zeros(len(crowd.truth), dtype=bool)
     if cell.n:
         # The same draws for every method, and those of outside checks of these sets.
-        told[np.random.default_rng(cell.seed + cell.repeat).choice(len(told), cell.n, replace=False)] = True
+        checked[np.random.default_rng(cell.seed + cell.repeat).choice(len(checked), cell.n, replace=False)] = True
     row: dict[str, Any] = asdict(cell)
     start = time.process_time()  # of the processor: other work on the machine must not count
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            method = _fitted(cell.setting, cell.method, told.tobytes() if told.any() else b"")
+            method = _fitted(cell.setting, cell.method, checked.tobytes() if checked.any() else b"")
             P = np.asarray(method.probability, dtype=np.float64)
     except (CrowdfieldError, ArithmeticError) as problem:
         return row | {"error": f"{type(problem).__name__}: {problem}"}
     row["seconds"] = round(time.process_time() - start, 3)
     if cell.n and not method.takes_gold:
-        P = rescaled(P, crowd.truth, told)
-    return row | judge(P[~told], crowd.truth[~told]) | method.about
+        P = rescaled(P, crowd.truth, checked)
+    return row | judge(P[~checked], crowd.truth[~checked]) | method.about
 
 
-def _fitted(setting: str, name: str, told: bytes) -> Method:
+def _fitted(setting: str, name: str, checked: bytes) -> Method:
     make = methods(setting)[name]
     crowd = load(setting)
     nobody = np.zeros(len(crowd.truth), dtype=bool)
     if make().takes_gold:
-        return make().fit(crowd, np.frombuffer(told, dtype=bool) if told else nobody)
+        return make().fit(crowd, np.frombuffer(checked, dtype=bool) if checked else nobody)
     # What takes no checked places is the same however many there are.
     return _without_gold(setting, name)
 
@@ -171,10 +171,10 @@ def judge(P: Array, truth: Any) -> dict[str, Any]:
     }
 
 
-def rescaled(P: Array, truth: Any, told: Any) -> Array:
-    """Log odds times a plus c, with a and c from the places told: Newton's method on a penalised likelihood."""
+def rescaled(P: Array, truth: Any, checked: Any) -> Array:
+    """Log odds times a plus c, with a and c fitted to the checked places by Newton's method (penalised)."""
     z = logit(np.clip(P, FLOOR, 1.0 - FLOOR))
-    x, y = np.column_stack([z[told], np.ones(told.sum())]), np.asarray(truth)[told].astype(float)
+    x, y = np.column_stack([z[checked], np.ones(checked.sum())]), np.asarray(truth)[checked].astype(float)
     start = np.array([1.0, 0.0])
     theta, ridge = start.copy(), np.eye(2) / RESCALED_SD**2
     for _ in range(100):
@@ -188,7 +188,7 @@ def rescaled(P: Array, truth: Any, told: Any) -> Array:
 
 
 class Method:
-    """`fit(crowd, told)` leaves `probability` [M] of the second state at the crowd's places."""
+    """`fit(crowd, checked)` sets `probability` [M]: that of the second state at the crowd's places."""
 
     takes_gold = False
     probability: Array
@@ -197,36 +197,36 @@ class Method:
     def __init__(self) -> None:
         self.about = {}
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         raise NotImplementedError
 
 
 class Base(Method):
-    """Quoting how common the state is: of all places where none is told (nobody has that), else of those told."""
+    """The base rate: of the checked places, or of all places if none is checked (which no user would know)."""
 
     takes_gold = True
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
-        known = crowd.truth[told] if told.any() else crowd.truth
-        extra = 0.5 if told.any() else 0.0
-        self.probability = np.full(len(told), (known.sum() + extra) / (len(known) + 2.0 * extra))
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
+        known = crowd.truth[checked] if checked.any() else crowd.truth
+        extra = 0.5 if checked.any() else 0.0
+        self.probability = np.full(len(checked), (known.sum() + extra) / (len(known) + 2.0 * extra))
         return self
 
 
 class Share(Method):
     """The share of votes for the second state, and one vote of the crowd's mean; "maybe" is half a vote."""
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         vote = np.where(crowd.label == crowd.states[1], 1.0, np.where(crowd.label == crowd.states[0], 0.0, 0.5))
         where = _position(crowd)
-        votes = np.bincount(where, minlength=len(told))
-        total = np.bincount(where, vote, minlength=len(told))
+        votes = np.bincount(where, minlength=len(checked))
+        total = np.bincount(where, vote, minlength=len(checked))
         self.probability = (total + vote.mean()) / (votes + 1.0)
         return self
 
 
 class Ibcc(Method):
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         model = IBCC(states=crowd.states, labels=crowd.labels).fit(crowd.X, crowd.label, crowd.source)
         self.probability = model.predict_proba(crowd.places)[:, 1]
         return self
@@ -235,7 +235,7 @@ class Ibcc(Method):
 class Gp(Method):
     """A Gaussian process over votes taken at their word; votes that name no state are left out."""
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         kept = np.isin(crowd.label, crowd.states)
         model = GPClassifier(lengthscale="learn", states=crowd.states)
         model.fit(crowd.X[kept], crowd.label[kept], crowd.source[kept])
@@ -250,7 +250,7 @@ class Peer(Method):
         super().__init__()
         self.name = name
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         import pandas as pd
         from crowdkit.aggregation import GLAD, MACE, DawidSkene
 
@@ -259,7 +259,7 @@ class Peer(Method):
         proba = makers[self.name]().fit_predict_proba(table).reindex(columns=list(crowd.states), fill_value=0.0)
         two = proba.to_numpy(dtype=float)
         second = two[:, 1] / np.maximum(two.sum(1), 1e-12)
-        self.probability = np.full(len(told), second.mean())
+        self.probability = np.full(len(checked), second.mean())
         self.probability[proba.index.to_numpy()] = second
         return self
 
@@ -273,18 +273,18 @@ class Heatmap(Method):
         super().__init__()
         self.reports_model = reports_model
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         model = HeatmapBCC(
             lengthscale="learn", reports_model=self.reports_model, states=list(crowd.states), labels=list(crowd.labels)
         )
-        model.fit(crowd.X, crowd.label, crowd.source, gold=_gold(crowd, told))
+        model.fit(crowd.X, crowd.label, crowd.source, gold=_gold(crowd, checked))
         self.probability = model.predict_proba(crowd.places)[:, 1]
         self.about = {"took": model.reports_model_, "lengthscale": np.round(np.ravel(model.lengthscale_), 2).tolist()}
         return self
 
 
 class Kde(Method):
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         model = KernelDensity(states=list(crowd.states)).fit(crowd.X, crowd.label, crowd.source)
         self.probability = model.predict_proba(crowd.places)[:, 1]
         return self
@@ -299,7 +299,7 @@ class Haiti(Method):
         super().__init__()
         self.silent_model = silent_model
 
-    def fit(self, crowd: Crowd, told: Any) -> Self:
+    def fit(self, crowd: Crowd, checked: Any) -> Self:
         said = Reports.from_arrays(crowd.X, crowd.label, crowd.source, labels=crowd.states)
         prior = None
         if self.silent_model is not None:
@@ -316,16 +316,16 @@ class Haiti(Method):
         )  # fmt: skip
         label = np.asarray(said.labels, dtype=object)[said.label]
         source = np.asarray(said.sources, dtype=object)[said.source]
-        model.fit(said.places, label, source, gold=_gold(crowd, told))
+        model.fit(said.places, label, source, gold=_gold(crowd, checked))
         # The rate of a cell, not the state of what was reported in it: messages do not speak of the same buildings.
         self.probability = model.predict_rate(crowd.places)[0][:, 1]
         return self
 
 
-def _gold(crowd: Crowd, told: Any) -> Any:
-    if not told.any():
+def _gold(crowd: Crowd, checked: Any) -> Any:
+    if not checked.any():
         return None
-    return crowd.places[told], np.array(crowd.states, dtype=object)[crowd.truth[told].astype(int)]
+    return crowd.places[checked], np.array(crowd.states, dtype=object)[crowd.truth[checked].astype(int)]
 
 
 def haiti(setting: str) -> Crowd:

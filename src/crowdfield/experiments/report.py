@@ -143,10 +143,10 @@ def _notes_of_the_run(table: pd.DataFrame) -> list[str]:
         for (method, error), group in table[table["error"].notna()].groupby(["method", "error"]):
             notes.append(f"{method} failed in {len(group)} cells: {error}")
     if "warnings" in table:
-        told = table.explode("warnings").dropna(subset=["warnings"])
+        warned = table.explode("warnings").dropna(subset=["warnings"])
         # Of warnings that differ in a number only, one is shown.
-        kind = told.warnings.str.replace(r"\d[\d.e+-]*", "…", regex=True).rename("kind")
-        rows = told.groupby(["method", kind]).warnings.agg(["size", "first"]).sort_values("size", ascending=False)
+        kind = warned.warnings.str.replace(r"\d[\d.e+-]*", "…", regex=True).rename("kind")
+        rows = warned.groupby(["method", kind]).warnings.agg(["size", "first"]).sort_values("size", ascending=False)
         notes += [f"{row['method']}, {row['size']} cells: {row['first']}" for _, row in rows.reset_index().iterrows()]
     return notes
 

@@ -27,7 +27,7 @@ class Draws(Protocol):
     @property
     def label(self) -> NDArray[np.int64]: ...
 
-    def told(self, draw: int, rng: np.random.Generator) -> Array:
+    def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
         """P(label) of every report: [R, L]."""
         ...
 
@@ -63,7 +63,7 @@ def check(draws: Draws, most: int, shown: int, rng: np.random.Generator, bins: i
     shapes = np.empty((len(chosen), bins))
     several = votes[site] >= 2
     for d, number in enumerate(chosen.tolist()):
-        p = draws.told(number, rng)
+        p = draws.label_probabilities(number, rng)
         p = p / p.sum(1, keepdims=True)
         again = np.minimum((rng.random((len(p), 1)) > p.cumsum(1)).sum(1), p.shape[1] - 1)
         seen[d], made[d] = _excess(site, label, p), _excess(site, again, p)

@@ -51,14 +51,14 @@ def amounts(
     parts = [_added(elsewhere, len(used), n, (A, states - 1, n), rng)]
     everything = np.asarray(weights.sum(axis=1)).ravel()
     if reported is not None:
-        told, counted = reported, reported.weights.tocsc()
+        things, counted = reported, reported.weights.tocsc()
 
         def here(part: slice, own: np.random.Generator) -> Array:
-            p = shifted_to_mean(told.draws.logits(part, own), told.mean[part])
+            p = shifted_to_mean(things.draws.logits(part, own), things.mean[part])
             return _sums(counted[:, part], drawn_states(p, own))
 
-        parts.append(_added(here, len(told.mean), n, (A, states - 1, n), rng))
-        everything = everything + np.asarray(told.weights.sum(axis=1)).ravel()
+        parts.append(_added(here, len(things.mean), n, (A, states - 1, n), rng))
+        everything = everything + np.asarray(things.weights.sum(axis=1)).ravel()
     rest = sum(parts)
     first = everything[:, None] - np.sum(rest, axis=1)
     return np.concatenate([first[:, None], rest], axis=1)

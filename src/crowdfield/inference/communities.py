@@ -154,8 +154,8 @@ def price(c: Communities, counts: Array, base: Array) -> float:
     """
     n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
     tightness = c.beta.sum(-1)  # [K, J]
-    told = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
-    gained = 1.0 + told / _information_about_mean(base.sum(-1), tightness)
+    information = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
+    gained = 1.0 + information / _information_about_mean(base.sum(-1), tightness)
     k, _, labels = c.beta.shape
     return float(0.5 * (labels - 1) * np.log(gained).sum() + 0.5 * (k - 1) * np.log(max(int(c.free.sum()), 1)))
 

@@ -65,21 +65,24 @@ def entropy(p: Array) -> Array:
     return np.asarray(-(p * np.log2(np.maximum(p, np.finfo(float).tiny))).sum(-1))
 
 
-def about_field(told: Foreseen) -> Array:
+def about_field(predicted: Foreseen) -> Array:
     """Expected information, in bits, of one report about the field: [n]."""
-    return np.asarray(entropy(np.einsum("nql,q->nl", told.labels, told.weights)) - entropy(told.labels) @ told.weights)
+    return np.asarray(
+        entropy(np.einsum("nql,q->nl", predicted.labels, predicted.weights))
+        - entropy(predicted.labels) @ predicted.weights
+    )
 
 
-def about_state(told: Foreseen) -> Array:
+def about_state(predicted: Foreseen) -> Array:
     """Expected information, in bits, of one report about the state of its own place: [n]."""
-    both = told.with_states
+    both = predicted.with_states
     return np.asarray(entropy(both.sum(1)) + entropy(both.sum(2)) - entropy(both.reshape(len(both), -1)))
 
 
-def precision(told: Foreseen) -> Array:
+def precision(predicted: Foreseen) -> Array:
     """E[(∂ log p(c|f) / ∂f)²], the precision that a report is expected to add at its place. [n, F]"""
-    each = told.slopes**2 / np.maximum(told.labels[..., None, :], 1e-300)
-    return np.asarray(np.einsum("nqfl,q->nf", each, told.weights))
+    each = predicted.slopes**2 / np.maximum(predicted.labels[..., None, :], 1e-300)
+    return np.asarray(np.einsum("nqfl,q->nf", each, predicted.weights))
 
 
 def greedy(
@@ -97,23 +100,23 @@ def greedy(
     matters = reports.importance(mean)
     for _ in range(min(n, len(mean))):
         variance = np.maximum(np.stack([np.diag(c) for c in covariance], 1), 0.0)
-        told = reports.foresee(mean, variance)
-        value = np.where(open_, SCORES[score](told, variance, covariance, matters) / cost, -np.inf)
+        predicted = reports.foresee(mean, variance)
+        value = np.where(open_, SCORES[score](predicted, variance, covariance, matters) / cost, -np.inf)
         best = int(np.argmax(value))
         chosen.append(best)
         scores.append(float(value[best]))
         open_[best] = False
-        added = precision(told)[best]
+        added = precision(predicted)[best]
         for j, c in enumerate(covariance):
             column = c[:, best].copy()
             c -= np.outer(column, column) * (added[j] / (1.0 + added[j] * column[best]))
     return chosen, scores
 
 
-def _map_variance(told: Foreseen, variance: Array, covariance: list[Array], matters: Array) -> Array:
+def _map_variance(predicted: Foreseen, variance: Array, covariance: list[Array], matters: Array) -> Array:
     """How much the expected report reduces the variance of f, summed over all candidates and weighted by the squared
     slope of the state probabilities in f."""
-    added = precision(told)
+    added = precision(predicted)
     gains = [
         added[:, j] / (1.0 + added[:, j] * variance[:, j]) * (matters[:, j] @ c**2) for j, c in enumerate(covariance)
     ]
@@ -123,9 +126,9 @@ def _map_variance(told: Foreseen, variance: Array, covariance: list[Array], matt
 Score = Callable[[Foreseen, Array, list[Array], Array], Array]
 
 SCORES: dict[str, Score] = {
-    "information": lambda told, variance, covariance, matters: about_field(told),
-    "state": lambda told, variance, covariance, matters: about_state(told),
+    "information": lambda predicted, variance, covariance, matters: about_field(predicted),
+    "state": lambda predicted, variance, covariance, matters: about_state(predicted),
     "map": _map_variance,
-    "variance": lambda told, variance, covariance, matters: variance.sum(1),
-    "entropy": lambda told, variance, covariance, matters: entropy(told.with_states.sum(2)),
+    "variance": lambda predicted, variance, covariance, matters: variance.sum(1),
+    "entropy": lambda predicted, variance, covariance, matters: entropy(predicted.with_states.sum(2)),
 }

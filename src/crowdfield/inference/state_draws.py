@@ -41,7 +41,7 @@ class StateDraws(NamedTuple):
         _, rest = self._with_and_without(draw)
         return np.asarray(np.einsum("rj,rjl->rl", softmax(rest), self.pi[draw][self.source]))
 
-    def told(self, draw: int, rng: np.random.Generator) -> Array:
+    def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
         """P(label) of every report given this draw and a state of its place drawn with it: [R, L]."""
         _, joint = self._joint(draw)
         cumulative = softmax(joint).cumsum(1)

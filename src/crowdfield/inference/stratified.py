@@ -126,7 +126,7 @@ class Predicted(NamedTuple):
     everywhere: Array  # [H] the mean probability over all cells of a stratum
 
 
-def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimate:
+def prediction_powered(sample: Sample, predicted: Predicted, level: float) -> Estimate:
     """The share of cells in a state: the mean of the map, corrected by its mean error at the checks.
 
     Angelopoulos et al. (2023), stratified, with their power tuning: λ = 0 does without the map, 1 trusts its spread.
@@ -134,14 +134,14 @@ def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimat
     agree do not promise certainty.
     """
     H, W, n, N = len(sample.cells), sample.share, sample.checked, sample.cells
-    tuning = _power(told, W, n, H)
-    rest = told.truth - tuning * told.shown
+    tuning = _power(predicted, W, n, H)
+    rest = predicted.truth - tuning * predicted.shown
     value, variance, freedom = 0.0, 0.0, 0.0
     for h in range(H):
-        here = told.stratum == h
-        middle = float(told.shown[here].mean())
+        here = predicted.stratum == h
+        middle = float(predicted.shown[here].mean())
         more = np.concatenate([rest[here], [1.0 - tuning * middle, -tuning * middle]])
-        value += W[h] * (tuning * told.everywhere[h] + float(rest[here].mean()))
+        value += W[h] * (tuning * predicted.everywhere[h] + float(rest[here].mean()))
         part = W[h] ** 2 * (1.0 - n[h] / N[h]) * float(more.var(ddof=1)) / n[h]
         variance += part
         freedom += part**2 / (len(more) - 1)
@@ -151,14 +151,14 @@ def prediction_powered(sample: Sample, told: Predicted, level: float) -> Estimat
     return Estimate(float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0)))
 
 
-def _power(told: Predicted, W: Array, n: NDArray[np.int64], H: int) -> float:
+def _power(predicted: Predicted, W: Array, n: NDArray[np.int64], H: int) -> float:
     """λ that makes the variance least."""
     together, alone = 0.0, 0.0
     for h in range(H):
-        here = told.stratum == h
+        here = predicted.stratum == h
         if np.count_nonzero(here) < 2:
             continue
-        y, f = told.truth[here], told.shown[here]
+        y, f = predicted.truth[here], predicted.shown[here]
         scale = W[h] ** 2 / n[h]
         together += scale * float(((y - y.mean()) * (f - f.mean())).sum()) / (len(y) - 1)
         alone += scale * float(f.var(ddof=1))

@@ -106,11 +106,11 @@ def _read(path: Path, crs: str, grid: Grid | None, *, empty_is_nothing: bool = F
     if not first_bytes(path, 16).startswith(TIFF):
         raise ReportFormatError("is not a GeoTIFF.", advice="Convert it: gdal_translate FILE out.tif.", file=str(path))
     library("rasterio")
-    told = _ask("about", path)
+    answer = _ask("about", path)
     with believing(str(path)):
-        columns, rows, count = (int(told.header[name]) for name in ("columns", "rows", "count"))
-        transform = _six(told.header["transform"])
-        wkt, names = told.header["crs"], [str(name)[:100] for name in told.header["names"]]
+        columns, rows, count = (int(answer.header[name]) for name in ("columns", "rows", "count"))
+        transform = _six(answer.header["transform"])
+        wkt, names = answer.header["crs"], [str(name)[:100] for name in answer.header["names"]]
     try:
         system = systems.by_definition(str(wkt)) if wkt else None
     except systems.UnknownSystem as problem:
@@ -132,9 +132,9 @@ def _read(path: Path, crs: str, grid: Grid | None, *, empty_is_nothing: bool = F
 
 def pixel_area(path: str | Path) -> float:
     """The area of a pixel of the file itself, in the units of its own reference system."""
-    told = _ask("about", Path(path))
+    answer = _ask("about", Path(path))
     with believing(str(path)):
-        a, b, _, d, e, _ = _six(told.header["transform"])
+        a, b, _, d, e, _ = _six(answer.header["transform"])
     return abs(a * e - b * d)
 
 

@@ -45,10 +45,10 @@ def write_xlsx(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[s
     for cell in sheet[2]:
         cell.font = Font(color="888888", size=9)
     sheet.freeze_panes = "B3"
-    told = book.create_sheet("about")
-    told.column_dimensions["A"].width = 24
+    sheet = book.create_sheet("about")
+    sheet.column_dimensions["A"].width = 24
     for name, value in flat(plain(about)).items():
-        told.append([safe(str(name)), safe(value[:32_000])])  # what a cell of Excel can hold
+        sheet.append([safe(str(name)), safe(value[:32_000])])  # what a cell of Excel can hold
     with replacing(path) as temporary:
         book.save(temporary)
 

@@ -268,7 +268,7 @@ def _readings(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[Any] |
 
 
 def _by_reading(source: Coded | None, reading: NDArray[Any]) -> pd.Categorical:
-    """Sources told apart by what their reports say of areas."""
+    """Sources distinguished by what their reports say of areas."""
     who = np.full(len(reading), "all", dtype=object) if source is None else source.names()
     return pd.Categorical([readings.named(name, word) for name, word in zip(who, reading, strict=True)])
 
@@ -324,9 +324,9 @@ def _labels(
     if vectors is None:
         return labels.read(frame[name])
     states = np.array(list(plan.scores.values()), dtype=object)
-    told = np.isfinite(vectors).all(axis=1)
+    complete = np.isfinite(vectors).all(axis=1)
     said = np.full(len(frame), "", dtype=object)
-    said[told] = states[vectors[told].argmax(axis=1)]
+    said[complete] = states[vectors[complete].argmax(axis=1)]
     if name is not None:
         empty = _empty(frame[name], plan.missing)
         said = np.where(empty, said, frame[name].to_numpy(dtype=object))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.data.grade_order import order_of
-from crowdfield.data.positive import told_states
+from crowdfield.data.positive import named_states
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError, ReportFormatError, TooLargeError
 from crowdfield.io import encodings, geofiles, remarks
@@ -328,7 +328,7 @@ def _result(
     region = geography.main_bounds(reports.places) if reports.crs else _extent(reports.places)
     swapped = remarks.swapped(reports, options, found)
     far = remarks.far_off(reports, options, region)
-    columns = _told(found.plan)
+    columns = _columns_in_words(found.plan)
     if reports.accuracy is not None and "accuracy" not in columns:
         given = options.all_accuracy
         columns["accuracy"] = columns["lat"] if given is None else f"'{given:g} m' for all"
@@ -361,9 +361,9 @@ def _result(
 
 
 def _states(labels: tuple[Any, ...], positive: str | list[str] | None) -> tuple[Any, ...] | None:
-    """What there can be, where labels that mean "cannot tell" say nothing of it; None where all labels are states."""
-    told = told_states(labels) if positive is None else labels
-    return None if len(told) == len(labels) else told
+    """The labels that are states, without those that mean "cannot tell"; None if all labels are states."""
+    shown = named_states(labels) if positive is None else labels
+    return None if len(shown) == len(labels) else shown
 
 
 def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np.float64] | None:
@@ -399,16 +399,16 @@ _ROLE = {
 }
 
 
-def _told(plan: Plan) -> dict[str, str]:
+def _columns_in_words(plan: Plan) -> dict[str, str]:
     """Where each role comes from, in words."""
-    told = {role: name for role, name in plan.columns.items() if role in _ROLE}
+    shown = {role: name for role, name in plan.columns.items() if role in _ROLE}
     if "date" in plan.columns:
-        told["time"] = f"{plan.columns['date']} + {plan.columns['clock']}"
+        shown["time"] = f"{plan.columns['date']} + {plan.columns['clock']}"
     for whole in ("geometry", "place"):
         if whole in plan.columns:
-            told["lat"] = told["lon"] = plan.columns[whole]
-    told = {role: _SHOWN.get(name, name) for role, name in (told | plan.shown).items()}
-    return {role: told[role] for role in _ROLE if role in told}
+            shown["lat"] = shown["lon"] = plan.columns[whole]
+    shown = {role: _SHOWN.get(name, name) for role, name in (shown | plan.shown).items()}
+    return {role: shown[role] for role in _ROLE if role in shown}
 
 
 _SHOWN = {geofiles.LAT: "the geometry", geofiles.LON: "the geometry"}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield import geography
-from crowdfield.data.positive import told_states
+from crowdfield.data.positive import named_states
 from crowdfield.data.reports import Reports
 from crowdfield.io import geofiles
 from crowdfield.io.columns import other_labels, some
@@ -103,5 +103,5 @@ def far_off(reports: Reports, options: Options, region: geography.Region) -> lis
 
 
 def _unsure(reports: Reports) -> list[str]:
-    told = told_states(reports.labels)
+    told = named_states(reports.labels)
     return [str(label) for label in reports.labels if label not in told]

@@ -23,8 +23,8 @@ def with_counts(reports: Reports, counts: ArrayLike | None) -> Reports:
     if counts is None:
         return reports
     given: Any = np.asarray(counts)
-    told = replace(reports, count=np.full(len(reports), given) if given.ndim == 0 else given)
-    return told if told.n_looks > len(told) else reports
+    counted = replace(reports, count=np.full(len(reports), given) if given.ndim == 0 else given)
+    return counted if counted.n_looks > len(counted) else reports
 
 
 def refuse(model: HeatmapBCC, reports: Reports) -> None:

@@ -192,8 +192,8 @@ def _checks(
         trusted = named & (alpha.sum(-1).min(-1) >= TRUSTED_STRENGTH)
         pi = alpha / alpha.sum(-1, keepdims=True)
         rows = np.flatnonzero(trusted[reports.source])
-        told = np.log(pi[reports.source[rows], :, reports.label[rows]])
-        np.add.at(said, site[rows], told if reports.count is None else told * reports.count[rows, None])
+        log_pi = np.log(pi[reports.source[rows], :, reports.label[rows]])
+        np.add.at(said, site[rows], log_pi if reports.count is None else log_pi * reports.count[rows, None])
     known = np.zeros(len(thing), dtype=bool)
     known[site[trusted[reports.source]]] = True
     if len(gold):

@@ -32,8 +32,8 @@ def with_scores(reports: Reports, scores: Scores | None, states: Sequence[Hashab
         values = _named(reports, dict(columns.items()))
     else:
         values = _by_state(reports, np.asarray(scores), tuple(states))
-    told = replace(reports, score=values)
-    return told if told.is_score.any() else reports
+    scored = replace(reports, score=values)
+    return scored if scored.is_score.any() else reports
 
 
 def _named(reports: Reports, columns: Mapping[Any, Any]) -> NDArray[np.float64]:
@@ -75,9 +75,9 @@ def why_not(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...]) -> str
         return "inference='gibbs' does not read scores"
     score = reports.score
     if score is not None and score.ndim == 2:
-        told = score[given(reports, states)][:, [reports.labels.index(state) for state in states]]
-        if not np.isfinite(told).all():
-            missing = states[int(np.argmin(np.isfinite(told).all(0)))]
+        scored = score[given(reports, states)][:, [reports.labels.index(state) for state in states]]
+        if not np.isfinite(scored).all():
+            missing = states[int(np.argmin(np.isfinite(scored).all(0)))]
             return f"some reports have probabilities of other states and none of {missing!r}: give every state's"
     elif len(states) > 2:
         return (
@@ -129,6 +129,6 @@ def vectors(
 def _of_states(reports: Reports, states: tuple[Any, ...], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Probabilities of the states alone, adding up to 1: [Q, J]."""
     assert reports.score is not None
-    told = reports.score[chosen][:, [reports.labels.index(state) for state in states]]
-    total = told.sum(1, keepdims=True)
-    return np.asarray(np.where(total > 0, told / np.where(total > 0, total, 1.0), 1.0 / len(states)))
+    scored = reports.score[chosen][:, [reports.labels.index(state) for state in states]]
+    total = scored.sum(1, keepdims=True)
+    return np.asarray(np.where(total > 0, scored / np.where(total > 0, total, 1.0), 1.0 / len(states)))

@@ -263,8 +263,8 @@ def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple
     named = answered["stratum"].astype(str).to_numpy()
     now = np.array([strata.names[h] for h in strata.code[cell]])
     sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
-    told = answered["stratum_cells"] if "stratum_cells" in answered.columns else [sizes.get(s, 0) for s in named]
-    far = [abs(sizes.get(s, -1e9) - float(n)) > max(2.0, SAME * float(n)) for s, n in zip(named, told, strict=True)]
+    stated = answered["stratum_cells"] if "stratum_cells" in answered.columns else [sizes.get(s, 0) for s in named]
+    far = [abs(sizes.get(s, -1e9) - float(n)) > max(2.0, SAME * float(n)) for s, n in zip(named, stated, strict=True)]
     # Another machine rounds differently, which may move a cell across a border of certainty.
     if (named != now).mean() > SAME or any(far):
         raise InputError(
@@ -300,10 +300,10 @@ def _mapped_means(
     return (np.stack(sums, axis=1) / strata.cells[:, None])[sample], probability[cell]
 
 
-def _state(heatmap: Heatmap, sample: Sample, j: int, told: Predicted, level: float) -> dict[str, Any]:
+def _state(heatmap: Heatmap, sample: Sample, j: int, predicted: Predicted, level: float) -> dict[str, Any]:
     found = {
         "area": stratified.area(sample, j, level),
-        "area_pp": stratified.prediction_powered(sample, told, level),
+        "area_pp": stratified.prediction_powered(sample, predicted, level),
         "users": stratified.users(sample, j, level),
         "producers": stratified.producers(sample, j, level),
     }

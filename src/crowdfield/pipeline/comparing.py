@@ -114,8 +114,8 @@ class Change:
         """Summary of the whole map: cells that rose or fell with high probability, and the mean share before and
         after."""
         words = self.verdict()
-        told = words != ""
-        cells = int(np.count_nonzero(told))
+        mapped = words != ""
+        cells = int(np.count_nonzero(mapped))
         counts = {word: int(np.count_nonzero(words == word)) for word in ("rose", "fell", "unchanged", "unknown")}
         area = self.grid.cell_width * self.grid.cell_height / 1e6 if self.metres else None
         return {
@@ -124,8 +124,8 @@ class Change:
             "cells": cells,
             **counts,
             **({f"{word}_km2": counts[word] * area for word in ("rose", "fell")} if area is not None else {}),
-            "mean_before": float(self.before[told].mean()) if cells else None,
-            "mean_after": float(self.after[told].mean()) if cells else None,
+            "mean_before": float(self.before[mapped].mean()) if cells else None,
+            "mean_after": float(self.after[mapped].mean()) if cells else None,
             **self.about,
         }
 

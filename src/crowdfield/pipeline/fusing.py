@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap, Reports
-from crowdfield.data.positive import told_states
+from crowdfield.data.positive import named_states
 from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
@@ -198,22 +198,22 @@ def fuse_on(
     inside, outside = within(reports, grid)
     if settings.snap:
         inside = inside.snap(grid)
-    told, believed = with_silence(inside, grid, mask, settings)
-    believed = with_area_readings(told, believed)
-    model = build_model(believed, told, grid)
+    augmented, with_priors = with_silence(inside, grid, mask, settings)
+    with_priors = with_area_readings(augmented, with_priors)
+    model = build_model(with_priors, augmented, grid)
     # Before the fit, so that a misspelt state is noticed at once.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
     progress(f"{work} {inside.n_looks:,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
-    model = fit(model, told) if fit is not None else _fit(model, told)
+    model = fit(model, augmented) if fit is not None else _fit(model, augmented)
     said = {**dict(about or {}), "new": len(inside), "outside": outside}
     said |= {"positive": chosen.state, "positive_because": chosen.because}
     said["warnings"] = doubts(chosen, model.states)
     if fit is None:
         progress("Checking the model")
-        said["warnings"] += [*offer(told, settings), *quick_warnings(model)]
+        said["warnings"] += [*offer(augmented, settings), *quick_warnings(model)]
     counts = grid.counts(inside.places, inside.count)
     return _finish(model, inside, grid, mask, counts, settings, keys(inside), said, progress)
 
@@ -289,7 +289,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     from crowdfield import geography
     from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
-    states = tuple(settings.states) if settings.states is not None else told_states(reports.labels)
+    states = tuple(settings.states) if settings.states is not None else named_states(reports.labels)
     order_of_grades = grades(settings, reports, states)
     states = order_of_grades or states
     labels = tuple(settings.labels) if settings.labels is not None else None

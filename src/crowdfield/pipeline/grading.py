@@ -9,7 +9,7 @@ from typing import Any
 from crowdfield import readings
 from crowdfield.data import Reports
 from crowdfield.data.grade_order import order_of
-from crowdfield.data.positive import matching, told_states
+from crowdfield.data.positive import matching, named_states
 from crowdfield.errors import InputError
 from crowdfield.pipeline.settings import TRUST, Settings
 
@@ -30,7 +30,7 @@ def with_grades(settings: Settings, reports: Reports, found: Sequence[Any] | Non
 
 
 def _states(settings: Settings, reports: Reports) -> tuple[Any, ...]:
-    return told_states(reports.labels) if settings.states is None else tuple(settings.states)
+    return named_states(reports.labels) if settings.states is None else tuple(settings.states)
 
 
 def why_without_order(settings: Settings, reports: Reports) -> str | None:

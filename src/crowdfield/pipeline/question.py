@@ -33,8 +33,8 @@ def doubts(chosen: Positive, states: Sequence[Any]) -> list[str]:
 
 def _read_for(settings: Settings, states: Sequence[Any]) -> Any:
     """The label that the reader set against all others (`positive`), if it is a state."""
-    told = settings.read.get("positive")
-    if told is None:
+    given = settings.read.get("positive")
+    if given is None:
         return None
-    title = told if isinstance(told, str) else " or ".join(told)
+    title = given if isinstance(given, str) else " or ".join(given)
     return title if title in states else None

@@ -50,12 +50,12 @@ def with_silence(
     for allowed in (mask, None if grid.crs is None else land_cells(grid, reports.places)):
         if allowed is not None:
             exposure[~allowed] = 0.0  # nobody lives there who could have spoken
-    told = silence.as_reports(
+    augmented = silence.as_reports(
         reports, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
         rng=np.random.default_rng(settings.seed),
     )  # fmt: skip
     known = {silence.SOURCE: silence.PRIOR, **settings.sources}
-    return told, replace(settings, states=(negative, positive), sources=known)
+    return augmented, replace(settings, states=(negative, positive), sources=known)
 
 
 def without_silence(reports: Reports) -> Reports:

@@ -73,13 +73,13 @@ def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
     """From the precision of the field A, that of sources and link C, and what is between them B (module docstring)."""
     S, d = at.state.theta.shape
     # Parameters without information (sources that have not reported here) keep their prior.
-    told = np.flatnonzero(B.any(0) | (np.count_nonzero(C, axis=1) > 1))
-    root = cholesky(C[np.ix_(told, told)], "the joint precision of the sources")
-    C_inverse_Bt = np.asarray(sla.cho_solve((root, True), B[:, told].T, check_finite=False))
-    joint = cholesky(A - B[:, told] @ C_inverse_Bt, "the precision of the map with unsure sources")
+    informed = np.flatnonzero(B.any(0) | (np.count_nonzero(C, axis=1) > 1))
+    root = cholesky(C[np.ix_(informed, informed)], "the joint precision of the sources")
+    C_inverse_Bt = np.asarray(sla.cho_solve((root, True), B[:, informed].T, check_finite=False))
+    joint = cholesky(A - B[:, informed] @ C_inverse_Bt, "the precision of the map with unsure sources")
     covariance = inverse_from_cholesky(joint)
     sources = np.diag(1.0 / np.diag(C))
-    sources[np.ix_(told, told)] = inverse_from_cholesky(root) + C_inverse_Bt @ covariance @ C_inverse_Bt.T
+    sources[np.ix_(informed, informed)] = inverse_from_cholesky(root) + C_inverse_Bt @ covariance @ C_inverse_Bt.T
     blocks = _blocks(sources, S, d)
     q = Weights(at.q.mean, covariance, -2.0 * float(np.log(np.diag(joint)).sum()))
     truth_link = at.state.link._replace(covariance=sources[S * d :, S * d :])

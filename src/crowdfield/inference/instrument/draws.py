@@ -64,7 +64,7 @@ class InstrumentDraws(NamedTuple):
             out[rows] = np.einsum("rk,rlk->rl", others, p[self.source[rows]])
         return out
 
-    def told(self, draw: int, rng: np.random.Generator) -> Array:
+    def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
         """P(label) of every report given this draw and an appearance of its place drawn with it: [R, L]."""
         table, likelihood = self._likelihood(draw)
         density = likelihood + self._log_prior(draw)

@@ -68,16 +68,16 @@ class ByAppearance(NamedTuple):
         starts, said = range(0, len(mean), ROWS), self.known.likelihood
         parts = [self._foresee(*(part[start : start + ROWS] for part in (said, mean, variance))) for start in starts]
         labels, slopes, both = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        told = Foreseen(labels, slopes, both, parts[0].weights)
+        predicted = Foreseen(labels, slopes, both, parts[0].weights)
         for site, states in zip(*self.known.checks, strict=True):
             # Where a place is checked, its state is not what its appearance alone says.
             weight = np.exp(states - states.max())[:, None]
             own = self.together * (weight / (weight * self.together.sum(1)).sum(0))[:, None, :]
             here = slice(site, site + 1)
             alone = self._replace(together=own)._foresee(said[here], mean[here], variance[here])
-            for whole, part in zip(told[:3], alone[:3], strict=True):
+            for whole, part in zip(predicted[:3], alone[:3], strict=True):
                 whole[site] = part[0]
-        return told
+        return predicted
 
     def _foresee(self, likelihood: Array, mean: Array, variance: Array) -> Foreseen:
         f, w = latent_nodes(mean, variance)

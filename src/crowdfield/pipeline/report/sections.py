@@ -166,8 +166,8 @@ def provenance_section(content: Content, texts: Texts) -> str:
         columns=_count(grid.columns), rows=_count(grid.rows), size=size, crs=grid.crs or ""
     )
     rows.append((texts["cells"], where))
-    told = ", ".join(f"{name} = {value}" for name, value in (about.get("settings") or {}).items())
-    rows.append((texts["settings"], told or texts["no_settings"]))
+    shown = ", ".join(f"{name} = {value}" for name, value in (about.get("settings") or {}).items())
+    rows.append((texts["settings"], shown or texts["no_settings"]))
     body = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in rows)
     return _section(texts["provenance"], f"<dl>{body}</dl>")
 

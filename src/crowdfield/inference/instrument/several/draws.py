@@ -56,7 +56,7 @@ class StatesDraws(NamedTuple):
         theta = self.theta[draw][self.source, : 1 + len(scores)]
         return softmax(theta[:, :1] * (self.g[draw][self.site] @ scores.T) + theta[:, 1:])
 
-    def told(self, draw: int, rng: np.random.Generator) -> Array:
+    def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
         """The same: the appearance of the place is a part of the draw."""
         return self.predictive(draw)
 
