@@ -75,7 +75,7 @@ def _rank(method: str) -> int:
 
 
 def plan(quick: bool) -> RealPlan:
-    """Quick: one vote a place, nothing that is slow, one draw of checked places."""
+    """The quick version: one vote per place, no slow methods, one choice of checked places."""
     found = [name for name in crowds.at_hand() if name != "haiti"]
     if quick:
         return RealPlan("real", tuple(f"{name}, 1 vote" for name in found), 1, (0, 60), _no_problem, quick_methods, {})

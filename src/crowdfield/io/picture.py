@@ -1,4 +1,4 @@
-"""Maps as pictures to hand in: PNG, SVG and PDF of a whole sheet, or the bare colours of the map."""
+"""Maps as printable pictures: PNG, SVG and PDF of a whole sheet, or the bare colours of the map."""
 
 from __future__ import annotations
 
