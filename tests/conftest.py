@@ -1,9 +1,12 @@
-"""What several tests need: where the paper's data lie, when they are on this machine at all."""
+"""Fixtures that several tests share: commands, and the paper's data where they are on this machine."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from crowdfield.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -15,3 +18,16 @@ def data_folder() -> Path:
     if not (folder / "prn").is_dir() or not (folder / "haiti").is_dir():
         pytest.skip(f"the paper's data are not at {folder}; name their folder with CROWDFIELD_DATA")
     return folder
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int | str | None, str, str]]:
+    """Run a command; gives (exit code, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return call

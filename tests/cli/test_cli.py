@@ -17,19 +17,6 @@ from crowdfield.cli.reference import commands, page
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.fixture
-def run(capsys):
-    """Run a command; gives (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code, out, err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")

@@ -110,7 +110,7 @@ MISTAKES = [
     (("fuse", "seen.csv", "-o", "map.csv"), 1, "seen_by.*how many people.*--count seen_by.*--count none"),
     (("fuse", "world.csv", "-o", "map.csv"), 1, "one of the world.*--region W,S,E,N"),
     ((*FUSE, "--positive", "fire"), 1, "no label is 'fire'.*Choose one of them"),
-    ((*FUSE, "--map-labels", "labels.toml"), 1, "labels.toml is not TOML"),
+    ((*FUSE, "--map-labels", "labels.toml"), 1, "labels.toml: is not TOML"),
     ((*FUSE, "--dates", "ymd"), 1, "'dmy' or 'mdy'"),
     ((*FUSE, "--duplicates", "never"), 1, "'once', 'keep' or 'events'"),
     ((*FUSE, "--accuracy", "gps"), 1, "no column 'gps'"),

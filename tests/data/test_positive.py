@@ -10,6 +10,7 @@ import numpy as np
 import pyogrio
 import pytest
 import rasterio
+from tests.label_sets import LABELS_AND_POSITIVE
 
 from crowdfield import io, plot
 from crowdfield.data import Grid, Heatmap, Region, Reports
@@ -22,17 +23,6 @@ from crowdfield.service.store import Situation
 
 GRID = Grid(690_000, 702_000, 7_796_000, 7_806_000, 6, 5, "EPSG:32736")
 
-# The labels, in the order of the alphabet, and the one that people look for.
-PAIRS = [
-    (("damaged", "undamaged"), "damaged"),
-    (("flooded", "safe"), "flooded"),
-    (("flooded", "not flooded"), "flooded"),
-    (("collapsed", "intact"), "collapsed"),
-    (("inondé", "sec"), "inondé"),
-    (("dañado", "sin daño"), "dañado"),
-    (("high", "low", "medium"), "high"),
-    (("no", "yes"), "yes"),
-]
 MORE = [
     (("maybe", "no", "yes"), "yes"),
     ((0, 1), 1),
@@ -76,7 +66,9 @@ def heatmap_of(states):
     return Heatmap(GRID, states, even, np.full(shape, 0.1), np.zeros(GRID.shape, int))
 
 
-@pytest.mark.parametrize(("states", "wanted"), PAIRS + MORE, ids=lambda value: "/".join(map(str, np.atleast_1d(value))))
+@pytest.mark.parametrize(
+    ("states", "wanted"), LABELS_AND_POSITIVE + MORE, ids=lambda value: "/".join(map(str, np.atleast_1d(value)))
+)
 def test_the_words_of_the_labels_decide_in_any_order(states, wanted):
     for given in (states, states[::-1]):
         found = decide(given)
@@ -84,7 +76,9 @@ def test_the_words_of_the_labels_decide_in_any_order(states, wanted):
         assert front_first(given, found.state)[0] == wanted
 
 
-@pytest.mark.parametrize(("states", "wanted"), PAIRS, ids=lambda value: "/".join(value) if len(value) > 1 else value)
+@pytest.mark.parametrize(
+    ("states", "wanted"), LABELS_AND_POSITIVE, ids=lambda value: "/".join(value) if len(value) > 1 else value
+)
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_every_output_shows_the_state_in_question_first(states, wanted, tmp_path):
     heatmap = heatmap_of(states)

@@ -7,7 +7,6 @@ import pytest
 from tests.io.test_covariates import write
 
 from crowdfield import geography, pipeline
-from crowdfield.cli import main
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 
@@ -40,17 +39,6 @@ def folder(tmp_path_factory):
     (folder / "reports.csv").write_text("\n".join(rows[:541]))
     (folder / "later.csv").write_text("\n".join([rows[0], *rows[541:]]))
     return folder
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code, out, err
-
-    return call
 
 
 def test_from_the_command_line_and_back(folder, run, tmp_path):

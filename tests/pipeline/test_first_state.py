@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import rasterio
+from tests.label_sets import LABELS_AND_POSITIVE
 
 import crowdfield as cf
 from crowdfield import io, pipeline, plot
@@ -13,20 +14,8 @@ from crowdfield.data import Reports
 from crowdfield.pipeline.sampling_plan import plan
 from crowdfield.pipeline.totals import totals, write_totals
 
-# labels, and the one that the map is about
-CROWDS = [
-    (("damaged", "undamaged"), "damaged"),
-    (("flooded", "safe"), "flooded"),
-    (("flooded", "not flooded"), "flooded"),
-    (("collapsed", "intact"), "collapsed"),
-    (("inondé", "sec"), "inondé"),
-    (("dañado", "sin daño"), "dañado"),
-    (("low", "medium", "high"), "high"),
-    (("no", "yes"), "yes"),
-]
 
-
-@pytest.fixture(scope="module", params=CROWDS, ids=lambda crowd: "-".join(crowd[0]))
+@pytest.fixture(scope="module", params=LABELS_AND_POSITIVE, ids=lambda crowd: "-".join(crowd[0]))
 def run(request):
     labels, first = request.param
     rng = np.random.default_rng(1)

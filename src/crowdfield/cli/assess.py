@@ -28,12 +28,9 @@ def assess(
     ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="plan: the places (.csv, .geojson, .kml), a form for KoboToolbox or ODK (.xlsx), or a Zooniverse "
-            "manifest (.manifest.csv). result: a picture (.png) or all figures (.json, .csv). May be repeated.",
+        opt.several_outputs(
+            "plan: the places (.csv, .geojson, .kml), a form for KoboToolbox or ODK (.xlsx), or a Zooniverse "
+            "manifest (.manifest.csv). result: a picture (.png) or all figures (.json, .csv)."
         ),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", min=2, help="plan: how many places.")] = None,

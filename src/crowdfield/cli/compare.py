@@ -16,12 +16,7 @@ def compare(
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="A later run or map, or one with other settings.")],
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the change: .tif .geojson .gpkg .csv, or a picture: .png .svg .pdf. May be repeated.",
-        ),
+        opt.several_outputs("Write the change: .tif .geojson .gpkg .csv, or a picture: .png .svg .pdf."),
     ] = None,
     show: Annotated[
         str | None, typer.Option(metavar="STATE", help="The state to compare; default: the one the map shows first.")

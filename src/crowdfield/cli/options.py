@@ -19,6 +19,12 @@ _mapping = partial(typer.Option, rich_help_panel=MAP)
 _modelling = partial(typer.Option, rich_help_panel=MODEL)
 _output = partial(typer.Option, rich_help_panel=OUTPUT)
 
+
+def several_outputs(help: str) -> Any:
+    """The option ``--output FILE``, which may be repeated."""
+    return typer.Option("--output", "-o", metavar="FILE", help=f"{help} May be repeated.")
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
 Config = Annotated[

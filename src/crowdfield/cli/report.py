@@ -16,7 +16,7 @@ def report(
     run: Run,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write it: .html or .pdf. May be repeated."),
+        opt.several_outputs("Where to write it: .html or .pdf."),
     ] = None,
     since: Annotated[
         Path | None,

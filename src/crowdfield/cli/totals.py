@@ -19,12 +19,8 @@ def totals(
     ],
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png). "
-            "May be repeated.",
+        opt.several_outputs(
+            "Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png)."
         ),
     ] = None,
     weights: Annotated[

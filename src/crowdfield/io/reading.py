@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -30,6 +29,7 @@ from crowdfield.io.rejects import Advised, Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
 from crowdfield.io.score_columns import by_label
 from crowdfield.io.times import Times
+from crowdfield.io.toml_files import read_toml
 from crowdfield.readings import READINGS
 
 _DUPLICATES = 4  # with a limit on reports, so many times the limit may be read before duplicates are removed
@@ -433,13 +433,7 @@ def _extent(places: NDArray[np.float64]) -> geography.Region:
 def _label_map(label_map: Mapping[str, Any] | str | os.PathLike[str] | None) -> Mapping[str, Any] | None:
     if label_map is None or isinstance(label_map, Mapping):
         return label_map
-    try:
-        with open(label_map, "rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"the label map {label_map} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the label map {label_map} is not TOML: {error}.") from None
+    table = read_toml(label_map, what="the label map")
     inner = table.get("labels", table)
     if not isinstance(inner, dict) or any(isinstance(v, (dict, list)) for v in inner.values()):
         raise InputError(f'the label map {label_map} must hold lines like "collapsed" = "damaged".')

@@ -19,7 +19,6 @@ confusion = [[5, 5], [5, 5]]
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -31,6 +30,7 @@ import numpy as np
 
 from crowdfield.data.region import Region, parse_region
 from crowdfield.errors import InputError
+from crowdfield.io.toml_files import read_toml
 
 # Pseudo-counts for a right label and for each wrong one: as if the source had been checked that often before.
 TRUST = {
@@ -228,14 +228,8 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     {'cell': '250m'}
     """
     path = Path(path)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}).") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: is not TOML: {problem}.") from problem
     out: dict[str, Any] = {}
-    for table, content in document.items():
+    for table, content in read_toml(path).items():
         if table not in (*_TABLES, "sources"):
             raise InputError(f"{path}: no table [{table}]{_meant(table, (*_TABLES, 'sources'))}")
         if not isinstance(content, Mapping):

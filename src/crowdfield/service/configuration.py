@@ -3,7 +3,6 @@ variables, a file, the defaults."""
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from crowdfield.errors import InputError
+from crowdfield.io.toml_files import read_toml
 from crowdfield.service.logs import redact
 from crowdfield.service.settings import EVERY_HOST, PREFIX, Settings, variable
 
@@ -121,12 +121,7 @@ def masked(database: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from error
+    found = read_toml(path)
     for name in found:
         _known(name, str(path))
     return found

@@ -26,6 +26,7 @@ from crowdfield.inference.instrument.fitting import Observed, Prior
 from crowdfield.inference.instrument.grid import APPEARANCES, LEAST_NUGGET, SPACING, Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Checks, Link
+from crowdfield.inference.instrument.responses import logistic
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.sources_sampling import Crowd
 from crowdfield.inference.instrument.weights_sampling import Regression
@@ -112,10 +113,10 @@ class Sampler:
         """Probability of the second state at every site, given the appearances' joint weights.   [C, N, K] -> [C, N]"""
         total = joint.sum(2)
         slope, shift = truth_link[:, :1], truth_link[:, 1:]
-        out = np.einsum("cnk,ck->cn", joint, _logistic(slope * APPEARANCES + shift)) / total
+        out = np.einsum("cnk,ck->cn", joint, logistic(slope * APPEARANCES + shift)) / total
         checks = self.observed.checks
         if len(checks.site):
-            known = _logistic((slope * APPEARANCES + shift)[:, None, :] + _log_ratio(checks)[:, None])
+            known = logistic((slope * APPEARANCES + shift)[:, None, :] + _log_ratio(checks)[:, None])
             out[:, checks.site] = (joint[:, checks.site] * known).sum(2) / total[:, checks.site]
         return np.asarray(out)
 
@@ -132,7 +133,7 @@ class Sampler:
         checks, chains, K = self.observed.checks, len(g), len(APPEARANCES)
         at = g[:, checks.site]
         log_odds = truth_link[:, :1] * APPEARANCES[at] + truth_link[:, 1:] + _log_ratio(checks)
-        state = rng.random(at.shape) < _logistic(log_odds)
+        state = rng.random(at.shape) < logistic(log_odds)
         cell = (np.arange(chains)[:, None] * 2 + state) * K + at
         return np.bincount(cell.ravel(), minlength=chains * 2 * K).reshape(chains, 2, K).astype(np.float64)
 
@@ -293,7 +294,3 @@ def _scaled(state: State, c: Array) -> State:
 def _log_ratio(checks: Checks) -> Array:
     """ℓ_1 − ℓ_0 of checked places, ±∞ where the state is certain: [G]."""
     return np.asarray(checks.said[:, 1] - checks.said[:, 0])
-
-
-def _logistic(x: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))

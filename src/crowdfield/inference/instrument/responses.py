@@ -80,6 +80,11 @@ def _logits(theta: Array, scores: Array) -> Array:
     return np.asarray(slope[:, :, None] * APPEARANCES + offset[:, :, None])
 
 
+def logistic(x: Array) -> Array:
+    """1 / (1 + e^−x), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+
+
 def log_prior(theta: Array, population: Population) -> Array:
     """log N(θ_s) for every source: [S]."""
     each = (theta - population.mean) ** 2 / population.variance + np.log(2.0 * np.pi * population.variance)

@@ -15,6 +15,7 @@ from crowdfield.inference.instrument.gibbs import Info, Sampler, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.model import F_NODES, F_WEIGHTS, Problem
+from crowdfield.inference.instrument.responses import logistic
 from crowdfield.inference.instrument.weights_sampling import field_at_places
 from crowdfield.inference.sampling import TARGET_ACCEPTANCE, TRACED_SOURCES, Diagnostics, diagnose
 
@@ -76,7 +77,7 @@ class Sampled:
         for rows in self._blocks(len(X)):
             f, left_out = self._field(X[rows]), self.design.basis.residual(X[rows])
             sd = np.sqrt(draws.smooth[:, None] * left_out + draws.nugget[:, None])
-            rho = [_logistic(a * (f + sd * x) + c) for x in F_NODES]
+            rho = [logistic(a * (f + sd * x) + c) for x in F_NODES]
             first[rows] = sum(w * r.mean(0) for w, r in zip(F_WEIGHTS, rho, strict=True))
             second[rows] = sum(w * (r**2).mean(0) for w, r in zip(F_WEIGHTS, rho, strict=True))
         sd = np.sqrt(np.maximum(second - first**2, 0.0))
@@ -93,15 +94,15 @@ class Sampled:
         chosen = rng.choice(len(self.draws.link), size, replace=size > len(self.draws.link))
         (a, c), noise = self.draws.link[chosen].T[:, :, None], rng.standard_normal((size, len(X)))
         variance = self.draws.smooth[chosen, None] * self.design.basis.residual(X) + self.draws.nugget[chosen, None]
-        return _logistic(a * (self._field(X)[chosen] + np.sqrt(variance) * noise) + c)
+        return logistic(a * (self._field(X)[chosen] + np.sqrt(variance) * noise) + c)
 
     def prior_rate_sd(self) -> float:
         """Standard deviation of ρ far from all reports: the level is that of the draws, the rest has its prior
         variance."""
         draws, (a, c) = self.draws, self.draws.link.T[:, :, None]
         sd = np.sqrt(draws.smooth + draws.nugget)[:, None]
-        rho = _logistic(a * (draws.weights[:, self.design.basis.size, None] + sd * F_NODES) + c) @ np.diag(F_WEIGHTS)
-        square = _logistic(a * (draws.weights[:, self.design.basis.size, None] + sd * F_NODES) + c) ** 2 @ F_WEIGHTS
+        rho = logistic(a * (draws.weights[:, self.design.basis.size, None] + sd * F_NODES) + c) @ np.diag(F_WEIGHTS)
+        square = logistic(a * (draws.weights[:, self.design.basis.size, None] + sd * F_NODES) + c) ** 2 @ F_WEIGHTS
         return float(np.sqrt(max(square.mean() - rho.sum(1).mean() ** 2, 0.0)))
 
     def prior_rate_sds(self) -> Array:
@@ -125,7 +126,7 @@ class Sampled:
     def confusion_draws(self) -> Array:
         """The confusion matrices that the responses of every draw imply on this map: [D, S, 2, L]."""
         draws, scores = self.draws, self.problem.observed.scores
-        second = _logistic(draws.link[:, :1] * APPEARANCES + draws.link[:, 1:])
+        second = logistic(draws.link[:, :1] * APPEARANCES + draws.link[:, 1:])
         truth = np.stack([1.0 - second, second], axis=1)  # [D, 2, K]
         each = zip(draws.theta, draws.appearances, truth, strict=True)
         return np.stack([responses.implied_confusion(theta, scores, density, t) for theta, density, t in each])
@@ -209,7 +210,7 @@ class _Record:
 
     def add(self, sweep: int, state: State, info: Info) -> None:
         crowd, g = state.crowd, APPEARANCES[info.appearance]
-        rho = _logistic(crowd.link[:, :1] * g + crowd.link[:, 1:])
+        rho = logistic(crowd.link[:, :1] * g + crowd.link[:, 1:])
         self.truth += info.truth.mean(0)
         self.rho += rho.mean(0), (rho**2).mean(0)
         watched = crowd.theta[:, self.watched, :2].reshape(len(g), -1)
@@ -249,7 +250,3 @@ class _Record:
             by_chain([s.crowd.link for s in states]),
             by_chain([density for _, density in self.states]),
         )
-
-
-def _logistic(x: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))

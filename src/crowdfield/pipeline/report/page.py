@@ -11,6 +11,7 @@ from typing import Any
 
 from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
+from crowdfield.io.toml_files import read_toml
 from crowdfield.pipeline.fusing import Fused
 from crowdfield.pipeline.report import sections
 from crowdfield.pipeline.report.content import Content, gather
@@ -101,12 +102,7 @@ def read_texts(path: str | Path | None = None) -> dict[str, str]:
     english = tomllib.loads(files("crowdfield.pipeline.report").joinpath("text.en.toml").read_text(encoding="utf-8"))
     if path is None:
         return english
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}).") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: is not TOML: {problem}.") from problem
+    found = read_toml(path)
     missing = [name for name in english if not isinstance(found.get(name), str)]
     strange = [name for name in found if name not in english]
     if missing or strange:
