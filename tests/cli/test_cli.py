@@ -95,7 +95,7 @@ def test_reports_say_the_same_in_every_format(tmp_path, run, reports, suffix):
     assert abs(before.places - after.places).max() < 1e-6
 
 
-def test_quiet_is_quiet(tmp_path, run, reports):
+def test_quiet_commands_print_only_the_result(tmp_path, run, reports):
     _, _, err = run("convert", reports, tmp_path / "x.geojson", "--quiet")
     assert err == ""
 
@@ -165,7 +165,7 @@ def test_a_map_can_be_converted_later(tmp_path, run, reports):
     assert abs(first.probability - second.probability).max() < 1e-6 and first.states == second.states
 
 
-def test_a_config_file_is_obeyed_and_the_command_line_wins(tmp_path, run, reports):
+def test_a_config_file_is_used_and_the_command_line_overrides_it(tmp_path, run, reports):
     config = tmp_path / "run.toml"
     config.write_text(
         '[map]\ncell = "1km"\n[model]\nlengthscale = "3km"\nseed = 0\n[sources.reliable-01]\ntrust = "high"\n'
@@ -204,7 +204,7 @@ def test_a_kept_run_goes_on_with_only_the_new_reports(tmp_path, run, reports):
     assert code == 0 and sum(row["reports"] for row in json.loads(out)) == 300
 
 
-def test_a_trusted_source_that_nobody_is_gets_a_remark(tmp_path, run, reports):
+def test_a_trusted_source_without_reports_gets_a_note(tmp_path, run, reports):
     _, _, err = run("fuse", reports, "-o", tmp_path / "map.csv", "--trust", "fire-brigade=high", *FAST)
     assert "no report is by 'fire-brigade'" in err
 

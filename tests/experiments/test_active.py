@@ -16,7 +16,7 @@ def test_labels_are_counted_where_the_falling_curve_meets_the_target():
     assert labels_needed(curve, 0.4) == np.inf
 
 
-def test_a_lucky_dip_does_not_count():
+def test_a_single_low_value_does_not_count_as_reaching_the_target():
     dip = Curve(SIZES, np.array([1.0, 0.5, 0.9, 0.6]))
     assert labels_needed(dip, 0.55) == np.inf
 

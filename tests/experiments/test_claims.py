@@ -27,7 +27,7 @@ def test_the_papers_claims_hold_on_simulated_data(table):
         assert claim.holds is not False, f"{claim.claim} — {claim.finding}"
 
 
-def test_a_rival_that_wins_is_reported_as_such(table):
+def test_a_baseline_that_wins_is_reported_as_such(table):
     swap = {synthetic.OURS: "KDE", "KDE": synthetic.OURS}
     swapped = claims.check(table.assign(method=table.method.replace(swap)))
     assert swapped[0].holds is False and "KDE" in swapped[0].finding
@@ -66,7 +66,7 @@ def test_one_haiti_cell_and_the_notes_on_it(data_folder, monkeypatch, tmp_path):
     assert any("675" in note for note in claims.NOTES["haiti"])
 
 
-def test_a_responder_turns_his_cell_and_nobody_far_away(data_folder, monkeypatch):
+def test_a_responder_changes_his_cell_and_no_distant_one(data_folder, monkeypatch):
     monkeypatch.setenv("CROWDFIELD_DATA", str(data_folder))
     maps = haiti.responder()
     x, y = maps["place"].astype(int)

@@ -60,7 +60,7 @@ def test_sets_are_read_as_they_are_judged(data):
         crowds.crowd("heron", None)
 
 
-def test_told_places_are_not_judged_and_the_same_for_all(data):
+def test_checked_places_are_not_judged_and_are_the_same_for_all_methods(data):
     rows = {
         method: real.evaluate(Cell("real", "cayes, all votes", 1, 60, method, 0))
         for method in (real.BASE, real.SHARE, "IBCC", real.INSTRUMENT)

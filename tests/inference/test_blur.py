@@ -93,7 +93,7 @@ def test_damped_transforms_are_those_of_the_dense_features(places):
     assert basis.project_groups(points, rows, group, values, 4) == pytest.approx(sums, abs=1e-6)
 
 
-def test_lost_variance_is_what_averages_lack(places):
+def test_lost_variance_is_the_prior_variance_minus_that_of_averages(places):
     k = kernel("rbf", 2.0)
     lost = blur.lost_variance(Blurred(k, 2), places)
     s = places[:, 2]

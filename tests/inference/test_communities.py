@@ -52,7 +52,7 @@ def test_learning_raises_the_likelihood_of_the_counts():
     assert np.diff(values).min() > 0.0 and values[-1] > values[0] + 100.0
 
 
-def test_few_reports_are_like_the_community_and_many_like_oneself():
+def test_sources_with_few_reports_are_shrunk_to_their_community():
     one = c.Communities(np.array([[[18.0, 2.0], [2.0, 18.0]]]), np.ones(1), np.ones(3, dtype=bool))
     silent, odd_once, odd_often = np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 900.0], [0, 0]])
     n = np.stack([silent, odd_once, odd_often])
@@ -63,7 +63,7 @@ def test_few_reports_are_like_the_community_and_many_like_oneself():
     assert pi[2, 0, 0] < 0.03 and pi[2, 1, 1] == pytest.approx(0.9)  # of the other state it said nothing
 
 
-def test_a_source_with_a_prior_of_its_own_stays_out():
+def test_a_source_with_a_prior_of_its_own_belongs_to_no_community():
     _, n = counts(3)
     free = np.ones(len(n), dtype=bool)
     free[0] = False
@@ -97,7 +97,7 @@ def test_groups_are_found_while_the_map_is_not_known(fitted):
     assert ((table.membership > 1 / 3) & (table.membership <= 1.0)).all()
 
 
-def test_the_map_gains_on_separate_matrices(fitted):
+def test_communities_improve_on_separate_matrices(fitted):
     model, _, _, (X, y, s) = fitted
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
     truth = (grid.sum(1) > 11).astype(int)
@@ -131,7 +131,7 @@ def test_any_step_of_the_packed_communities_leads_to_communities():
 
 
 @pytest.mark.parametrize("reports", [20, 200, 5_000])
-def test_the_price_of_a_community_is_what_not_knowing_its_mean_costs(reports):
+def test_the_penalty_of_a_community_approximates_its_exact_evidence(reports):
     """Sources that are all alike share one row: its evidence is a ratio of beta functions."""
     said = np.array([0.7, 0.3]) * reports
     n = np.zeros((reports, 2, 2))
@@ -143,7 +143,7 @@ def test_the_price_of_a_community_is_what_not_knowing_its_mean_costs(reports):
     assert at_best - c.price(tight, n, BASE) == pytest.approx(exact, abs=0.1)
 
 
-def test_reports_by_few_sources_tell_less_of_a_community_than_by_many():
+def test_reports_by_few_sources_are_less_informative_about_a_community_than_by_many():
     beta = np.array([[[6.0, 2.0], [2.0, 6.0]]])
     few, many = np.full((3, 2, 2), 100.0), np.full((300, 2, 2), 1.0)
     prices = [c.price(c.Communities(beta, np.ones(1), np.ones(len(n), dtype=bool)), n, BASE) for n in (few, many)]

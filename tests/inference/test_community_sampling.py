@@ -54,7 +54,7 @@ def crowd(rng, groups, reports):
 
 
 @pytest.mark.parametrize("k", [3, "learn"])
-def test_hidden_groups_are_found_and_the_silent_borrow_from_them(k):
+def test_hidden_groups_are_found_and_sources_with_few_reports_borrow_from_them(k):
     rng = np.random.default_rng(1)
     groups = np.repeat([0, 1, 2], [20, 12, 12])
     reports = np.where(np.arange(44) % 4 == 0, 2, 25)

@@ -26,7 +26,7 @@ def small(seed, side=10, reports=160, **kw):
     ids=lambda way: way.get("linearisation", "collapsed"),
 )
 @pytest.mark.parametrize("states", [2, 3])
-def test_five_times_the_iterations_move_no_prediction(way, states):
+def test_five_times_the_iterations_change_no_prediction(way, states):
     X, y, sources, grid = small(1, side=14, reports=250, states=states)
     model = cf.HeatmapBCC(lengthscale=7.0, **way).fit(X, y, sources=sources)
     assert model.converged_
@@ -61,7 +61,7 @@ def test_the_start_does_not_matter_to_the_scale():
 
 
 @pytest.mark.parametrize("states", [2, 3])
-def test_an_accelerated_ekf_does_not_stop_at_a_fixed_point_that_does_not_hold(states):
+def test_an_accelerated_ekf_does_not_stop_at_an_unstable_fixed_point(states):
     """Few reports of many sources: the level field is a fixed point that plain steps leave, slowly, for another one."""
     X, y, sources, grid = small(1, states=states)
     way: dict[str, Any] = dict(lengthscale=7.0, inference="vb", linearisation="ekf", max_iter=1000)
@@ -71,7 +71,7 @@ def test_an_accelerated_ekf_does_not_stop_at_a_fixed_point_that_does_not_hold(st
     np.testing.assert_allclose(model.predict_proba(grid), longer.predict_proba(grid), atol=1e-3)
 
 
-def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
+def test_acceleration_converges_for_a_crowd_with_mostly_one_label():
     """Half of the reporters nearly always say 0. The fit must end where many more steps lead to."""
     world = simulate(2400, rng=np.random.default_rng([2017, 2]), reliable=10, noisy=0, biased=10)
     reports, kept = world.reports, slice(1000)
@@ -86,7 +86,7 @@ def test_a_crowd_that_mostly_says_the_same_does_not_trap_the_acceleration():
     assert abs(mean.mean() - world.truth.f.mean()) < 0.3  # and not at a map of zeros
 
 
-def test_what_is_shown_belongs_to_the_q_that_was_kept():
+def test_predictions_belong_to_the_accepted_q():
     """A step that was tried and refused must leave nothing behind: q(t) follows from the q that was accepted."""
     X, y, sources, _ = small(5, side=14, reports=400)
     ways: list[dict[str, Any]] = [
@@ -103,7 +103,7 @@ def test_what_is_shown_belongs_to_the_q_that_was_kept():
             np.testing.assert_array_equal(model.posterior_, again)
 
 
-def test_the_scale_does_not_run_away_before_sources_and_map_have_met():
+def test_the_scale_does_not_diverge_at_the_start():
     """Weak reports on a map of long length-scale: a start at the prior ends where one at another fit's end does."""
     world = simulate(
         500, rng=np.random.default_rng([2017, 3]), lengthscale=30.0, inverse_scale=0.3, reliable=5, noisy=15

@@ -42,7 +42,7 @@ def test_the_variance_of_the_mean_is_what_the_effective_size_says():
     assert 1.0 / sizes == pytest.approx(spread, rel=0.25)
 
 
-def test_a_constant_and_stuck_chains():
+def test_constant_traces_and_stuck_chains_are_distinguished():
     assert split_rhat(np.full((4, 100), 2.0)) == 1.0
     assert effective_sample_size(np.full((4, 100), 2.0)) == 400
     assert split_rhat(np.repeat([[0.0], [1.0]], 100, axis=1)) == np.inf

@@ -66,7 +66,7 @@ def test_near_reports_by_good_sources_count_most():
     assert strength[3] < 0.6 * strength[[0, 1, 2]].min()
 
 
-def test_taking_the_strongest_source_back_moves_the_place_the_way_explain_says():
+def test_forgetting_the_strongest_source_moves_the_place_as_explained():
     X, y, s = crowd(2)
     model = cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, y, s)
     table = model.explain([6.5, 3.5], state=1)
@@ -77,7 +77,7 @@ def test_taking_the_strongest_source_back_moves_the_place_the_way_explain_says()
     assert np.sign(before - after) == np.sign(by_source[strongest])
 
 
-def test_far_away_only_the_prior_speaks():
+def test_far_away_only_the_prior_contributes():
     X, y, s = crowd()
     """In the paper's model. With an intercept, reports still speak for the level there."""
     model = cf.HeatmapBCC(lengthscale=3.0, prior_mean=-2.0, inference="vb").fit(X, y, s)

@@ -77,7 +77,7 @@ def test_draws_of_the_exact_engine_have_the_joint_covariance(name):
     assert np.abs(found - expected).max() < 0.1 * expected.diagonal().max()
 
 
-def test_places_that_nobody_reported_on_are_wrong_together():
+def test_errors_at_unreported_places_are_correlated():
     """Beyond the domain of Fourier features, neighbours must not be drawn one by one: they would average out."""
     field = field_of("spectral")
     X = np.array([[90.0, 90.0], [91.0, 90.0], [200.0, 90.0]])
@@ -87,7 +87,7 @@ def test_places_that_nobody_reported_on_are_wrong_together():
     assert together[0, 1] > 0.95
 
 
-def test_the_same_draws_answer_block_by_block():
+def test_draws_are_the_same_block_by_block():
     draws = field_draws.of_field(field_of("exact"), 50, np.array([[0.0, 0.0], [30.0, 30.0]]), np.random.default_rng(0))
     X = lattice(0.0, 30.0, 10, 10)
     np.testing.assert_allclose(np.vstack([draws.at(X[:37]), draws.at(X[37:])]), draws.at(X), atol=1e-9)

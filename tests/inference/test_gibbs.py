@@ -228,7 +228,7 @@ def test_permuting_three_states_permutes_the_answer():
     assert np.abs(found[0].target - 1.0 / 3.0).max() > 0.5  # there is something to permute
 
 
-def test_a_known_state_speaks_for_its_neighbours_and_of_its_sources():
+def test_a_known_state_informs_about_its_neighbours_and_its_sources():
     X = np.array([[0.0, 0.0], [0.3, 0.0], [50.0, 0.0]])
     known = [1, -1, -1]
     data, prior = problem(X, [0] * 6, [0] * 6, [0] * 6, sources=1, known=known)  # it says 0 where 1 is true
@@ -278,7 +278,7 @@ def test_predictions_are_the_same_in_blocks_and_add_what_the_basis_leaves_out(mo
     assert sd[0, 0] > 0.1
 
 
-def test_too_few_sweeps_are_not_passed_over_in_silence():
+def test_too_few_sweeps_give_a_warning():
     X, site, source, label = simulated(2)
     data, prior = problem(X, site, source, label, sources=3)
     with pytest.warns(ConvergenceWarning, match="effective sample size"):

@@ -16,7 +16,7 @@ def told(pi, mean=0.0, variance=1.0):
     return information.ByStates(np.zeros((1, 2)), pi, C).foresee(np.full((1, 1), mean), np.full((1, 1), variance))
 
 
-def test_a_coin_tells_nothing_and_a_good_source_something():
+def test_a_guessing_source_is_uninformative_and_a_good_one_is_not():
     for score in (information.about_field, information.about_state):
         assert score(told(COIN))[0] == pytest.approx(0.0, abs=1e-12)
         assert score(told(GOOD))[0] > 0.05
@@ -116,7 +116,7 @@ def test_costs_and_sources_change_the_choice(model):
     assert careful[0] > typical[0] > guesser[0]
 
 
-def test_looking_again_is_for_places_whose_state_is_open(model):
+def test_information_about_states_is_largest_where_they_are_uncertain(model):
     chosen, _ = model.suggest(model.places_, 10, score="state")
     p = model.predict_proba(model.places_[chosen])[:, 1]
     everywhere = model.predict_proba(model.places_)[:, 1]

@@ -122,7 +122,7 @@ def test_states_packed_and_unpacked_are_the_same():
     assert again.precision == pytest.approx(state.precision)
 
 
-def test_no_source_is_less_sure_than_its_prior_by_more_than_the_field_may_add():
+def test_the_field_adds_no_more_than_the_allowed_variance_to_a_source():
     """Where x is taken for Gaussian, wide sources would promise gain without end."""
     _, made = problem(2, 2, reports=30, sources=8)
     q = settled(made).q
@@ -169,7 +169,7 @@ def test_engines_agree():
             np.testing.assert_allclose(here, there, atol=0.01)
 
 
-def test_as_near_to_the_truth_as_gibbs():
+def test_collapsed_inference_is_as_accurate_as_gibbs():
     world = simulate(2400, rng=np.random.default_rng([2017, 3]), reliable=10, noisy=10)
     said = world.reports
     given = said.places[:400], said.label[:400], said.source[:400]
@@ -229,7 +229,7 @@ def test_the_policy_settles_where_the_objective_is_highest(overshoot):
     assert (np.diff(np.maximum.accumulate(fit.history)) >= 0.0).all()
 
 
-def test_a_fit_whose_every_step_lowers_the_objective_far_from_rest_does_not_claim_to_have_converged():
+def test_a_fit_that_stalls_far_from_convergence_does_not_claim_to_have_converged():
     fit = iterate.run(Hill(-1.0), tol=1e-6)
     assert not fit.converged and fit.state[0] == 10.0
 
@@ -293,7 +293,7 @@ def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
     np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)  # 1e-3 of either
 
 
-def test_what_was_learned_with_another_length_scale_is_a_start_close_to_the_end():
+def test_a_warm_start_from_another_length_scale_is_close_to_the_solution():
     """Other features, so that no weight means the same: places and sources carry what was learned."""
     sites, made = problem(seed=3)
     engine = FeatureEngine(InducingBasis(WithLevel(Matern32(3.3), 1.0), sites.data.X), sites.data.X)
@@ -306,7 +306,7 @@ def test_what_was_learned_with_another_length_scale_is_a_start_close_to_the_end(
     assert warm.n_iter < cold.n_iter and warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)
 
 
-def test_a_start_that_knows_hardly_any_source_counts_what_the_others_said():
+def test_a_warm_start_learns_unknown_sources_from_their_expected_counts():
     sites, made = problem(reports=400, sources=20, seed=4)
     few = sites.data._replace(
         **{name: getattr(sites.data, name)[sites.data.source < 4] for name in ("site", "source", "label")}

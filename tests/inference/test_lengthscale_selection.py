@@ -80,7 +80,7 @@ def test_at_its_own_length_scale_the_evidence_of_a_fit_slopes_as_the_objective_o
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_fits_and_evidences_in_turn_find_the_length_scale_that_a_search_over_fits_finds(seed):
+def test_alternating_fits_and_evidences_finds_the_length_scale_of_a_search_over_fits(seed):
     posed = _posed(sites=600, sources=20, seed=seed, lengthscale="learn")
     found = lengthscale_selection.learn(posed, None)
     groups = lengthscale_selection._groups(posed, posed.data.X)
@@ -90,7 +90,7 @@ def test_fits_and_evidences_in_turn_find_the_length_scale_that_a_search_over_fit
     assert found.log_sd[0] == pytest.approx(slow.log_sd[0], rel=0.4)  # ten points of a curve, against nine
 
 
-def test_fewer_features_than_a_map_has_find_its_length_scale():
+def test_a_search_on_fewer_features_finds_the_same_length_scale():
     posed = _posed(sites=1_500, sources=20, seed=2, lengthscale="learn")
     short = posed.with_lengthscales(np.full(2, 0.8))
     assert short.search_engine().size < 0.7 * short.engine().size
@@ -99,7 +99,7 @@ def test_fewer_features_than_a_map_has_find_its_length_scale():
     assert abs(quick - slow) < 0.5 * all_of_them.log_sd[0]
 
 
-def test_columns_of_their_own_get_length_scales_of_their_own():
+def test_separate_columns_get_separate_length_scales():
     rng = np.random.default_rng(5)
     X = rng.uniform(0, 10, (900, 2))
     truth = np.sin(X[:, 0] * 2.5) > 0  # changes along the first column only

@@ -62,7 +62,7 @@ def test_cells_give_functions_and_sums_exactly_at_their_middles(dimension):
     np.testing.assert_allclose(cells.project(by_cell), basis.project(points, values), atol=1e-4)
 
 
-def test_a_step_of_sources_and_field_together_leads_to_where_both_stay():
+def test_a_joint_step_of_sources_and_field_leads_to_a_stationary_point():
     """From a little off the fixed point, with ς held: Newton's step goes nearly all of the way."""
     _, iteration = crowd()
     settled = settle.run(iteration, max_iter=300, tol=1e-9)
@@ -79,7 +79,7 @@ def test_a_step_of_sources_and_field_together_leads_to_where_both_stay():
     assert distance(ahead) < 0.1 * distance(plain)
 
 
-def test_steps_together_reach_the_bound_of_plain_updates_in_fewer_sweeps():
+def test_joint_steps_reach_the_bound_of_plain_updates_in_fewer_sweeps():
     _, together = crowd()
     _, apart = crowd(total=6000)  # one partition of a larger set: what its sites answer stays in other processes
     assert not apart.evaluate(apart.start()).summary.second_derivatives
@@ -90,7 +90,7 @@ def test_steps_together_reach_the_bound_of_plain_updates_in_fewer_sweeps():
     np.testing.assert_allclose(fast.state.counts, slow.state.counts, rtol=1e-3, atol=0.1)
 
 
-def test_conjugate_gradients_solve_and_refuse_what_bends_the_wrong_way():
+def test_conjugate_gradients_solve_and_refuse_indefinite_matrices():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((8, 8))
     A, b = root @ root.T + np.eye(8), rng.standard_normal(8)
@@ -100,7 +100,7 @@ def test_conjugate_gradients_solve_and_refuse_what_bends_the_wrong_way():
     assert newton.conjugate_gradients(lambda v: -v, b, lambda v: v) is None
 
 
-def test_waves_are_the_same_after_a_journey_to_another_process():
+def test_waves_are_the_same_in_another_process():
     rng = np.random.default_rng(1)
     angles, spectrum = rng.uniform(-pi, pi, (2, 50)), rng.standard_normal(35) + 1j * rng.standard_normal(35)
     waves = Waves(angles, (5, 7))

@@ -22,7 +22,7 @@ def test_enough_nodes_are_enough(widest):
             np.testing.assert_allclose(got, expected, atol=2e-7)
 
 
-def test_wide_ones_get_all_nodes():
+def test_wide_gaussians_get_all_nodes():
     assert len(quadrature.enough_nodes(3.0)[1]) == len(quadrature.nodes(1)[1])
 
 

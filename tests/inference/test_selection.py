@@ -20,7 +20,7 @@ def _posed(sites, sources, seed):
     return problem.pose(cf.HeatmapBCC(lengthscale=2.0), reports, (0, 1), problem.gold(None, (0, 1), 2))
 
 
-def test_a_fit_that_begins_on_a_part_ends_where_it_would_have_ended_anyway(monkeypatch):
+def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
     posed = _posed(4_000, 30, seed=0)
     at_once = selection.solve(posed, None, max_iter=200, tol=1e-6)
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
@@ -32,7 +32,7 @@ def test_a_fit_that_begins_on_a_part_ends_where_it_would_have_ended_anyway(monke
     np.testing.assert_allclose(in_two.fit.q.moments.pi, at_once.fit.q.moments.pi, atol=1e-4)
 
 
-def test_a_fit_goes_on_from_sources_that_are_known_without_a_part(monkeypatch):
+def test_a_warm_start_with_known_sources_needs_no_subset(monkeypatch):
     posed = _posed(1_500, 10, seed=1)
     earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit.q
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)

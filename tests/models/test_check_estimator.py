@@ -27,7 +27,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {}
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda e: EXCEPTIONS.get(type(e).__name__, {}))
-def test_scikit_learn(estimator, check):
+def test_estimators_pass_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 

@@ -29,7 +29,7 @@ def test_the_bound_rises_and_more_sweeps_change_nothing(world):
     assert np.abs(longer.predict_proba(X) - model.predict_proba(X)).max() < 1e-3
 
 
-def test_recovers_the_rate_of_a_field_that_is_told_as_it_is(world):
+def test_recovers_the_rate_of_a_field_from_truthful_reports(world):
     model = cf.GPClassifier(lengthscale=6.0).fit(*arrays(world))
     mean, sd = model.predict_rate(world.truth.places)
     assert np.corrcoef(mean[:, 1], world.truth.rho[:, 1])[0, 1] > 0.8
@@ -67,7 +67,7 @@ def test_learns_the_length_scale(world):
     assert model.bound_ >= cf.GPClassifier(lengthscale=30.0).fit(*arrays(world)).bound_
 
 
-def test_ibcc_gp_is_a_field_over_ibccs_verdicts(world):
+def test_ibcc_gp_is_a_field_over_the_posterior_of_ibcc(world):
     X, y, sources = arrays(world)
     model = cf.IBCCGP(lengthscale=6.0).fit(X, y, sources)
     ibcc = cf.IBCC().fit(X, y, sources)

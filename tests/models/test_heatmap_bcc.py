@@ -78,8 +78,8 @@ def test_a_tiny_lengthscale_leaves_each_site_to_its_own_reports(how):
     model.fit(X, y, ["only"] * len(y))
     said = np.where(y == 1, np.log(0.7 / 0.2), np.log(0.3 / 0.8))
     by_hand = expit(np.bincount(X[:, 0].astype(int) // 10, weights=said))
-    # A prior symmetric around even odds: E[t] is σ(ℓ) exactly when t is summed out. Mean-field takes f and t for
-    # independent, which makes every place surer than it should be: 0.82 instead of 0.78 where that is worst.
+    # A prior symmetric around even odds: E[t] is σ(ℓ) exactly when t is summed out. Mean-field treats f and t as
+    # independent, which makes it overconfident at every place: 0.82 instead of 0.78 in the worst case.
     found = model.predict_proba(np.unique(X, axis=0))[:, 1]
     summed_out = how["inference"] == "collapsed"
     np.testing.assert_allclose(found, by_hand, atol=1e-3 if summed_out else 0.05)
@@ -93,7 +93,7 @@ def test_a_very_long_lengthscale_makes_one_place_of_all():
 
 
 @each_inference
-def test_gold_decides_and_tells_on_sources(how):
+def test_gold_fixes_its_place_and_informs_about_sources(how):
     grid, truth, X, y, sources = crowd(3)
     model = cf.HeatmapBCC(lengthscale=4.0, **how).fit(X, y, sources, gold=(grid[::3], truth[::3]))
     p = model.predict_proba(grid[::3])
@@ -197,7 +197,7 @@ def test_the_bound_never_falls_with_polya_gamma(states, engine):
 
 @each_inference
 @pytest.mark.parametrize("seed", [0, 1])
-def test_converged_means_converged(how, seed):
+def test_more_iterations_after_convergence_change_nothing(how, seed):
     """Five times the iterations, and a hundredth of the tolerance, move no prediction by more than 1e-3."""
     grid, _, X, y, sources = crowd(seed, reports=120)
     model = cf.HeatmapBCC(lengthscale=5.0, **how).fit(X, y, sources)
@@ -208,7 +208,7 @@ def test_converged_means_converged(how, seed):
     assert np.abs(model.confusion_ - longer.confusion_).max() < 1e-3
 
 
-def test_what_has_not_settled_says_so():
+def test_a_fit_that_did_not_converge_warns():
     _, _, X, y, sources = crowd()
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model = cf.HeatmapBCC(lengthscale=4.0, max_iter=2).fit(X, y, sources)
@@ -230,12 +230,13 @@ def test_labels_that_are_not_states():
     model = cf.HeatmapBCC(lengthscale=5.0, states=["dry", "flooded"], labels=labels)
     model.fit(X, np.array(labels)[said], sources)
     assert list(model.classes_) == ["dry", "flooded"] and model.confusion_.shape == (3, 2, 4)
+    # About 450 reports per state: the standard error of a frequency is at most √(0.65 · 0.35 / 450) = 0.022.
     np.testing.assert_allclose(model.confusion_.mean(0), pi, atol=0.06)
     places = np.unique(X, axis=0)
     assert (model.predict(places) == np.array(["dry", "flooded"])[(places[:, 0] >= 6).astype(int)]).mean() > 0.95
 
 
-def test_a_state_without_a_label_is_told_by_the_prior():
+def test_a_state_without_a_label_gets_its_meaning_from_the_prior():
     _, _, X, y, sources = crowd()
     prior = np.array([[8.0, 1.0], [1.0, 8.0], [4.0, 4.0]])
     model = cf.HeatmapBCC(lengthscale=4.0, states=[0, 1, "unclear"], labels=[0, 1], confusion_prior=prior)
@@ -254,7 +255,7 @@ def test_a_state_without_a_label_is_told_by_the_prior():
         (lambda X: np.column_stack([np.zeros(len(X)), np.full(len(X), 1.2)]), [1.2]),
     ],
 )
-def test_every_way_to_say_the_same_prior_mean(given, expected):
+def test_all_forms_of_a_prior_mean_give_the_same_map(given, expected):
     grid, _, X, y, sources = crowd()
     model = cf.HeatmapBCC(lengthscale=4.0, prior_mean=given).fit(X, y, sources)
     reference = cf.HeatmapBCC(lengthscale=4.0, prior_mean=1.2).fit(X, y, sources)
@@ -271,7 +272,7 @@ def test_a_prior_mean_of_three_states_counts_only_by_its_differences():
     np.testing.assert_allclose(everywhere.fit(X, y, sources).predict_proba(grid), here.predict_proba(grid), atol=1e-9)
 
 
-def test_a_physical_model_speaks_where_nobody_reported():
+def test_a_prior_mean_from_a_physical_model_shows_where_nobody_reported():
     """A prior mean that falls from west to east, and reports in the west only."""
     _, _, X, y, sources = crowd()
     model = cf.HeatmapBCC(lengthscale=2.0, prior_mean=lambda Z: 0.1 * (Z[:, 0] - 50.0)).fit(X, y, sources)
@@ -312,7 +313,7 @@ def test_a_learned_lengthscale_is_near_the_truth_and_knows_its_doubt():
     assert 0.2 < model.lengthscale_log_sd_[0] < 0.7
 
 
-def test_whom_to_ask_is_mostly_the_good_and_now_and_then_the_unknown():
+def test_suggested_sources_are_mostly_good_and_sometimes_unknown():
     """Nine of ten draws go to those who are known to be right; the one with a single report is not written off."""
     rng = np.random.default_rng(5)
     X, source = rng.random((600, 2)) * 10.0, rng.integers(0, 4, 600)

@@ -33,7 +33,7 @@ def test_gibbs_and_vb_agree_on_the_states_of_small_problems(seed, states):
         assert np.abs(sampled.confusion_ - approximate.confusion_).mean() < 0.012, other  # 0.008 at most
 
 
-def test_what_a_sampled_model_offers():
+def test_a_sampled_model_offers_the_same_queries():
     grid, X, y, sources = simulated(3)
     model = cf.HeatmapBCC(inference="gibbs", lengthscale=4.0, random_state=0).fit(X, y, sources=sources)
     rate, sd = model.predict_rate(grid)

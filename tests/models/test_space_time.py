@@ -40,7 +40,7 @@ def test_the_map_of_now_beats_the_time_blind_map(seed, now):
     assert with_time < without - 0.05
 
 
-def test_an_endless_timescale_is_time_blind():
+def test_an_infinite_timescale_ignores_time():
     X, y, s = front(2, reports=150)
     still = cf.HeatmapBCC(kernel=space_time("matern32", 3.0, "matern32", 1e9)).fit(X, y, s)
     blind = cf.HeatmapBCC(lengthscale=3.0).fit(X[:, :2], y, s)
@@ -58,7 +58,7 @@ def test_old_reports_fade_to_the_prior():
     assert sure[0] > sure[1] > sure[2] > sure[3] and sure[3] < 1e-3
 
 
-def test_forgetting_what_is_no_longer_heard_leaves_the_map_of_now():
+def test_forgetting_reports_without_influence_leaves_the_current_map():
     X, y, s = front(4, reports=300)
     trusted = np.array([[90.0, 10.0], [10.0, 90.0]])  # so that only the field's memory is at stake
     # A prior mean that is given leaves no level to be learned: a level remembers all reports, however old.

@@ -61,7 +61,7 @@ def test_a_warm_start_is_shorter():
 
 
 @pytest.mark.parametrize("settings", [dict(), dict(engine="spectral"), dict(inference="vb", engine="spectral")])
-def test_going_on_with_nothing_new_goes_nowhere(settings):
+def test_partial_fit_without_new_reports_changes_nothing(settings):
     """What is known stays what it is, and finding that out takes fewer sweeps than the first fit."""
     X, y, s = crowd()
     model = cf.HeatmapBCC(lengthscale=4.0, tol=1e-6, **settings).fit(X, y, s)
@@ -82,7 +82,7 @@ def test_new_sources_and_new_labels_may_appear():
 
 
 @each
-def test_forgetting_a_source_is_never_having_heard_it(settings):
+def test_forgetting_a_source_gives_the_map_without_its_reports(settings):
     X, y, s = crowd(2)
     model = cf.HeatmapBCC(lengthscale=4.0, **settings).fit(X, y, s).forget("f")
     without = cf.HeatmapBCC(lengthscale=4.0, **settings).fit(X[s != "f"], y[s != "f"], s[s != "f"])
@@ -90,7 +90,7 @@ def test_forgetting_a_source_is_never_having_heard_it(settings):
     np.testing.assert_allclose(model.confusion_[:5], without.confusion_, atol=1e-3)
 
 
-def test_forgetting_rows_is_never_having_had_them():
+def test_forgetting_rows_gives_the_map_without_them():
     X, y, s = crowd(3)
     model = cf.HeatmapBCC(lengthscale=4.0).fit(X, y, s).forget(rows=np.arange(0, 240, 4))
     kept = np.arange(240) % 4 != 0

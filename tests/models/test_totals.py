@@ -80,7 +80,7 @@ def small():
     return cf.HeatmapBCC(lengthscale=4.0, reports_model="one_state").fit(X, y, sources=sources)
 
 
-def test_cells_that_are_wrong_are_wrong_together(small):
+def test_errors_of_neighbouring_cells_are_correlated(small):
     """Adding up the cells' own deviations, as if they had nothing to do with each other, would promise too much."""
     places = cells() + 0.3  # no reports at the very places
     _, sd = small.predict_rate(places)

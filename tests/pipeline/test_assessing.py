@@ -111,7 +111,7 @@ def test_a_census_leaves_nothing_open():
 
 
 @pytest.mark.parametrize("bias", [0.0, 2.0], ids=["a calibrated map", "a biased map"])
-def test_intervals_hold_for_a_map_that_is(bias):
+def test_intervals_hold_for_right_and_for_biased_maps(bias):
     """A small version of `python -m benchmarks spot-checks`."""
     heatmap, truth = make(bias)
     strata = Strata.of(heatmap)

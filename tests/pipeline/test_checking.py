@@ -43,7 +43,7 @@ def fit(reports, **settings):
     return cf.HeatmapBCC(lengthscale=3.0, random_state=0, **settings).fit(*reports)
 
 
-def test_dependence_within_places_is_found_by_the_model_that_denies_it(shadows):
+def test_dependence_within_places_fails_the_check_of_the_one_state_model(shadows):
     found = check_model(fit(shadows, reports_model="one_state"))
     assert not found.holds and found.agreement.p < 0.01 and found.agreement.inflation > 1.15
     assert "agree more than the model expects" in found.warnings[0] and "instrument" in found.warnings[0]
@@ -60,7 +60,7 @@ def test_a_model_that_is_right_passes(states):
     assert found.by_place["surprise"].is_monotonic_decreasing
 
 
-def test_a_map_that_knows_nothing_of_places_says_so():
+def test_a_map_no_better_than_habits_fails_the_check():
     rng = np.random.default_rng(2)
     who = rng.integers(0, 10, 400)
     said = (rng.random(400) < np.linspace(0.1, 0.9, 10)[who]).astype(int)  # habits, and nothing else

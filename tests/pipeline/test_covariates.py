@@ -77,7 +77,7 @@ def test_a_kept_run_has_the_same_map(folder, tmp_path):
     assert again.settings == fused.settings
 
 
-def test_settings_and_clusters(folder):
+def test_covariates_are_settings_and_are_refused_over_a_cluster(folder):
     with pytest.raises(InputError, match="covariates is a list of files"):
         pipeline.Settings(covariates="elevation.tif")
     X = geography.transform([[WEST + 0.1, NORTH - 0.1], [WEST + 0.05, NORTH - 0.1]], "EPSG:4326", "EPSG:32736")

@@ -54,7 +54,7 @@ def test_the_reference_system_of_the_reports_does_not_matter(fused):
     np.testing.assert_allclose(other.heatmap.probability, fused.heatmap.probability, atol=1e-6)
 
 
-def test_knowledge_ends_where_the_reports_end(fused):
+def test_the_map_is_unknown_far_from_all_reports(fused):
     """The yardstick of "nobody knows" is what the model itself says far from every report."""
     grid = fused.heatmap.grid
     _, sd = fused.model.predict_rate([[grid.east + 300_000, grid.north]])
@@ -124,7 +124,7 @@ def test_keys_are_the_same_in_every_run_and_differ_between_reports():
     np.testing.assert_array_equal(tables.keys(back), tables.keys(geography.project(reports, "EPSG:32736")))
 
 
-def test_the_score_knows_good_from_bad_and_what_it_cannot_say(fused):
+def test_scores_rank_maps_and_undefined_measures_are_none(fused):
     truth = crowd(seed=5, size=150, accuracy=1.0)
     good = pipeline.score(fused, truth)
     lies = replace(truth, label=1 - truth.label)

@@ -34,7 +34,7 @@ def fused():
 
 
 @needs_outlines
-def test_nobody_is_sent_into_the_sea_nor_twice_to_one_place(fused):
+def test_no_suggested_place_is_at_sea_or_close_to_another(fused):
     found = pipeline.next_looks(fused, 12)
     places = np.array([(look.easting, look.northing) for look in found])
     on_land = land.on_land(fused.heatmap.grid)

@@ -39,7 +39,7 @@ def test_the_report_has_every_part(text):
     assert text.count("data:image/png;base64,") == 2
 
 
-def test_the_report_asks_nobody_and_runs_nothing(text):
+def test_the_report_makes_no_requests_and_has_no_scripts(text):
     assert "http:" not in text and "https:" not in text and "<script" not in text
     assert "&lt;script&gt;" in text and "&lt;b&gt;reports" in text
 

@@ -93,6 +93,6 @@ def test_engines_agree_on_one_map():
         ("spectral", np.array([[0.0, 0.0], [1e6, 1e6]]), "Fourier features"),
     ],
 )
-def test_bad_input(name, X, message):
+def test_bad_input_is_refused(name, X, message):
     with pytest.raises(InputError, match=message):
         choose(name, Matern32(1.0), X)

@@ -127,21 +127,21 @@ def test_moments_at_sites_are_the_dense_ones(case):
     np.testing.assert_allclose(variance, np.diag(covariance), **TOLERANCE)
 
 
-def test_places_of_the_sites_are_seen_as_the_sites_are(case):
+def test_places_of_the_sites_have_the_moments_of_the_sites(case):
     """A warm start asks an earlier field about its own sites."""
     field = case.engine.posterior(statistics(case), PRECISION)
     for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
         np.testing.assert_allclose(there, here, **TOLERANCE)
 
 
-def test_an_integrated_field_also_sees_places_of_the_sites_as_the_sites_are(integrating):
+def test_an_integrated_field_has_the_moments_of_the_sites_at_their_places(integrating):
     case = integrating
     field = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
     for here, there in zip(at_sites(case, field), field.as_sites(case.X), strict=True):
         np.testing.assert_allclose(there, here, **TOLERANCE)
 
 
-def test_the_readout_of_an_integrated_field_is_the_mean_at_the_scale_it_looks_around(integrating):
+def test_the_readout_of_an_integrated_field_is_the_mean_at_its_central_scale(integrating):
     case = integrating
     integrated = case.engine.posterior_integrated([statistics(case)], 2.0, 1.0, near=PRECISION)[0]
     np.testing.assert_allclose(integrated.readout, case.engine.readout(statistics(case), PRECISION), **TOLERANCE)
@@ -230,7 +230,7 @@ def test_functions_that_share_the_scale_are_the_mixture_over_both(integrating):
     np.testing.assert_array_equal(at_sites(case, first)[0], at_sites(case, second)[0])
 
 
-def test_a_released_field_is_wider_and_never_freer_than_its_prior(integrating):
+def test_marginalising_sources_widens_a_field_but_never_beyond_its_prior(integrating):
     """Sources that answer the field take information away: (ςI + ΦᵀΛΦ − B Q Bᵀ)⁻¹, at most the prior's variance."""
     case, rng = integrating, np.random.default_rng(3)
     root = 0.1 * rng.standard_normal((case.engine.size, 2))

@@ -64,6 +64,6 @@ def test_no_features_of_all_places_are_kept(monkeypatch):
     np.testing.assert_allclose(basis.evaluate(points, C[:, :2]), phi @ C[:, :2], atol=1e-12)
 
 
-def test_bad_input():
+def test_bad_input_is_refused():
     with pytest.raises(InputError, match="at least one"):
         InducingBasis(Matern32(1.0), np.empty((0, 2)))

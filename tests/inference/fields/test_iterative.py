@@ -52,7 +52,7 @@ def test_the_preconditioner_is_the_matrix_on_its_head_and_diagonal():
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_it_agrees_with_the_dense_path(dimension):
+def test_the_iterative_engine_agrees_with_the_dense_one(dimension):
     X, basis, eta, lam = problem(dimension)
     dense, sampled = FeatureEngine(basis, X, block=150), IterativeEngine(basis, X, probes=64, block=150)
     fields, sites = [], []
@@ -90,7 +90,7 @@ def test_draws_have_the_moments_of_the_posterior():
     np.testing.assert_allclose(draws.var(0), variance[:5], rtol=0.17)  # five standard errors
 
 
-def test_the_scale_moves_to_where_the_dense_path_integrates_it():
+def test_the_scale_agrees_with_that_of_the_dense_engine():
     """Iterated to its fixed point, MacKay's form is the mode of what the dense path integrates on a grid."""
     X, basis, _, lam = problem(2)
     rng = np.random.default_rng(5)

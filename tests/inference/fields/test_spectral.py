@@ -80,7 +80,7 @@ def test_statistics_do_not_grow_with_sites():
     assert statistics.quadratic.size < 8 * basis.size
 
 
-def test_the_periodic_kernel_is_never_seen_outside_the_domain():
+def test_the_periodic_kernel_is_never_evaluated_outside_the_domain():
     X = np.random.default_rng(6).random((50, 2)) * 4
     basis = SpectralBasis(Matern32(1.0), X)
     engine = FeatureEngine(basis, X)
@@ -97,7 +97,7 @@ def test_the_periodic_kernel_is_never_seen_outside_the_domain():
     assert np.abs(np.diff(along)).max() < 0.05
 
 
-def test_size_is_foreseen_at_any_extent():
+def test_the_number_of_features_is_estimated_at_any_extent():
     for extent, kernel in [(2.0, Matern32(1.0)), (12.0, Matern32(1.0)), (6.0, RBF(1.0)), (3.0, Matern52((0.5, 2.0)))]:
         X = np.array([[0.0, 0.0], [extent, extent]])
         assert estimated_size(kernel, X) == pytest.approx(SpectralBasis(kernel, X).size, rel=0.35)
@@ -115,6 +115,6 @@ def test_size_is_foreseen_at_any_extent():
         (Matern32(1.0), [[0.0, np.nan]], {}, "finite"),
     ],
 )
-def test_bad_input(kernel, X, options, message):
+def test_bad_input_is_refused(kernel, X, options, message):
     with pytest.raises(InputError, match=message):
         SpectralBasis(kernel, np.asarray(X, float), **options)

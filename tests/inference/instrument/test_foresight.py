@@ -27,7 +27,7 @@ def alone(fitted, place, source):
     return foresight.ByAppearance(known, fitted.joint.variances.nugget, foresight.reading(fitted, weight))
 
 
-def test_what_a_report_would_say_is_the_literal_sum_over_field_and_appearance(fitted):
+def test_predicted_reports_are_the_literal_sum_over_field_and_appearance(fitted):
     place, source = 5, 2
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
     reports = alone(fitted, place, source)
@@ -55,7 +55,7 @@ def test_what_a_report_would_say_is_the_literal_sum_over_field_and_appearance(fi
     assert information.about_field(told)[0] == pytest.approx(information.entropy(labels) - unsure, abs=1e-6)
 
 
-def test_slopes_are_differences(fitted):
+def test_slopes_agree_with_finite_differences(fitted):
     reports, step, narrow = alone(fitted, 9, 0), 1e-4, np.array([[1e-14]])
     at = {shift: reports.foresee(np.array([[0.4 + shift]]), narrow) for shift in (-step, 0.0, step)}
     difference = (at[step].labels - at[-step].labels)[0, 0] / (2 * step)
@@ -69,7 +69,7 @@ def test_slopes_are_differences(fitted):
 
 
 @pytest.mark.parametrize("place", [0, 5, 23])
-def test_bits_about_a_state_are_what_refits_with_every_label_gain(fitted, place):
+def test_information_about_a_state_is_the_expected_gain_of_refits_with_each_label(fitted, place):
     """The posterior of the state, refitted with each label that the source could give."""
     source, asked = 1, fitted.problem
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
@@ -109,7 +109,7 @@ def test_batches_for_grades_go_where_nobody_was_and_their_scores_do_not_rise(wes
 
 
 @pytest.mark.parametrize("score", ["information", "state", "map"])
-def test_a_guesser_tells_next_to_nothing_and_a_careful_visitor_most_about_the_state(west, score):
+def test_a_guessing_source_is_uninformative_and_a_trusted_one_most_informative(west, score):
     visitor = np.full((4, 4), 0.01) + 0.96 * np.eye(4)
     careful, typical, guesser = (
         west[0].suggest(CANDIDATES, 1, source=who, score=score)[1][0] for who in (visitor, None, 5)
@@ -125,7 +125,7 @@ def test_nothing_is_left_to_learn_of_the_state_of_a_checked_place(west):
     assert fitted.suggest(X[3:20], 1, score="state")[1][0] > 0.01
 
 
-def test_whom_to_ask_about_grades_is_somebody_who_does_not_guess(west):
+def test_suggested_sources_for_grades_do_not_guess(west):
     asked = west[0].suggest_sources(40, random_state=0)
     assert asked.count(5) < 4
 
@@ -137,7 +137,7 @@ def test_places_that_hold_several_things_can_be_suggested():
     assert len(set(chosen.tolist())) == 5 and (scores > 0).all()
 
 
-def test_two_states_of_a_settled_place_leave_nothing_to_ask():
+def test_a_place_whose_state_is_certain_has_no_information_left():
     """Many reports at one place settle its state; the same source tells much more about a place next to it."""
     rng = np.random.default_rng(0)
     X = np.vstack([np.zeros((200, 2)), rng.uniform(-20, 20, (300, 2))])

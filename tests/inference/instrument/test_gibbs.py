@@ -219,7 +219,7 @@ def small_crowd(seed=7, places=25, sources=5, reports=150, labels=2):
     return X, site, source, label, truth
 
 
-def test_what_a_sampled_instrument_model_offers(monkeypatch):
+def test_a_sampled_instrument_model_offers_the_same_queries(monkeypatch):
     monkeypatch.setattr(
         sampling.run, "__kwdefaults__", {**(sampling.run.__kwdefaults__ or {}), "warm_up": 60, "sweeps": 150}
     )

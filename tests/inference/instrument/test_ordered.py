@@ -44,7 +44,7 @@ def some_checks():
     return link.Checks(np.array([2, 7]), np.array([[-np.inf, 0.0, -np.inf, -np.inf], [-3.0, -1.0, -0.1, -4.0]]))
 
 
-def test_two_states_are_the_least_grades():
+def test_two_states_are_the_smallest_case_of_grades():
     np.testing.assert_allclose(responses.state_scores(2), [-0.5, 0.5])
     np.testing.assert_allclose(responses.label_scores(("no", "yes"), ("no", "yes", "maybe")), [-0.5, 0.5, 0.0])
 
@@ -112,7 +112,7 @@ def test_the_reversed_order_reverses_the_map():
     np.testing.assert_allclose(one, other[:, ::-1], atol=1e-3)
 
 
-def test_grades_are_told_from_few_reports_better_than_states_without_order():
+def test_with_few_reports_ordered_states_are_mapped_better_than_unordered_ones():
     gain = []
     for seed in range(6, 9):
         X, site, source, label, truth = graded(seed, n_places=80, reports=90)
@@ -212,7 +212,7 @@ def test_sources_reports_and_places_are_explained():
         ({"ordered": "yes"}, np.arange(4), "True or False"),
     ],
 )
-def test_what_cannot_be_done_with_grades_is_said(settings, labels, words):
+def test_unsupported_uses_of_grades_are_refused(settings, labels, words):
     X, site, source, label, _ = graded(17, reports=60)
     with pytest.raises(cf.errors.InputError, match=words):
         estimator(**settings).fit(X[site], labels[label], sources=source)

@@ -14,7 +14,7 @@ from crowdfield.inference.instrument.selection import Reported
 from crowdfield.models import comparison
 
 
-def test_newtons_step_leads_nowhere_once_the_iteration_has_settled():
+def test_newtons_step_is_zero_after_convergence():
     X, site, source, label, *_ = crowd(31)
     asked = problem(X, site, source, label, 8)
     fitted = model.fit(asked, None, iterate.Policy(tol=1e-8, max_iter=400))
@@ -24,7 +24,7 @@ def test_newtons_step_leads_nowhere_once_the_iteration_has_settled():
     np.testing.assert_allclose(step.eta, at.state.eta, atol=1e-4)
 
 
-def test_sources_that_saw_their_own_part_alone_settle():
+def test_fits_converge_when_sources_report_on_separate_parts_of_the_map():
     """Leaning sources and a high field explain the same reports: in turn, sources and field would creep."""
     rng = np.random.default_rng(32)
     photos, points = 30, 12
@@ -53,14 +53,14 @@ def test_what_a_source_would_say_sums_to_one():
     np.testing.assert_allclose(np.exp(no) + np.exp(yes), 1.0, atol=1e-9)
 
 
-def test_the_choice_is_the_same_every_time():
+def test_the_choice_between_models_is_deterministic():
     X, site, source, label, *_ = crowd(34, n_places=80, reports=300)
     found = [cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site], label, sources=source) for _ in range(2)]
     assert found[0].model_comparison_ == found[1].model_comparison_
     assert found[0].model_comparison_.one_state > found[0].model_comparison_.habits
 
 
-def test_a_few_reports_cannot_choose():
+def test_few_reports_do_not_choose_between_models():
     X, site, source, label, *_ = crowd(35, n_places=30, reports=comparison.FEWEST_REPORTS - 1)
     fitted = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1]).fit(X[site], label, sources=source)
     assert fitted.reports_model_ == "one_state" and fitted.model_comparison_ is None
@@ -76,7 +76,7 @@ def test_a_stream_compares_again_when_it_has_grown():
     assert fitted.model_comparison_ is not None
 
 
-def test_what_is_said_of_one_source_beforehand_needs_the_one_state_model():
+def test_a_confusion_prior_of_one_source_needs_the_one_state_model():
     X, site, source, label, *_ = crowd(37)
     prior = {3: [[8.0, 2.0], [4.0, 6.0]]}
     auto = cf.HeatmapBCC(lengthscale=3.0, states=[0, 1], confusion_prior=prior)
@@ -102,7 +102,7 @@ def test_the_one_state_model_stays_unless_it_is_clearly_worse_or_no_better_than_
     assert comparison.Comparison(instrument, one_state, habits, standard_error=0.01).better == taken
 
 
-def test_sources_that_have_not_reported_are_as_unsure_as_before_and_cost_nothing():
+def test_sources_without_reports_keep_their_prior_and_cost_nothing():
     """The covariances of field and sources together, against the inverse of the whole precision."""
     rng = np.random.default_rng(0)
     S, d, J, m = 6, 2, 2, 5

@@ -10,7 +10,7 @@ def widths(joint):
     return np.sqrt(np.einsum("sdd->sd", joint.sources))
 
 
-def test_few_sources_are_widened_more_than_many_reports_of_many():
+def test_uncertain_variances_widen_intervals_of_few_sources_more_than_of_many():
     ratio = {}
     for sources, reports in ((4, 120), (30, 6000)):
         X, site, source, label, *_ = crowd(41, n_places=80, n_sources=sources, reports=reports)
@@ -30,7 +30,7 @@ def test_the_slope_of_the_evidence_vanishes_where_the_variances_were_learned():
     np.testing.assert_allclose(slope, 0.0, atol=0.02)
 
 
-def test_fast_answers_are_as_wide_as_the_exact_posterior():
+def test_fast_inference_has_the_width_of_the_exact_posterior():
     X, site, source, label, *_ = crowd(43, n_places=40, n_sources=8, reports=240)
     elsewhere = np.random.default_rng(43).uniform(0, 10, (20, 2))
     asked = problem(X, site, source, label, 8)
