@@ -1,8 +1,10 @@
 """The API reference is complete, and what it shows is true: every public name has a page, every example runs."""
 
+import copy
 import doctest
 import inspect
 import re
+import types
 import warnings
 from pathlib import Path
 
@@ -64,6 +66,44 @@ def test_every_example_runs_and_gives_what_it_says(name, example_run, tmp_path, 
     shared = dict(example_run) if "of the example of" in text else {}
     test = doctest.DocTestParser().get_doctest(text, shared, name, None, 0)
     assert test.examples
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
+    assert not said, "".join(said)
+
+
+# Every method of the central classes has an example, which may go on from the example of its class.
+CENTRAL = ("HeatmapBCC", "Reports", "Grid", "Heatmap")
+METHODS = {
+    f"{name}.{method}": (name, found)
+    for name in CENTRAL
+    for method, found in inspect.getmembers(getattr(cf, name), lambda m: inspect.isfunction(m) or inspect.ismethod(m))
+    if not method.startswith("_") and found.__module__.startswith("crowdfield") and method != "predict"
+}
+
+
+@pytest.fixture(scope="module")
+def class_examples():
+    """What the examples of the central classes leave, by class."""
+    left = {}
+    for name in CENTRAL:
+        test = doctest.DocTestParser().get_doctest(inspect.getdoc(getattr(cf, name)) or "", {}, name, None, 0)
+        doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, clear_globs=False)
+        left[name] = test.globs
+    return left
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_a_central_class_has_an_example_that_runs(name, class_examples, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of_class, found = METHODS[name]
+    assert ">>> " in (found.__doc__ or ""), f"{name} has no example"
+    # Copies, so that a method that changes its model does not change it for the others; modules cannot be copied.
+    names = {
+        key: value if isinstance(value, types.ModuleType) else copy.deepcopy(value)
+        for key, value in class_examples[of_class].items()
+        if not key.startswith("__")
+    }
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(found) or "", names, name, None, 0)
     said: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
     assert not said, "".join(said)

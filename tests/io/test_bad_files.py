@@ -100,7 +100,7 @@ def test_a_zip_must_hold_one_table(tmp_path):
         ({"format": "zooniverse"}, ReportFormatError, "does not look like Zooniverse classifications"),
         ({"format": "gpkg"}, ReportFormatError, "is not a GeoPackage: it is a table of text"),
         ({"positive": "fire"}, InputError, "no label is 'fire'; the labels are 'x', 'y'"),
-        ({"label_map": "no.toml"}, InputError, "no.toml cannot be read"),
+        ({"label_map": "no.toml"}, InputError, "no.toml: cannot be read"),
         ({"region": "1,2,3"}, InputError, "west,south,east,north"),
         (
             {"region": "50,50,51,51"},

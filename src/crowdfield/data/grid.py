@@ -86,6 +86,12 @@ class Grid:
 
         Where the bounds are not a whole number of cells apart, the grid grows to the east and to the south: the
         north-west corner, the origin of a raster, stays in place.
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> cf.Grid.from_cell((0, 0, 95, 50), cell=10).shape
+        (5, 10)
         """
         names = ("west", "south", "east", "north")
         if len(bounds) != 4:
@@ -138,15 +144,39 @@ class Grid:
         return self.cell_width, 0.0, self.west, 0.0, -self.cell_height, self.north
 
     def eastings(self) -> NDArray[np.float64]:
-        """The centre of each column, west to east.   [columns]"""
+        """The centre of each column, west to east.   [columns]
+
+        Examples
+        --------
+        With `grid` of the class's example:
+
+        >>> grid.eastings()[:2]
+        array([ 5., 15.])
+        """
         return self.west + (np.arange(self.columns, dtype=np.float64) + 0.5) * self.cell_width
 
     def northings(self) -> NDArray[np.float64]:
-        """The centre of each row, north to south.   [rows]"""
+        """The centre of each row, north to south.   [rows]
+
+        Examples
+        --------
+        With `grid` of the class's example:
+
+        >>> grid.northings()[:2]
+        array([45., 35.])
+        """
         return self.north - (np.arange(self.rows, dtype=np.float64) + 0.5) * self.cell_height
 
     def centres(self) -> NDArray[np.float64]:
-        """The centre of each cell as (easting, northing), row by row from the north.   [rows * columns, 2]"""
+        """The centre of each cell as (easting, northing), row by row from the north.   [rows * columns, 2]
+
+        Examples
+        --------
+        With `grid` of the class's example:
+
+        >>> grid.centres().shape
+        (50, 2)
+        """
         places = np.empty((self.rows, self.columns, 2))
         places[..., 0] = self.eastings()[None, :]
         places[..., 1] = self.northings()[:, None]
@@ -156,6 +186,13 @@ class Grid:
         """The flat index of the cell each place lies in, −1 outside.   [R, 2] -> [R]
 
         A place on an edge between two cells belongs to the eastern or southern one; the region's own edges are inside.
+
+        Examples
+        --------
+        With `grid` of the class's example:
+
+        >>> grid.index([[95.0, 45.0]])
+        array([9])
         """
         p = np.asarray(places, dtype=np.float64)
         if p.ndim != 2 or p.shape[1] != 2:
@@ -172,6 +209,13 @@ class Grid:
         """How many of the places lie in each cell; those outside count nowhere.   [R, 2] -> [rows, columns]
 
         count [R] says how often each place counts; once by default.
+
+        Examples
+        --------
+        With `grid` of the class's example:
+
+        >>> int(grid.counts([[95.0, 45.0], [95.0, 46.0]])[0, 9])
+        2
         """
         cell = self.index(places)
         here = cell >= 0

@@ -126,7 +126,18 @@ class Heatmap:
         return self.states if self.metadata.get("ordered") and len(self.states) > 2 else None
 
     def expected_grade(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The expected grade of every cell, 0 for the least, and its standard deviation.   both [rows, columns]"""
+        """The expected grade of every cell, 0 for the least, and its standard deviation.   both [rows, columns]
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> grid = cf.Grid(west=0, east=1, south=0, north=1, columns=1, rows=1)
+        >>> p, states = [[[0.5, 0.5, 0.0]]], ("none", "minor", "major")
+        >>> heatmap = cf.Heatmap(grid, states, p, [[[0.1, 0.1, 0.1]]], [[4]], {"ordered": True})
+        >>> mean, sd = heatmap.expected_grade()
+        >>> float(mean[0, 0])
+        0.5
+        """
         step = np.arange(len(self._graded()), dtype=np.float64)
         mean = self.probability @ step
         return mean, np.sqrt(np.maximum(self.probability @ step**2 - mean**2, 0.0))
@@ -136,6 +147,15 @@ class Heatmap:
 
         The standard deviation is exact for the second grade and for the worst. In between it is approximate: the
         variances of the grades on one side are added up as if independent, and the smaller of the two sides is used.
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> grid = cf.Grid(west=0, east=1, south=0, north=1, columns=1, rows=1)
+        >>> p, states = [[[0.5, 0.25, 0.25]]], ("none", "minor", "major")
+        >>> heatmap = cf.Heatmap(grid, states, p, [[[0.1, 0.1, 0.1]]], [[4]], {"ordered": True})
+        >>> heatmap.at_least("minor").of("at least minor")
+        array([[0.5]])
         """
         k = self._graded().index(matching(self.states, state))
         if k == 0:
@@ -156,13 +176,29 @@ class Heatmap:
         return self.grades
 
     def of(self, state: Any) -> NDArray[np.float64]:
-        """The probability of one state.   [rows, columns]"""
+        """The probability of one state.   [rows, columns]
+
+        Examples
+        --------
+        With `heatmap` of the class's example:
+
+        >>> heatmap.of("dry")
+        array([[0.9, 0.3]])
+        """
         if state not in self.states:
             raise InputError(f"there is no state {state!r}; the map has {self.states!r}.")
         return self.probability[..., self.states.index(state)]
 
     def to_xarray(self) -> Any:
-        """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``."""
+        """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``.
+
+        Examples
+        --------
+        With `heatmap` of the class's example:
+
+        >>> sorted(heatmap.to_xarray().sizes)
+        ['state', 'x', 'y']
+        """
         xarray = _need("xarray", "geo")
         each, cells = ("state", "y", "x"), ("y", "x")
         layers: dict[str, Any] = {
@@ -192,7 +228,15 @@ class Heatmap:
         return dataset
 
     def to_geodataframe(self) -> Any:
-        """A ``geopandas.GeoDataFrame`` with one polygon per cell; cells outside the mask are left out."""
+        """A ``geopandas.GeoDataFrame`` with one polygon per cell; cells outside the mask are left out.
+
+        Examples
+        --------
+        With `heatmap` of the class's example:
+
+        >>> len(heatmap.to_geodataframe())
+        2
+        """
         geopandas = _need("geopandas", "geo")
         import shapely
 
@@ -234,7 +278,15 @@ class Heatmap:
         return Heatmap, parts
 
     def plot(self, **options: Any) -> Any:
-        """Draw the map; see :func:`crowdfield.plot.heatmap` for the options."""
+        """Draw the map; see :func:`crowdfield.plot.heatmap` for the options.
+
+        Examples
+        --------
+        With `heatmap` of the class's example:
+
+        >>> type(heatmap.plot()).__name__
+        'Figure'
+        """
         # Imported by name, because plotting belongs to a higher layer.
         return import_module("crowdfield.plot").heatmap(self, **options)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.data.columns import accuracies, aligned_scores, frozen, looks, places_of, scored_rows, scores, times
+from crowdfield.data.sites import Sites, distinct_places
 from crowdfield.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
 SCORE_PREFIX = "p_"  # prefix of the columns with the probability of every label
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
-
-
-class Sites(NamedTuple):
-    """The distinct places, in the order of their coordinates, and the site of each report."""
-
-    places: NDArray[np.float64]  # [N, D]
-    site: NDArray[np.int64]  # [R]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +120,9 @@ class Reports:
 
         By default the order is sorted, or that of first appearance where the values cannot be sorted. Without a
         ``source`` all reports are taken to come from one, called ``"all"``.
+
+        >>> len(cf.Reports.from_arrays([[0, 0], [5, 1]], ["wet", "dry"]))
+        2
         """
         where = places_of(places)
         label_codes, label_names = _encode(label, labels, "label", len(where))
@@ -170,6 +167,9 @@ class Reports:
         """From a table with a column for each coordinate and for the label.
 
         Source, time, id, accuracy and score are taken where there are any; counts only from a column that is named.
+
+        >>> cf.Reports.from_frame(reports.to_frame()).labels
+        ('dry', 'wet')
         """
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
         missing = [name for name in [*columns, label, *([count] if count else [])] if name not in frame.columns]
@@ -204,7 +204,11 @@ class Reports:
         return replace(self, score=frame[names].to_numpy(dtype=np.float64))
 
     def to_frame(self) -> pd.DataFrame:
-        """A table that :meth:`from_frame` reads back (with ``count="count"`` if rows have counts)."""
+        """A table that :meth:`from_frame` reads back (with ``count="count"`` if rows have counts).
+
+        >>> reports.to_frame()["label"].tolist()
+        ['wet', 'dry', 'wet']
+        """
         import pandas as pd
 
         columns: dict[str, Any] = {name: self.places[:, d] for d, name in enumerate(self._coordinate_names())}
@@ -246,11 +250,19 @@ class Reports:
         return scored_rows(self.score, len(self))
 
     def tally(self, codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-        """How many reports have each code, counting rows by their ``count``: [R] of 0 … size − 1 -> [size]."""
+        """How many reports have each code, counting rows by their ``count``: [R] of 0 … size − 1 -> [size].
+
+        >>> reports.tally(reports.label, 2)
+        array([1, 2])
+        """
         return np.bincount(codes, self.count, size).astype(np.int64)
 
     def one_row_per_look(self, rows: ArrayLike | None = None) -> Reports:
-        """Each row repeated as often as its ``count`` says; rows [R]: which to repeat, all by default."""
+        """Each row repeated as often as its ``count`` says; rows [R]: which to repeat, all by default.
+
+        >>> len(reports.one_row_per_look())
+        3
+        """
         if self.count is None:
             return self
         repeated = np.ones(len(self), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
@@ -259,11 +271,19 @@ class Reports:
         return replace(self.take(given), count=kept if kept.max(initial=1) > 1 else None)
 
     def sites(self) -> Sites:
-        """The distinct places, sorted by their coordinates, and the site of each report."""
+        """The distinct places, sorted by their coordinates, and the site of each report.
+
+        >>> reports.sites().site
+        array([0, 0, 1])
+        """
         return distinct_places(self.places)
 
     def snap(self, grid: Grid, *, outside: Literal["raise", "drop"] = "raise") -> Reports:
-        """Each report moved to the centre of its cell; those outside the grid are an error, or dropped."""
+        """Each report moved to the centre of its cell; those outside the grid are an error, or dropped.
+
+        >>> reports.snap(cf.Grid(west=-1, east=9, south=-1, north=9, columns=1, rows=1)).places[0]
+        array([4., 4.])
+        """
         if outside not in ("raise", "drop"):
             raise InputError(f"outside must be 'raise' or 'drop', got {outside!r}.")
         if self.crs is not None and grid.crs is not None and self.crs != grid.crs:
@@ -284,6 +304,10 @@ class Reports:
         """Places with the time as one more column, for a model of space and time: [R, D + 1].
 
         Times are counted from ``since`` (seconds since 1970; by default the first report) in units of an hour.
+
+        >>> timed = cf.Reports.from_arrays([[0, 0], [5, 1]], ["wet", "dry"], time=[0.0, 7200.0])
+        >>> timed.in_time()[1]
+        array([5., 1., 2.])
         """
         if self.time is None or not np.isfinite(self.time).all():
             missing = len(self) if self.time is None else int((~np.isfinite(self.time)).sum())
@@ -294,7 +318,11 @@ class Reports:
         return np.column_stack([self.places, (self.time - start) / unit])
 
     def join(self, other: Reports) -> Reports:
-        """These reports, then the others. Sources and labels keep their codes; new ones come after."""
+        """These reports, then the others. Sources and labels keep their codes; new ones come after.
+
+        >>> len(reports.join(reports))
+        6
+        """
         sources = (*self.sources, *(s for s in other.sources if s not in set(self.sources)))
         labels = (*self.labels, *(x for x in other.labels if x not in set(self.labels)))
         source_code = {name: i for i, name in enumerate(sources)}
@@ -318,7 +346,11 @@ class Reports:
         )
 
     def take(self, rows: ArrayLike) -> Reports:
-        """The chosen reports (a mask or positions), with labels and sources unchanged."""
+        """The chosen reports (a mask or positions), with labels and sources unchanged.
+
+        >>> len(reports.take([0, 2]))
+        2
+        """
         chosen = np.arange(len(self))[np.asarray(rows)]
         return replace(
             self,
@@ -337,26 +369,6 @@ class Reports:
         if dimensions != 2:
             return [f"x{d + 1}" for d in range(dimensions)]
         return ["lon", "lat"] if self.crs in _GEOGRAPHIC else ["easting", "northing"]
-
-
-def distinct_places(places: NDArray[np.float64]) -> Sites:
-    """The distinct rows, sorted, and where each row of `places` went."""
-    columns = np.ascontiguousarray(places.T)
-    # Most often the first column tells all places apart. Else an index is sorted by one column after another:
-    # numpy.unique over rows is ten times slower and copies twice.
-    order = np.argsort(columns[0])
-    first = columns[0][order]
-    if (first[1:] == first[:-1]).any():
-        order = np.lexsort(columns[::-1])
-    order = order.astype(np.int64, copy=False)
-    new = np.zeros(len(order), dtype=bool)
-    new[:1] = True
-    for column in columns:
-        ordered = column[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    site = np.empty(len(order), dtype=np.int64)
-    site[order] = np.cumsum(new) - 1
-    return Sites(frozen(places[order[new]]), frozen(site))
 
 
 def _joined_scores(first: Reports, then: Reports, labels: tuple[Any, ...]) -> NDArray[np.float64] | None:

@@ -15,7 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.data import Reports
-from crowdfield.data.reports import COORDINATES, distinct_places
+from crowdfield.data.reports import COORDINATES
+from crowdfield.data.sites import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.data import Data, arrange
 from crowdfield.inference.fields.base import Array

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from crowdfield.data import Grid
-from crowdfield.data.reports import distinct_places
+from crowdfield.data.sites import distinct_places
 from crowdfield.errors import DataWarning, InputError
 from crowdfield.models.base import Array, find_sites
 

@@ -258,6 +258,13 @@ class HeatmapBCC(MapQueries):
         -------
         HeatmapBCC
             The estimator itself.
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> X, said, by = cf.testing.example_crowd()
+        >>> cf.HeatmapBCC(lengthscale=3.0, reports_model="one_state").fit(X, said, by).confusion_.shape
+        (6, 2, 2)
         """
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
@@ -286,6 +293,13 @@ class HeatmapBCC(MapQueries):
             As for `fit`: the new reports only.
         classes : sequence, optional
             The states, as scikit-learn names them on the first call; `states` of the constructor takes precedence.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> len(model.partial_fit([[9.5, 9.5]], [True], sources=[0]).reports_)
+        301
         """
         problem.check_settings(self)
         if not hasattr(self, "classes_"):
@@ -302,7 +316,15 @@ class HeatmapBCC(MapQueries):
         return self
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:
-        """Remove reports and fit again: all of one source (a retracted or abusive one), or rows in the order given."""
+        """Remove reports and fit again: all of one source (a retracted or abusive one), or rows in the order given.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> 7 in model.forget(source=7).sources_seen_[model.reports_.source]
+        False
+        """
         check_is_fitted(self, "classes_")
         kept = forgetting.kept(self.reports_, source, rows)
         learning.learn(self, self.reports_.take(kept), tuple(self.classes_.tolist()), self._gold_, warm=True)
@@ -313,6 +335,18 @@ class HeatmapBCC(MapQueries):
 
         Time is the last column of X. A report is dropped when its correlation with its own place now, k(now − then), is
         below `influence`. What was learned about the sources from it is lost with it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import crowdfield as cf
+        >>> from crowdfield.inference.kernels import space_time
+        >>> kernel = space_time("matern32", 3.0, "matern12", 2.0)
+        >>> hours = np.arange(20.0)
+        >>> X = np.column_stack([hours % 5, hours % 3, hours])
+        >>> model = cf.HeatmapBCC(kernel=kernel, reports_model="one_state").fit(X, hours % 2 > 0)
+        >>> len(model.forget_before(now=19.0, influence=0.05).reports_)  # those of the last six hours
+        6
         """
         check_is_fitted(self, "classes_")
         if not 0.0 < influence < 1.0:
@@ -323,7 +357,16 @@ class HeatmapBCC(MapQueries):
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to one file: arrays and JSON in a zip, no pickle (docs/model-file.md)."""
+        """Write the fitted model to one file: arrays and JSON in a zip, no pickle (docs/model-file.md).
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.save("flood.crowdfield")
+        >>> cf.HeatmapBCC.load("flood.crowdfield").predict([[9.0, 5.0]])
+        array([ True])
+        """
         check_is_fitted(self, "classes_")
         storage.save(self, path)
 
@@ -332,6 +375,15 @@ class HeatmapBCC(MapQueries):
         """Read a model that `save` wrote; it predicts the same and can be continued with `partial_fit`.
 
         covariates: those that it was fitted with, for places at which the file does not hold them.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.save("flood.crowdfield")
+        >>> again = cf.HeatmapBCC.load("flood.crowdfield")
+        >>> len(again.reports_)
+        300
         """
         return storage.load(cls, path, covariates)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from crowdfield.data import Reports
-from crowdfield.data.reports import distinct_places
+from crowdfield.data.sites import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
 from crowdfield.inference.instrument import bases, fitting, link, responses

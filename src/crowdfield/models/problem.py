@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Reports
-from crowdfield.data.reports import distinct_places
+from crowdfield.data.sites import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference import blur
 from crowdfield.inference.data import Prior, arrange

@@ -72,6 +72,13 @@ class MapQueries(ReportClassifier):
         -------
         ndarray [M, J]
             Probabilities in the order of `classes_`.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.predict_proba([[1.0, 5.0], [9.0, 5.0]]).argmax(axis=1)
+        array([0, 1])
         """
         places = validated_places(self, X)
         where = same_places(self, places)
@@ -94,6 +101,16 @@ class MapQueries(ReportClassifier):
         -------
         mean, sd : ndarray [M, J]
             In the order of `classes_`.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        far from all reports nothing is known:
+
+        >>> mean, sd = model.predict_rate([[9.0, 5.0], [90.0, 90.0]])
+        >>> bool(sd[0, 1] < 0.1 < sd[1, 1])
+        True
         """
         places = validated_places(self, X)
         return self._predictor.rate(places)
@@ -103,6 +120,13 @@ class MapQueries(ReportClassifier):
 
         Mean and standard deviation over the draws are those of `predict_rate`. Totals of areas need joint draws,
         because errors at neighbouring places are correlated.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.sample_rate([[1.0, 5.0], [9.0, 5.0]], n=50, random_state=0).shape
+        (50, 2, 2)
         """
         return totals.sample_rate(self, validated_places(self, X), whole("n", n), np.random.default_rng(random_state))
 
@@ -136,17 +160,48 @@ class MapQueries(ReportClassifier):
             How many joint draws.
         random_state : int, Generator or None, default=0
             Of the draws.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> half = np.where(places[:, 1] > 5, "north", "south")
+        >>> table = model.totals(places, half, random_state=0)
+        >>> sorted(table["area"])
+        ['north', 'south']
+        >>> bool((table["share_low_True"] < table["share_True"]).all())
+        True
         """
         found = validated_places(self, places)
         rng = np.random.default_rng(random_state)
         return totals.totals(self, found, areas, weights, level, thresholds, rng, whole("draws", draws))
 
     def predict_grade(self, X: ArrayLike) -> tuple[Array, Array]:
-        """The expected grade and its standard deviation [M], of ordered states: 0 is the first, J − 1 the last."""
+        """The expected grade and its standard deviation [M], of ordered states: 0 is the first, J − 1 the last.
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> X, said, by = [[0.0], [1.0], [9.0]] * 6, ["none", "minor", "major"] * 6, list("abc") * 6
+        >>> model = cf.HeatmapBCC(lengthscale=2.0, states=["none", "minor", "major"], ordered=True).fit(X, said, by)
+        >>> mean, sd = model.predict_grade([[0.0], [9.0]])
+        >>> bool(mean[0] < mean[1])
+        True
+        """
         return grades.moments(self.predict_proba(X), self._ordered_states())
 
     def predict_at_least(self, X: ArrayLike, state: Hashable) -> Array:
-        """P(t ≥ state) [M], of ordered states."""
+        """P(t ≥ state) [M], of ordered states.
+
+        Examples
+        --------
+        >>> import crowdfield as cf
+        >>> X, said, by = [[0.0], [1.0], [9.0]] * 6, ["none", "minor", "major"] * 6, list("abc") * 6
+        >>> model = cf.HeatmapBCC(lengthscale=2.0, states=["none", "minor", "major"], ordered=True).fit(X, said, by)
+        >>> west, east = model.predict_at_least([[0.0], [9.0]], "minor")
+        >>> bool(west < east)
+        True
+        """
         return grades.at_least(self.predict_proba(X), self._ordered_states(), state)
 
     def _ordered_states(self) -> list[Any]:
@@ -156,12 +211,33 @@ class MapQueries(ReportClassifier):
         return list(self.classes_.tolist())
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Give mean and variance of the latent functions: [M, 1] with two states, else [M, J]."""
+        """Give mean and variance of the latent functions: [M, 1] with two states, else [M, J].
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        with two states, the log odds of the second:
+
+        >>> mean, variance = model.predict_latent([[9.0, 5.0]])
+        >>> mean.shape, bool(mean[0, 0] > 0)
+        ((1, 1), True)
+        """
         places = validated_places(self, X)
         return self._predictor.latent(places)
 
     def source_table(self, level: float = 0.95) -> pd.DataFrame:
-        """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits."""
+        """Who can be trusted: reports, accuracy with a credible interval, lean, informativeness in bits.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        sources 0 to 4 are reliable, the others guess:
+
+        >>> sorted(model.source_table()["source"].head(5))
+        [0, 1, 2, 3, 4]
+        """
         check_is_fitted(self, "classes_")
         if self.reports_model_ == "instrument":
             fitted = self._instrument
@@ -180,7 +256,20 @@ class MapQueries(ReportClassifier):
         return frame.sort_values("informativeness", ascending=False, kind="stable", ignore_index=True)
 
     def covariate_table(self, level: float = 0.95) -> pd.DataFrame:
-        """The weight of each covariate with a credible interval, one row each (docs/covariates.md)."""
+        """The weight of each covariate with a credible interval, one row each (docs/covariates.md).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import crowdfield as cf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 10, (200, 2))
+        >>> high = X[:, 0] > 5
+        >>> model = cf.HeatmapBCC(lengthscale=3.0, covariates={"height": lambda places: places[:, 0]})
+        >>> table = model.fit(X, ~high, rng.integers(0, 5, 200)).covariate_table()
+        >>> bool(table["weight"][0] < 0)  # the higher, the less often flooded
+        True
+        """
         check_is_fitted(self, "classes_")
         if self.reports_model_ != "instrument":
             raise InputError("the one-state model has no covariates. Give covariates= and leave reports_model='auto'.")
@@ -200,19 +289,26 @@ class MapQueries(ReportClassifier):
         """The reported places, P(t) there and its standard deviation, as a map shows them in their cells.
 
         None for a model that does not hold its reports (one fitted over Dask).
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.at_reported_places().probability.shape
+        (300, 2)
         """
         return reported_places(self)
 
-    def prior_rate_sds(self) -> Array:
-        """The standard deviation of every ρ_j where nobody reported, under the instrument model: [J]."""
-        return self._instrument.prior_rate_sds()
-
-    def prior_rate_sd(self) -> float:
-        """The same, of the second of two states."""
-        return self._instrument.prior_rate_sd()
-
     def left_out(self) -> Array:
-        """Give log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN)."""
+        """Give log P of every report's label given all other reports, in nats: [R] (of trusted sources: NaN).
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> model.left_out().shape
+        (300,)
+        """
         check_is_fitted(self, "classes_")
         return left_out.of_model(self)
 
@@ -222,6 +318,14 @@ class MapQueries(ReportClassifier):
         `bits` is log2 P(its label | all other reports), 0 where it was certain; `habit_bits` is the same using only the
         label frequencies of its source's other reports; `votes` is the number of reports at its place. `.attrs["bits"]`
         and `.attrs["habit_bits"]` are the means: a map no better than habits has learned nothing about places.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> scores = model.score_reports()
+        >>> scores.attrs["bits"] > scores.attrs["habit_bits"]  # the map predicts better than habits
+        True
         """
         check_is_fitted(self, "classes_")
         return left_out.table(self)
@@ -232,6 +336,14 @@ class MapQueries(ReportClassifier):
         For Gibbs these are the draws that were kept, chain by chain; for other methods, draws of their Gaussian
         posterior. A report's log likelihood is conditional on the draw and on the other reports about the same thing,
         so that `arviz.loo` leaves out one report (docs/checking.md).
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> data = model.to_arviz(20, random_state=0)
+        >>> data.posterior.sizes["draw"]
+        20
         """
         check_is_fitted(self, "classes_")
         return draws_.to_arviz(self, whole("draws", draws), np.random.default_rng(random_state))
@@ -244,6 +356,14 @@ class MapQueries(ReportClassifier):
         One row per report, the strongest first, then the prior, then the shrinkage due to the uncertainty of f; the
         column `log_odds` sums to the log odds of `predict_proba` there. `frame.groupby("source").log_odds.sum()` gives
         the contribution of each source.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> table = model.explain([9.0, 5.0])
+        >>> bool(table["log_odds"].sum() > 0)  # flooded
+        True
         """
         return explaining.explain(self, place, state)
 
@@ -279,6 +399,16 @@ class MapQueries(ReportClassifier):
             Rows of `candidates`.
         scores : ndarray [n]
             Their scores, the best first.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        the most informative place is the one farthest from all reports:
+
+        >>> rows, scores = model.suggest([[1.0, 1.0], [5.0, 5.0], [90.0, 90.0]], n=2)
+        >>> int(rows[0])
+        2
         """
         return suggesting.places_to_look(self, candidates, n, source, score, cost)
 
@@ -293,6 +423,13 @@ class MapQueries(ReportClassifier):
 
         This is Thompson sampling: good sources are asked most, and little-known ones now and then. `among` limits the
         choice to these sources.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> all(source < 5 for source in model.suggest_sources(3, random_state=0))  # those who do not guess
+        True
         """
         check_is_fitted(self, "classes_")
         return suggesting.whom_to_ask(self, n, among, np.random.default_rng(random_state))

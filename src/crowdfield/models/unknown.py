@@ -19,7 +19,7 @@ def prior_rate_sd(model: Any) -> Array:
     """The standard deviation of each ρ_j where nobody reported, f ~ N(m, 1 / E[ς]): the reference for "unknown"."""
     states = len(model.classes_)
     if getattr(model, "reports_model_", None) == "instrument":
-        return np.asarray(model.prior_rate_sds())
+        return np.asarray(model._instrument.prior_rate_sds())
     functions = 1 if states == 2 else states
     # Drawn with a fixed seed: two digits are plenty for a scale of colours, and every run has the same ones.
     noise = np.random.default_rng(0).standard_normal((PRIOR_DRAWS, functions))
