@@ -140,11 +140,11 @@ def test_the_penalty_of_a_community_approximates_its_exact_evidence(reports):
     base = BASE[0]
     exact = (gammaln(said + base) - gammaln(base)).sum() - gammaln(reports + base.sum()) + gammaln(base.sum())
     at_best = float((said * np.log(said / reports)).sum())
-    assert at_best - c.price(tight, n, BASE) == pytest.approx(exact, abs=0.1)
+    assert at_best - c.penalty(tight, n, BASE) == pytest.approx(exact, abs=0.1)
 
 
 def test_reports_by_few_sources_are_less_informative_about_a_community_than_by_many():
     beta = np.array([[[6.0, 2.0], [2.0, 6.0]]])
     few, many = np.full((3, 2, 2), 100.0), np.full((300, 2, 2), 1.0)
-    prices = [c.price(c.Communities(beta, np.ones(1), np.ones(len(n), dtype=bool)), n, BASE) for n in (few, many)]
+    prices = [c.penalty(c.Communities(beta, np.ones(1), np.ones(len(n), dtype=bool)), n, BASE) for n in (few, many)]
     assert 0.0 < prices[0] < prices[1] - 1.0

@@ -21,11 +21,19 @@ class Draws(Protocol):
     """Draws of a posterior, as the check of agreement needs them: reports with their sites and labels."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of draws."""
+        ...
+
     @property
-    def site(self) -> NDArray[np.int64]: ...
+    def site(self) -> NDArray[np.int64]:
+        """The site of every report: [R]."""
+        ...
+
     @property
-    def label(self) -> NDArray[np.int64]: ...
+    def label(self) -> NDArray[np.int64]:
+        """The label of every report: [R]."""
+        ...
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
         """P(label) of every report: [R, L]."""
@@ -49,6 +57,7 @@ class Agreement(NamedTuple):
 
     @property
     def z(self) -> float:
+        """The excess in standard deviations of simulated crowds."""
         return self.excess / self.chance if self.chance > 0 else 0.0
 
 
@@ -93,6 +102,7 @@ def _excess(site: NDArray[np.int64], label: NDArray[np.int64], p: Array) -> floa
 
 
 def _shares(site: NDArray[np.int64], said: NDArray[np.bool_], votes: NDArray[np.int64], edges: Array) -> Array:
+    """Histogram of the label's share at places with two or more reports.   -> [bins]"""
     several = votes >= 2
     share = np.bincount(site, said)[several] / votes[several]
     return np.histogram(share, edges)[0].astype(np.float64)

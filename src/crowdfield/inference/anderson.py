@@ -25,6 +25,7 @@ class Anderson:
         self.forget()
 
     def forget(self) -> None:
+        """Drop all remembered steps."""
         self._mixed: list[Array] = []  # z + βg of every step remembered
         self._readouts: list[Array] = []
 

@@ -36,12 +36,15 @@ class Blurred(Kernel):
     dimension: int  # D
 
     def lengthscales(self, dimension: int) -> Array:
+        """The length-scale of every input column: [D]."""
         return self.part.lengthscales(self.dimension)
 
     def with_lengthscale(self, lengthscale: float | Array) -> Blurred:
+        """The same kernel with other length-scales: one number for all columns, or one per column."""
         return Blurred(self.part.with_lengthscale(lengthscale), self.dimension)
 
     def spectral_density(self, frequencies: Array) -> Array:
+        """S at frequencies [m, D]: [m]."""
         return self.part.spectral_density(frequencies)
 
     def covariance(self, X: Array, Z: Array) -> Array:

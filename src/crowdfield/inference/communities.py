@@ -48,6 +48,7 @@ def pack(c: Communities) -> Array:
 
 
 def unpack(like: Communities, z: Array) -> Communities:
+    """The communities that a packed vector describes; the inverse of `pack`."""
     beta = np.exp(z[: like.beta.size]).reshape(like.beta.shape)
     weight = np.exp(z[like.beta.size :])
     return Communities(np.maximum(beta, LEAST), weight / weight.sum(), like.free)
@@ -144,7 +145,7 @@ def log_likelihood(c: Communities, counts: Array) -> float:
     return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
 
 
-def price(c: Communities, counts: Array, base: Array) -> float:
+def penalty(c: Communities, counts: Array, base: Array) -> float:
     """The penalty for the parameters of the communities when numbers of communities are compared.
 
     Laplace's approximation of the evidence subtracts, for every parameter, half the log of the ratio of its posterior

@@ -55,6 +55,7 @@ class CommunityPrior:
         )
 
     def alpha0(self, state: CommunityState) -> Array:
+        """The prior pseudo-counts of every source, by its community: [C, S, L, J]."""
         chain = np.arange(len(state.member))[:, None]
         return np.where(self.free[:, None, None], state.beta[chain, state.member], self.own)
 
@@ -78,6 +79,7 @@ class CommunityPrior:
         return np.asarray((fit + rng.gumbel(size=fit.shape)).argmax(-1))
 
     def _draw_weights(self, member: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """The sizes of the communities given their members: Dirichlet draws [C, k]."""
         sizes = (member[:, self.free, None] == np.arange(self.size)).sum(axis=1)
         draws = rng.standard_gamma(sizes + self.concentration)
         return np.asarray(draws / draws.sum(axis=1, keepdims=True))

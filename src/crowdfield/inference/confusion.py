@@ -69,7 +69,7 @@ class Response(NamedTuple):
     step: Array  # from N to the fixed point [S, J, L]
 
     def counts_for(self, by_key: Array) -> Array:
-        """How far the fixed point of the counts moves where the field moves the responsibilities; two states.
+        """The change of the counts' fixed point due to a change of the responsibilities by the field; two states.
 
         by_key: the change of Σ r_1 over the reports of every source and label.   [S · L] -> [S, J, L]
         """
@@ -118,6 +118,7 @@ def sum_by_site(block: Block, values: Array) -> Array:
 
 
 def _sums(block: Block, columns: Iterable[Array]) -> Array:
+    """Σ over the reports of each site, column by column.   -> [n, columns]"""
     return np.stack([np.bincount(block.site, block.times(column), block.n) for column in columns], axis=1)
 
 

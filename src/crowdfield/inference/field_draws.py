@@ -61,6 +61,7 @@ class PriorDraws(NamedTuple):
     weights: Array  # [m, n] standard normal
 
     def at(self, X: Array) -> Array:
+        """The draws at places.   [M, D] -> [M, n]"""
         return product.evaluate(self.basis, X, self.weights)
 
 
@@ -86,9 +87,11 @@ class Interpolated:
     sd: Array  # [n] ς^−½
 
     def at(self, X: Array) -> Array:
+        """The draws at places.   [M, D] -> [M, n]"""
         return np.asarray(product.evaluate(self.basis, X, self.weights) + self.sd * self.prior.at(X))
 
     def white(self, X: Array) -> Array:
+        """The prior variance that is left for independent noise: [M]."""
         return np.zeros(len(X))
 
 
@@ -102,6 +105,7 @@ class Truncated:
     sd: Array  # [n] ς^−½
 
     def at(self, X: Array) -> Array:
+        """The draws at places.   [M, D] -> [M, n]"""
         out = product.evaluate(self.basis, X, self.weights)
         if self.prior is not None:
             scale = np.sqrt(self.basis.residual(X) / self.prior.basis.captured)
@@ -109,11 +113,12 @@ class Truncated:
         return out
 
     def white(self, X: Array) -> Array:
+        """The prior variance that is left for independent noise: [M]."""
         return self.basis.residual(X) if self.prior is None else np.zeros(len(X))
 
 
 def through_basis(basis: Basis, weights: Array, sd: Array, region: Array, rng: np.random.Generator) -> FunctionDraws:
-    """Draws from draws of the weights [m, n]. `region` [2, D]: corners of the box around all places to be asked for."""
+    """Draws of a function from draws of its weights [m, n]. `region` [2, D]: corners of the box of all places."""
     if isinstance(basis, InducingBasis):
         exact = np.pad(region, ((0, 0), (0, basis.Z.shape[1] - region.shape[1])))  # some of Z may be inexact
         prior = prior_draws(basis.kernel, np.vstack([exact, basis.Z]), weights.shape[1], rng)

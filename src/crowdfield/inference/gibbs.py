@@ -36,7 +36,9 @@ DENSE_ENTRIES = 1 << 24  # entries of a dense Φ; larger problems use the basis'
 class ConfusionPrior(Protocol):
     """The prior α0 of confusion matrices: fixed, or drawn in every sweep (communities)."""
 
-    def init(self, chains: int, rng: np.random.Generator) -> Any: ...
+    def init(self, chains: int, rng: np.random.Generator) -> Any:
+        """The prior's own state at the start of every chain."""
+        ...
 
     def alpha0(self, state: Any) -> Array:
         """[K or 1, S, L, J]."""
@@ -53,12 +55,15 @@ class FixedPrior(NamedTuple):
     alpha: Array
 
     def init(self, chains: int, rng: np.random.Generator) -> None:
+        """No state."""
         return None
 
     def alpha0(self, state: None) -> Array:
+        """α0 with the axes of the chains: [1, S, L, J]."""
         return np.ascontiguousarray(self.alpha.transpose(0, 2, 1))[None]
 
     def step(self, state: None, counts: Array, rng: np.random.Generator) -> None:
+        """Nothing to draw."""
         return None
 
 
@@ -138,6 +143,7 @@ class Sampler:
         return State(weights, scale, draw_log_pi(5.0 * alpha0, rng), confusion, self.design.evaluate(weights))
 
     def table_shape(self, chains: int) -> tuple[int, int, int, int]:
+        """The shape of confusion tables: [K, S, L, J]."""
         return chains, self.data.n_sources, self.data.n_labels, self.data.n_states
 
     # --- what the reports say --------------------------------------------------------------------------------------
@@ -154,6 +160,7 @@ class Sampler:
         return out
 
     def logits(self, g: Array) -> Array:
+        """The logits of the states from the field: [K, F, N] -> [K, J, N]."""
         f = g + self.mean
         return np.concatenate([np.zeros_like(f), f], axis=1) if self.data.n_states == 2 else f
 
@@ -226,7 +233,7 @@ class Sampler:
     def _rescale(
         self, weights: Array, scale: Array, ell: Array, rng: np.random.Generator, step_size: Array
     ) -> tuple[Array, Array, Array, Array]:
-        """ς given u = √ς w, whose prior is N(0, I) whatever ς: all functions are stretched, their shapes kept."""
+        """Draw ς given u = √ς w, whose prior is N(0, I) for any ς: functions are rescaled (interweaving)."""
         g = self.design.evaluate(weights)
         log_ratio = step_size * rng.standard_normal(len(scale))
         stretch = np.exp(-0.5 * log_ratio)[:, None, None]
@@ -238,10 +245,12 @@ class Sampler:
         return stretch * weights, scale, stretch * g, accept.astype(float)
 
     def _draw_targets(self, r: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+        """States t drawn from their responsibilities: [K, N]."""
         below = np.cumsum(r[:, :-1], axis=1) <= rng.random((len(r), 1, r.shape[2]))
         return np.asarray(below.sum(axis=1))
 
     def _counts(self, t: NDArray[np.int64]) -> Array:
+        """How often every source gave every label in every state: [K, S, L, J]."""
         table = self.table_shape(len(t))
         rows = np.arange(len(t))[:, None] * (table[1] * table[2]) + self.key
         index = rows * self.data.n_states + t[:, self.site]
@@ -263,6 +272,7 @@ class _Conditional:
         self.log_density += 0.5 * (self.half @ self.half - log_det)
 
     def draw(self, rng: np.random.Generator) -> Array:
+        """One draw of the weights: [m]."""
         noise = rng.standard_normal(len(self.half))
         return np.asarray(lapack.dtrtrs(self.root, self.half + noise, lower=1, trans=1)[0])
 

@@ -56,6 +56,7 @@ class ByStates(NamedTuple):
         return Foreseen(p, slopes, np.einsum("nqj,q->nj", r, w)[..., None] * self.pi, w)
 
     def importance(self, mean: Array) -> Array:
+        """The squared slopes of the state probabilities in f, by the field alone: [n, F]."""
         rho = softmax(mean @ self.C.T) @ self.C
         return np.asarray((rho * (1.0 - rho)) ** 2)
 

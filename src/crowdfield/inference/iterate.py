@@ -23,13 +23,19 @@ class Evaluated(Protocol):
     """A state with the results of a pass over the sites."""
 
     @property
-    def state(self) -> Any: ...
+    def state(self) -> Any:
+        """The state that was evaluated."""
+        ...
 
     @property
-    def q(self) -> Any: ...
+    def q(self) -> Any:
+        """Its posterior."""
+        ...
 
     @property
-    def bound(self) -> Bound: ...
+    def bound(self) -> Bound:
+        """Its objective, as named terms."""
+        ...
 
 
 class Method(Protocol):
@@ -52,7 +58,7 @@ class Method(Protocol):
         ...
 
     def step(self, at: Any, length: float) -> Any:
-        """The state after a step of the given length, 1 being the whole."""
+        """The state after a step; length 1 is a full step."""
         ...
 
     def pack(self, state: Any) -> Array:

@@ -85,13 +85,16 @@ class Radial(Kernel):
         """S of the radial frequency, in cycles per length-scale."""
 
     def lengthscales(self, dimension: int) -> Array:
+        """The length-scale of every input column: [D]."""
         return np.broadcast_to(np.asarray(self.lengthscale, float), (dimension,))
 
     def with_lengthscale(self, lengthscale: float | Array) -> Radial:
+        """The same kernel with other length-scales: one number for all columns, or one per column."""
         scales = np.atleast_1d(np.asarray(lengthscale, float))
         return type(self)(float(scales[0]) if scales.size == 1 else tuple(map(float, scales)))
 
     def covariance(self, X: Array, Z: Array) -> Array:
+        """k(X, Z): [n, m]."""
         scales = self.lengthscales(X.shape[1])
         # Differences column by column: |x|² + |z|² − 2xz loses the distance of places that nearly coincide.
         squared = np.zeros((len(X), len(Z)))
@@ -123,6 +126,7 @@ class Radial(Kernel):
         return out
 
     def spectral_density(self, frequencies: Array) -> Array:
+        """S at frequencies [m, D]: [m]."""
         scales = self.lengthscales(frequencies.shape[1])
         xi = np.sqrt(((frequencies * scales) ** 2).sum(1))
         return np.asarray(self.density_of_frequency(xi, frequencies.shape[1]) * scales.prod())
@@ -140,6 +144,7 @@ class _Matern(Radial):
         return np.exp(log_g), MIXTURE_STEP * np.exp(log_weight)
 
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
+        """S of the radial frequency, in cycles per length-scale."""
         nu, d = self.nu, dimension
         constant = 2**d * pi ** (d / 2) * gamma(nu + d / 2) * (2 * nu) ** nu / gamma(nu)
         return np.asarray(constant * (2 * nu + 4 * pi**2 * xi**2) ** -(nu + d / 2))
@@ -151,6 +156,7 @@ class Matern12(_Matern):
     nu = 0.5
 
     def of_distance(self, r: Array) -> Array:
+        """The covariance at scaled distances r ≥ 0; 1 at r = 0."""
         return np.asarray(np.exp(-r))
 
 
@@ -160,6 +166,7 @@ class Matern32(_Matern):
     nu = 1.5
 
     def of_distance(self, r: Array) -> Array:
+        """The covariance at scaled distances r ≥ 0; 1 at r = 0."""
         z = np.sqrt(3.0) * r
         return np.asarray((1.0 + z) * np.exp(-z))
 
@@ -170,6 +177,7 @@ class Matern52(_Matern):
     nu = 2.5
 
     def of_distance(self, r: Array) -> Array:
+        """The covariance at scaled distances r ≥ 0; 1 at r = 0."""
         z = np.sqrt(5.0) * r
         return np.asarray((1.0 + z + z**2 / 3.0) * np.exp(-z))
 
@@ -178,12 +186,15 @@ class RBF(Radial):
     """The squared exponential: infinitely smooth, the limit ν → ∞."""
 
     def mixture(self) -> tuple[Array, Array]:
+        """k(r) = Σ_g w_g exp(−r² / 2g) as nodes g and weights, where the kernel is such a mixture."""
         return np.ones(1), np.ones(1)
 
     def of_distance(self, r: Array) -> Array:
+        """The covariance at scaled distances r ≥ 0; 1 at r = 0."""
         return np.asarray(np.exp(-0.5 * r**2))
 
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
+        """S of the radial frequency, in cycles per length-scale."""
         return np.asarray((2 * pi) ** (dimension / 2) * np.exp(-2 * pi**2 * xi**2))
 
 
@@ -195,6 +206,7 @@ class Product(Kernel):
     columns: tuple[tuple[int, ...], ...]
 
     def lengthscales(self, dimension: int) -> Array:
+        """The length-scale of every input column: [D]."""
         out = np.empty(dimension)
         for factor, columns in zip(self.factors, self.columns, strict=True):
             out[list(columns)] = factor.lengthscales(len(columns))
@@ -211,6 +223,7 @@ class Product(Kernel):
         return Product(tuple(factors), self.columns)
 
     def covariance(self, X: Array, Z: Array) -> Array:
+        """k(X, Z): [n, m]."""
         product = np.ones((len(X), len(Z)))
         for factor, columns in zip(self.factors, self.columns, strict=True):
             product *= factor.covariance(X[:, columns], Z[:, columns])
@@ -226,6 +239,7 @@ class Product(Kernel):
         return product
 
     def spectral_density(self, frequencies: Array) -> Array:
+        """S at frequencies [m, D]: [m]."""
         product = np.ones(len(frequencies))
         for factor, columns in zip(self.factors, self.columns, strict=True):
             product *= factor.spectral_density(frequencies[:, columns])
@@ -241,18 +255,23 @@ class WithLevel(Kernel):
 
     @property
     def smooth(self) -> Kernel:
+        """The kernel without its constant part."""
         return self.part
 
     def lengthscales(self, dimension: int) -> Array:
+        """The length-scale of every input column: [D]."""
         return self.part.lengthscales(dimension)
 
     def with_lengthscale(self, lengthscale: float | Array) -> WithLevel:
+        """The same kernel with other length-scales: one number for all columns, or one per column."""
         return WithLevel(self.part.with_lengthscale(lengthscale), self.level)
 
     def covariance(self, X: Array, Z: Array) -> Array:
+        """k(X, Z): [n, m]."""
         return self.part.covariance(X, Z) + self.level
 
     def variance(self, X: Array) -> Array:
+        """The prior variance k(x, x) at places: [n]."""
         return self.part.variance(X) + self.level
 
     def spectral_density(self, frequencies: Array) -> Array:

@@ -92,6 +92,7 @@ def _falling(tried: dict[float, float]) -> bool:
 
 
 def _bracket(tried: dict[float, float]) -> tuple[float | None, float, float | None]:
+    """The best length-scale so far and its neighbours, None beyond the ends."""
     order = sorted(tried)
     i = int(np.argmax([tried[x] for x in order]))
     return (order[i - 1] if i > 0 else None), order[i], (order[i + 1] if i + 1 < len(order) else None)
@@ -104,6 +105,7 @@ def _curvature(tried: dict[float, float], a: float, b: float, c: float) -> float
 
 
 def _parabola_top(tried: dict[float, float], a: float, b: float, c: float) -> float:
+    """The maximum of the parabola through three points, not too close to the outer ones."""
     curvature = _curvature(tried, a, b, c)
     if curvature >= 0.0:
         return b

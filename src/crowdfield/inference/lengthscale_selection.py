@@ -98,6 +98,7 @@ def _within(scales: Array, groups: list[Group]) -> Array:
 
 
 def _log_prior(gamma: tuple[float, float] | None, extent: float) -> LogPrior:
+    """The log prior of a length-scale: the user's gamma, or a weak default."""
     if gamma is None:
         return lengthscale_.weak_log_prior(extent)
     shape, rate = gamma
@@ -139,10 +140,12 @@ def _by_evidence(posed: Posed, groups: list[Group], q: Any | None, lay_out: LayO
 
 
 def _evidence(posed: Posed, likelihood: WeightsLikelihood, groups: list[Group], log_lengths: Array) -> float:
+    """The log evidence of a fit's sites under other length-scales."""
     return likelihood.log_evidence(_with_lengths(posed, groups, log_lengths).field_kernel)
 
 
 def _with_lengths(posed: Posed, groups: list[Group], log_lengths: Array) -> Posed:
+    """The problem with other length-scales, one per group."""
     scales = posed.kernel.lengthscales(coordinates(posed.kernel, posed.data.X).shape[1]).copy()
     for group, log_length in zip(groups, log_lengths, strict=True):
         scales[group.columns] = np.exp(log_length)

@@ -102,6 +102,7 @@ def _half_tanh(c: Array) -> Array:
 
 
 def _log_2cosh_half(c: Array) -> Array:
+    """log(2 cosh(c/2)), without overflow."""
     return np.asarray(0.5 * c + np.log1p(np.exp(-c)))
 
 
@@ -161,6 +162,7 @@ def ekf(mean: Array, variance: Array, log_likelihood: Array, C: Array, nu0: tupl
 
 
 def _unsure(r: Array) -> Array:
+    """r(1 − r): the variance of the state's indicator.   [n, J] -> [n, F]"""
     return np.asarray(r * (1.0 - r))
 
 

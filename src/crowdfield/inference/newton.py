@@ -52,6 +52,7 @@ class Meetings:
 
     @classmethod
     def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> Meetings:
+        """The reports of a block, by cell and key."""
         cell, order = cells.of(points), np.argsort(block.key, kind="stable")
         site = block.site[order]
         start = np.concatenate([[0], np.cumsum(np.bincount(block.key, minlength=keys))])

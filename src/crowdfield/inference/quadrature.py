@@ -47,6 +47,7 @@ def enough_nodes(widest: float, fine: bool = False) -> tuple[Array, Array]:
 
 @lru_cache
 def _gauss_hermite(order: int) -> tuple[Array, Array]:
+    """Nodes and weights for a standard normal: [order], [order]."""
     x, w = np.polynomial.hermite_e.hermegauss(order)
     return x, w / w.sum()
 
@@ -129,7 +130,7 @@ def rate_moments(mean: Array, variance: Array, C: Array) -> tuple[Array, Array]:
 
 
 def _binary_rate_moments(mean: Array, sd: Array) -> tuple[Array, Array]:
-    """The same for two states: one probability at each node, and as many nodes as the widest of a few places needs."""
+    """E[ρ] and its standard deviation for two states: as many nodes as the widest Gaussian of a block needs."""
     expected, deviation = np.empty((len(mean), 2)), np.empty((len(mean), 2))
     for start in range(0, len(mean), ROWS):
         part = slice(start, start + ROWS)

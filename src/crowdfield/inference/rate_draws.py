@@ -34,7 +34,9 @@ class RateDraws(Protocol):
     """n draws of the log odds of the states anywhere: one function with two states, else one per state."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of draws."""
+        ...
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
         """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
@@ -50,6 +52,7 @@ class StateRates:
     size: int
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
+        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
         mean = self.prior_mean(X)
         out = np.stack([function.at(X) for function in self.functions])
         for j, function in enumerate(self.functions):
@@ -77,6 +80,7 @@ class InstrumentRates:
 
     @property
     def size(self) -> int:
+        """The number of draws."""
         return len(self.slope)
 
     def field(self, X: Array) -> Array:
@@ -95,6 +99,7 @@ class InstrumentRates:
         return np.asarray(self.slope * np.tensordot(self.scores, g, axes=1) + self.leans[:, None, :])
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
+        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
         g = self.field(X)
         for f, function in enumerate(self.smooth):
             # One noise for the nugget and what the basis leaves out: all draws share the variance of the smooth part.
@@ -145,6 +150,7 @@ def chain_rows(kept: int, size: int) -> NDArray[np.int64]:
 def _of_instrument(
     fitted: Fitted | FittedStates, size: int, region: Array, rng: np.random.Generator
 ) -> InstrumentRates:
+    """Draws of a fitted instrument model: field, link and covariate weights."""
     q, basis, variances = fitted.joint.q, fitted.design.basis, fitted.joint.variances
     functions = fitted.problem.functions
     weights = field_draws.gaussian(q.mean, q.covariance, size, rng).reshape(functions, -1, size)

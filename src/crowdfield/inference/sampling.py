@@ -52,10 +52,12 @@ class Diagnostics(NamedTuple):
 
     @property
     def worst_rhat(self) -> float:
+        """The largest R̂."""
         return float(self.rhat.max())
 
     @property
     def least_ess(self) -> float:
+        """The smallest effective sample size."""
         return float(self.ess.min())
 
 
@@ -113,6 +115,7 @@ class SampledPosterior(NamedTuple):
         ]
 
     def _blocks(self, places: int) -> list[slice]:
+        """Slices of places, so that a block of predictions fits into memory."""
         rows = max(1, BLOCK_ENTRIES // (len(self.weights) * len(self.contrast)))
         return [slice(start, min(start + rows, places)) for start in range(0, places, rows)]
 
@@ -132,12 +135,15 @@ class SamplePredictor(NamedTuple):
     prior_mean: Callable[[Array], Array]  # [M, D] -> [M, F]
 
     def latent(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at places [M, D]: both [M, F]."""
         return self.posterior.latent(X, self.prior_mean(X))
 
     def rate(self, X: Array) -> tuple[Array, Array]:
+        """E[ρ] and its standard deviation: both [M, J]."""
         return self.posterior.rate(X, self.prior_mean(X))
 
     def covariance(self, X: Array) -> list[Array]:
+        """The joint covariance of each latent function at a few thousand places at the most: F times [M, M]."""
         return self.posterior.covariance(X)
 
 
@@ -243,6 +249,7 @@ class _Record:
             self.confusion.append(pi.astype(np.float32))
 
     def names(self, data: Data) -> tuple[str, ...]:
+        """The names of the traced quantities."""
         rates = [f"mean rate of state {j}" for j in range(data.n_states)]
         matrices = [f"confusion [{s}, {j}, {j}]" for s in self.watched for j in self.diagonal]
         return (*rates, "log scale", *matrices)

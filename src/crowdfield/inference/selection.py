@@ -59,17 +59,17 @@ def solve(
     if posed.communities == 1:
         return one
     if posed.communities != "learn":
-        return settled(*_split(posed, one, int(posed.communities)))
+        return settled(*_split_communities(posed, one, int(posed.communities)))
     # Only a fit with k communities shows what k explain: it, not the counts that the last one left, is compared.
     best = one
     for k in range(2, communities_.MOST_COMMUNITIES + 1):
-        candidate = settled(*_split(posed, one, k))
-        if _worth(posed, candidate) <= _worth(posed, best):
+        candidate = settled(*_split_communities(posed, one, k))
+        if _penalised_objective(posed, candidate) <= _penalised_objective(posed, best):
             break
         best = candidate
     # Communities are kept only if they explain more than separate matrices.
     separate = settled(solver, None if earlier is None else solver.warm_start(earlier))
-    return separate if _worth(posed, separate) > _worth(posed, best) else best
+    return separate if _penalised_objective(posed, separate) > _penalised_objective(posed, best) else best
 
 
 def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter: int, tol: float) -> Any | None:
@@ -94,20 +94,20 @@ def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter
     return solve(part, earlier, max_iter=max_iter, tol=max(tol, PART_TOL)).fit.q
 
 
-def _split(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:
-    """k communities, from one. Matrices close to a shared one come first; then the counts say who differs from whom."""
+def _split_communities(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:
+    """A start with k communities from a fit with one: sources are grouped by their expected counts."""
     counts = shared.solver.counts(shared.fit)
     split = communities_.start(k, posed.base, counts, ~posed.own)
     chosen = communities_.update(split, counts, posed.base, communities_.SETTLED_STEPS)
     return shared.solver.with_communities(chosen), shared.fit.state._replace(communities=chosen)
 
 
-def _worth(posed: Posed, solved: Solved) -> float:
-    """The objective, less what the parameters of communities cost."""
+def _penalised_objective(posed: Posed, solved: Solved) -> float:
+    """The objective minus the penalty for the parameters of communities."""
     found = solved.fit.state.communities
     if found is None:
         return solved.fit.bound.total
-    return solved.fit.bound.total - communities_.price(found, solved.solver.counts(solved.fit), posed.base)
+    return solved.fit.bound.total - communities_.penalty(found, solved.solver.counts(solved.fit), posed.base)
 
 
 def restore(posed: Posed, state: Any) -> Solved:

@@ -52,6 +52,7 @@ class Sites:
 
     @property
     def C(self) -> Array:
+        """The contrast of states and functions: [J, F]."""
         return contrast(self.data.n_states)
 
     @cached_property

@@ -32,7 +32,9 @@ class Solver(Protocol):
     """A method laid over the sites of a problem."""
 
     @property
-    def sites(self) -> Sites: ...
+    def sites(self) -> Sites:
+        """The sites of this process."""
+        ...
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
         """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
@@ -87,39 +89,50 @@ class JointSolver:
     method: JointMethod
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
         with quiet_blas(self.method.engine):
             return iterate.run(self.method, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> JointSolver:
+        """The same method with another prior over the sources' confusion matrices."""
         return replace(self, method=replace(self.method, communities=communities))
 
     def in_state(self, state: joint.State) -> joint.Posterior:
+        """q of a state that was found before."""
         with quiet_blas(self.method.engine):  # as when it was fitted: sums in another order differ in the last digit
             return self.method.assemble(state)
 
     def warm_start(self, q: joint.Posterior) -> joint.State:
+        """The state that a q of fewer reports, another length-scale or engine implies here."""
         with quiet_blas(self.method.engine):
             return self.method.warm_start(q)
 
     def counts(self, fit: Fit) -> Array:
+        """Expected counts of every source: [S, J, L]."""
         return np.asarray(fit.q.alpha - fit.q.alpha0).clip(0.0)
 
     def responsibilities(self, q: joint.Posterior) -> Array:
+        """q(t) at the sites of this process: [N, J]."""
         return sums.responsibilities(self.sites, joint.table(q))
 
     def at_sites(self, q: joint.Posterior) -> tuple[Callable[[Sites, Any], Array], Any]:
+        """A function that gives q(t) at any sites, and as much of q as it needs."""
         return sums.responsibilities, joint.table(q)
 
     def local(self, q: joint.Posterior, b: int) -> linearise.Local:
+        """q(t) and the Gaussian sites of one block."""
         return sums.local(self.sites, joint.table(q), b).site
 
     def log_pi(self, q: joint.Posterior) -> Array:
+        """E[log π] [S, J, L]: how far every report is believed."""
         return q.moments.log_pi
 
     def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
+        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
         return self.method.likelihood(fit.state)
 
     def with_new_sources(self, q: joint.Posterior, alpha0: Array) -> joint.Posterior:
+        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
         return joint.with_new_sources(q, alpha0)
 
 
@@ -131,39 +144,50 @@ class MeanFieldSolver:
     iteration: vb.Iteration
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
         with quiet_blas(self.iteration.engine):
             return settle.run(self.iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> MeanFieldSolver:
+        """The same method with another prior over the sources' confusion matrices."""
         return replace(self, iteration=replace(self.iteration, communities=communities))
 
     def in_state(self, state: vb.State) -> vb.Posterior:
+        """q of a state that was found before."""
         with quiet_blas(self.iteration.engine):
             return self.iteration.assemble(state)
 
     def warm_start(self, q: vb.Posterior) -> vb.State:
+        """The state that a q of fewer reports, another length-scale or engine implies here."""
         with quiet_blas(self.iteration.engine):
             return self.iteration.warm_start(q)
 
     def counts(self, fit: Fit) -> Array:
+        """Expected counts of every source: [S, J, L]."""
         return np.asarray(fit.state.counts)
 
     def responsibilities(self, q: vb.Posterior) -> Array:
+        """q(t) at the sites of this process: [N, J]."""
         return vb.responsibilities(self.sites, self.iteration.scheme, q)
 
     def at_sites(self, q: vb.Posterior) -> tuple[Callable[[Sites, Any], Array], Any]:
+        """A function that gives q(t) at any sites, and as much of q as it needs."""
         return self.iteration.scheme.responsibilities, q
 
     def local(self, q: vb.Posterior, b: int) -> linearise.Local:
+        """q(t) and the Gaussian sites of one block."""
         return vb.local(self.sites, self.iteration.scheme, q, self.sites.blocks[b])
 
     def log_pi(self, q: vb.Posterior) -> Array:
+        """E[log π] [S, J, L]: how far every report is believed."""
         return confusion.expected_log_pi(q.alpha)
 
     def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
+        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
         return None  # the paper compares the bounds of fits
 
     def with_new_sources(self, q: vb.Posterior, alpha0: Array) -> vb.Posterior:
+        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
         return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
 
 

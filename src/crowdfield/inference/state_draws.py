@@ -29,6 +29,7 @@ class StateDraws(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The number of draws."""
         return len(self.f)
 
     def log_likelihood(self, draw: int) -> Array:

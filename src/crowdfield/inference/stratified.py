@@ -98,6 +98,7 @@ def producers(sample: Sample, state: int, level: float) -> Estimate | None:
 
 
 def _part(sample: Sample, counts: Array, here: NDArray[np.bool_], level: float) -> Estimate:
+    """The estimate over some of the strata."""
     if not here.any():
         return Estimate(0.0, 0.0, 0.0)
     part = Sample(sample.cells[here], sample.mapped[here], sample.counts[here])

@@ -43,6 +43,7 @@ class Schedule(NamedTuple):
     forgetting: float = 0.6
 
     def step(self, t: int) -> float:
+        """The step length ρ_t."""
         return float((t + self.delay) ** -self.forgetting)
 
 
@@ -69,6 +70,7 @@ def shuffle(data: Data, prior: Prior, rng: np.random.Generator) -> tuple[Data, P
 
 
 def _times(summary: vb.Summary, factor: float) -> vb.Summary:
+    """The sums of a minibatch, scaled to all sites."""
     statistics = tuple(Statistics(factor * s.linear, factor * s.quadratic) for s in summary.statistics)
     return summary._replace(counts=factor * summary.counts, statistics=statistics, targets=factor * summary.targets)
 
@@ -81,6 +83,7 @@ class Seen(NamedTuple):
     pi: Array
 
     def change(self, other: Seen) -> float:
+        """The largest change between two epochs."""
         latent, pi = (np.sqrt(np.mean((a - b) ** 2)) for a, b in ((self.latent, other.latent), (self.pi, other.pi)))
         return float(max(latent, pi, abs(self.log_scale - other.log_scale)))
 

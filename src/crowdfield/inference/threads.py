@@ -8,6 +8,7 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
+    """A context in which BLAS uses one thread."""
     limits: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
     return limits
 

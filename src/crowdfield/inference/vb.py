@@ -110,9 +110,11 @@ class Scheme(NamedTuple):
     look_ahead: Callable[[Iteration, State, Posterior, Summary, State], Ahead]
 
     def sweep(self, sites: Sites, q: Posterior) -> Summary:
+        """One pass over the sites."""
         return sweep(sites, self, q)
 
     def responsibilities(self, sites: Sites, q: Posterior) -> Array:
+        """q(t) at all sites: [N, J]."""
         return responsibilities(sites, self, q)
 
 
@@ -123,10 +125,12 @@ def _mean_field_likelihood(q: Posterior, block: Block) -> Array:
 
 
 def _local_polya_gamma(sites: Sites, q: Posterior, block: Block, mean: Array, variance: Array) -> linearise.Local:
+    """The Pólya-Gamma sites of a block."""
     return linearise.polya_gamma(mean, variance, _mean_field_likelihood(q, block), sites.C)
 
 
 def _local_ekf(sites: Sites, q: Posterior, block: Block, mean: Array, variance: Array) -> linearise.Local:
+    """The sites of a block by the paper's extended Kalman filter."""
     mu = block.mean[:1] if block.mean.strides[0] == 0 else block.mean
     prior_variance = np.broadcast_to(sites.prior.rate / sites.prior.shape, mu.shape)
     rho, sd = quadrature.rate_moments(mu, prior_variance, sites.C)
@@ -145,6 +149,7 @@ def responsibilities(sites: Sites, scheme: Scheme, q: Posterior) -> Array:
 
 
 def local(sites: Sites, scheme: Scheme, q: Posterior, block: Block) -> linearise.Local:
+    """q(t) and the Gaussian sites of one block."""
     return scheme.local(sites, q, block, *moments_at(sites, q.fields, block))
 
 
@@ -239,6 +244,7 @@ class Iteration:
         return alpha0 + counts, alpha0
 
     def assemble(self, state: State) -> Posterior:
+        """The q of a state."""
         alpha, alpha0 = self.dirichlet(state)
         fields = [self.engine.posterior(statistics, state.precision) for statistics in state.statistics]
         q_scale = scale.update(self.scale_prior, self._size, sum(f.energy for f in fields))
@@ -259,6 +265,7 @@ class Iteration:
         return State(np.zeros_like(self.alpha0), nothing, self.scale_prior.mean, self.communities)
 
     def evaluate(self, state: State) -> Evaluated:
+        """A state, its q and bound, and the state after one update."""
         q = self.assemble(state)
         summary = self.sweep(q)
         image = self._after(state.communities, summary, self._next_precision(state, q))
@@ -272,6 +279,7 @@ class Iteration:
         return State(summary.counts, summary.statistics, precision, communities)
 
     def _next_precision(self, state: State, q: Posterior) -> float:
+        """E[ς] after the update of q(ς)."""
         informed, energy = sum(f.informed for f in q.fields), sum(f.energy for f in q.fields)
         return scale.next_mean(self.scale_prior, self._size, informed, energy, state.precision)
 
@@ -281,6 +289,7 @@ class Iteration:
         return self._after(self.communities, summary, q.scale.mean)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
+        """The evidence lower bound of a q, as named terms."""
         return bound_.mean_field(
             summary.targets, q.fields, self.engine.size, q.scale, self.scale_prior, q.alpha, q.alpha0
         )
@@ -312,6 +321,7 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
 
 
 def _look_no_further(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
+    """The plain update, where there is no Newton step."""
     return iteration.ahead(image)
 
 

@@ -53,18 +53,22 @@ class ScaleNodes(NamedTuple):
 
     @property
     def mean(self) -> float:
+        """E[ς]."""
         return float(self.weights @ self.nodes)
 
     @property
     def mean_log(self) -> float:
+        """E[log ς]."""
         return float(self.weights @ np.log(self.nodes))
 
     @property
     def geometric_mean(self) -> float:
+        """exp E[log ς]."""
         return float(np.exp(self.mean_log))
 
     @property
     def mean_inverse(self) -> float:
+        """E[1/ς]."""
         return float(self.weights @ (1.0 / self.nodes))
 
 
@@ -72,7 +76,9 @@ class Field(Protocol):
     """A posterior of g: Gaussian given ς, and its first two moments when ς has several nodes."""
 
     @property
-    def scale(self) -> ScaleNodes: ...
+    def scale(self) -> ScaleNodes:
+        """The distribution of ς."""
+        ...
 
     @property
     def readout(self) -> Array:
@@ -135,7 +141,7 @@ class Engine(Protocol):
         ...
 
     def posterior(self, statistics: Statistics, precision: float) -> Field:
-        """q(g) with ς replaced by a number."""
+        """q(g) for a given number ς = precision."""
         ...
 
     def readout(self, statistics: Statistics, precision: float) -> Array:

@@ -40,6 +40,7 @@ class Folds:
         self._known: dict[int, Folded] = {}
 
     def at(self, level: int) -> Folded:
+        """q(w) with the damping of one level of accuracy."""
         if level not in self._known:
             d = self._basis.damping[level]
             self._known[level] = SpectralBasis.fold(self._basis, d * self._mean, d[:, None] * self._covariance * d)
@@ -59,6 +60,7 @@ class BlurredSpectralBasis(SpectralBasis):
         self.damping = [np.concatenate([d, d[1:]]) for d in once]  # the constant, cosines, sines
 
     def locate(self, X: Array) -> Points | Levels:  # type: ignore[override]
+        """Prepare places for repeated use."""
         x, sd = blur.split(np.asarray(X, float), self.dimension)
         if X.shape[1] == self.dimension:
             return super().locate(x)
@@ -69,6 +71,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return Levels(len(X), parts)
 
     def _parts(self, points: Points | Levels) -> Levels:
+        """Located places by level of accuracy; exact ones are a single level."""
         if isinstance(points, Levels):
             return points
         n = points.angles.shape[1]
@@ -86,6 +89,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def features_at(self, points: Points | Levels) -> Array:
+        """The same at places that were prepared."""
         if isinstance(points, Points):
             return super().features_at(points)
         out = np.empty((points.size, self.size))
@@ -94,6 +98,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def summarise(self, points: Points | Levels, eta: Array, lam: Array) -> tuple[Array, Array]:
+        """`project` of η and `gram_statistics` of λ."""
         linear, quadratic = np.zeros(self.size), np.zeros((len(self.levels), 2 * self.entries))
         for level, rows, part in self._parts(points).parts:
             own, quadratic[level] = super().summarise(part, eta[rows], lam[rows])
@@ -101,6 +106,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return linear, quadratic
 
     def gram(self, statistics: Array, part: NDArray[np.int64] | None = None) -> Array:
+        """Σ λ φ̄φ̄ᵀ, a damped sum over the levels of accuracy."""
         if part is not None:
             raise NotImplementedError("the iterative engine does not know inexact places.")
         out = np.zeros((self.size, self.size))
@@ -110,6 +116,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def evaluate(self, points: Points | Levels, weights: Array) -> Array:
+        """φ(x_i)·w: [n] for weights [m], [n, k] for weights [m, k]."""
         if isinstance(points, Points):
             return super().evaluate(points, weights)
         out = np.empty((points.size, *weights.shape[1:]))
@@ -118,6 +125,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def evaluate_groups(self, points: Points | Levels, rows: Codes, group: Codes, weights: Array) -> Array:
+        """φ(x_i)·w_g for pairs of a place (one of `rows` [R]) and a group: [R].   weights [G, m]"""
         out = np.empty(len(rows))
         for level, part, chosen, inside in self._chosen(points, rows):
             damped = weights * self.damping[level]
@@ -125,6 +133,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def project_groups(self, points: Points | Levels, rows: Codes, group: Codes, values: Array, count: int) -> Array:
+        """Σ v φ(x_i) over the pairs of every group: [G, m].   values [R]"""
         out = np.zeros((count, self.size))
         for level, part, chosen, inside in self._chosen(points, rows):
             out += super().project_groups(part, inside, group[chosen], values[chosen], count) * self.damping[level]
@@ -143,9 +152,11 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def fold(self, mean: Array, covariance: Array) -> Folds:  # type: ignore[override]
+        """Precompute what depends only on q(w) = N(mean, covariance), once for all blocks of sites."""
         return Folds(self, mean, covariance)
 
     def moments(self, points: Points | Levels, folded: Folds) -> tuple[Array, Array]:  # type: ignore[override]
+        """Mean and variance of φ(x_i)·w under a folded q(w): [n], [n]."""
         levels = self._parts(points)
         mean, variance = np.empty(levels.size), np.empty(levels.size)
         for level, rows, part in levels.parts:

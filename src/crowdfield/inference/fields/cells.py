@@ -24,6 +24,7 @@ class Cells:
 
     @property
     def count(self) -> int:
+        """The number of cells."""
         return prod(self.basis.modes)
 
     def of(self, points: Points) -> NDArray[np.int32]:

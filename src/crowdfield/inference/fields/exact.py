@@ -27,6 +27,7 @@ PREDICTION_ENTRIES = 1 << 22  # entries of k(x, x*), the largest temporary of a 
 
 
 def exact(kernel: Kernel, X: Array, integrates_scale: bool) -> Engine:
+    """The exact engine: dense for a given ς, as features if ς is integrated."""
     return FeatureEngine(ExactBasis(kernel, X), X) if integrates_scale else ExactEngine(kernel, X)
 
 
@@ -46,6 +47,7 @@ class ExactBasis(InducingBasis):
         self.root = np.tril(factor[: self.size, : self.size])
 
     def residual_covariance(self, X: Array) -> Array:
+        """The joint covariance of the truncated part, [M, M]: k(X, X) − φφᵀ."""
         phi = self.features(X)
         return np.asarray(self.kernel.covariance(X, X) - phi @ phi.T)
 
@@ -67,6 +69,7 @@ class ExactField:
     kl: float
 
     def _moments(self, cross: Array, prior_variance: Array) -> tuple[Array, Array]:
+        """Mean and variance at places with these cross-covariances to the sites."""
         variance = self.scale.mean_inverse * prior_variance - ((cross @ self.reduction) ** 2).sum(1)
         # Rounding may leave −1e-16 where reports determine the function; anything larger would be an error.
         return cross @ self.beta, np.maximum(variance, 0.0)
@@ -82,13 +85,16 @@ class ExactField:
         return mean, variance
 
     def as_sites(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of g at X as the engine computes them at sites: without the basis' truncated variance."""
         return self.at(X)
 
     def covariance_at(self, X: Array) -> Array:
+        """The joint covariance of g at a few thousand places at the most: [M, M]."""
         reduced = self.kernel.covariance(X, self.X) @ self.reduction
         return np.asarray(self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T)
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of g at places: [size, M]."""
         mean = self.kernel.covariance(X, self.X) @ self.beta
         covariance = self.covariance_at(X)
         jitter = 1e-10 * float(np.trace(covariance)) / max(len(X), 1) + 1e-14
@@ -97,6 +103,7 @@ class ExactField:
 
 
 def _root(lam: Array) -> Array:
+    """√λ; an error for a negative precision."""
     if lam.min(initial=0.0) < 0.0:
         raise NumericalError("a site precision is negative.")
     return np.sqrt(lam)
@@ -118,9 +125,11 @@ class ExactEngine:
         self.K = kernel.covariance(X, X)
 
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        """Additive statistics of one block of sites: natural parameters eta, lam [n] as sums over features."""
         return Statistics(eta, lam)
 
     def empty(self) -> Statistics:
+        """The statistics of no sites."""
         return Statistics(np.zeros(self.n_sites), np.zeros(self.n_sites))
 
     def posterior(self, statistics: Statistics, precision: float) -> ExactField:
@@ -167,6 +176,7 @@ class ExactEngine:
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> NoReturn:
+        """Not supported: use `ExactBasis`, whose engine integrates ς."""
         raise NotImplementedError("with ς integrated, the exact engine is a FeatureEngine of an ExactBasis.")
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
@@ -180,12 +190,15 @@ class ExactEngine:
         return np.asarray(self.K @ (eta - weighed) / precision)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
+        """The statistics unchanged: with so few sites another plain step is cheap."""
         return statistics  # with so few sites a step more is cheap
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
+        """Mean and variance of g at the sites of a block."""
         return field.readout[block], field.site_variance[block]
 
     def influence(self, field: ExactField, x: Array, block: slice) -> Array:
+        """a_i with E[g(x)] = Σ_i a_i η_i, for the sites of a block: how far each site's η moves the place x [1, D]."""
         cross = self.kernel.covariance(x, self.X)[0]
         return np.asarray(field.scale.mean_inverse * cross - self.K @ (field.reduction @ (field.reduction.T @ cross)))[
             block

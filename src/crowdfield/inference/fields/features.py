@@ -84,7 +84,7 @@ class Basis(Protocol):
         return self is other
 
     def prior_root(self, kernel: Kernel) -> Array:
-        """R with w ~ N(0, RRᵀ/ς) where the field has another kernel: [m, m], or [m] where it is diagonal."""
+        """R with w ~ N(0, RRᵀ/ς) if the field has another kernel: [m, m], or [m] if R is diagonal."""
         ...
 
     def features(self, X: Array) -> Array:

@@ -87,6 +87,7 @@ class InducingBasis(Basis):
         self.size = len(picked)
 
     def features(self, X: Array) -> Array:
+        """φ as a dense matrix [M, m]: for Gibbs and for tests."""
         cross = self.kernel.covariance(self.Z, X)
         return np.asarray(sla.solve_triangular(self.root, cross, lower=True, overwrite_b=True, check_finite=False)).T
 
@@ -98,17 +99,21 @@ class InducingBasis(Basis):
         return np.asarray(sla.solve_triangular(self.root, root, lower=True, check_finite=False))
 
     def locate(self, X: Array) -> Points:
+        """Prepare places for repeated use."""
         X = np.asarray(X, float)
         return Points(X, self.features(X) if len(X) * self.size <= ENTRIES else None)
 
     def features_at(self, points: Points) -> Array:
+        """The same at places that were prepared."""
         return self.features(points.X) if points.features is None else points.features
 
     def _chunks(self, points: Points) -> list[slice]:
+        """Slices of the points whose features fit into memory."""
         rows = len(points.X) if points.features is not None else max(1, ENTRIES // self.size)
         return [slice(i, i + rows) for i in range(0, len(points.X), max(rows, 1))]
 
     def _features(self, points: Points, rows: slice) -> Array:
+        """The features of some of the points, kept or computed.   -> [n, m]"""
         return self.features(points.X[rows]) if points.features is None else points.features[rows]
 
     def summarise(self, points: Points, eta: Array, lam: Array) -> tuple[Array, Array]:
@@ -122,15 +127,19 @@ class InducingBasis(Basis):
         return linear, quadratic
 
     def project(self, points: Points, eta: Array) -> Array:
+        """Σ_i η_i φ(x_i): [m]."""
         return self.summarise(points, eta, np.zeros(len(points.X)))[0]
 
     def gram_statistics(self, points: Points, lam: Array) -> Array:
+        """An additive form of Σ_i λ_i φ(x_i) φ(x_i)ᵀ, as small as the basis allows."""
         return self.summarise(points, np.zeros(len(points.X)), lam)[1]
 
     def gram(self, statistics: Array) -> Array:
+        """The matrix Σ λ φφᵀ [m, m] of an additive form."""
         return statistics
 
     def evaluate(self, points: Points, weights: Array) -> Array:
+        """φ(x_i)·w: [n] for weights [m], [n, k] for weights [m, k]."""
         out = np.empty((len(points.X), *weights.shape[1:]))
         for rows in self._chunks(points):
             out[rows] = self._features(points, rows) @ weights
@@ -146,6 +155,7 @@ class InducingBasis(Basis):
         return out
 
     def variance(self, points: Points, covariance: Array) -> Array:
+        """φ(x_i)ᵀ C φ(x_i) for a symmetric C [m, m]: [n]."""
         return self.moments(points, (np.zeros(self.size), covariance))[1]
 
     def moments(self, points: Points, folded: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -159,6 +169,7 @@ class InducingBasis(Basis):
         return mean, variance
 
     def residual_at(self, points: Points) -> Array:
+        """The same at places that were prepared."""
         out = np.empty(len(points.X))
         for rows in self._chunks(points):
             captured = (self._features(points, rows) ** 2).sum(1)

@@ -52,6 +52,7 @@ class IterativeField:
 
     @property
     def readout(self) -> Array:
+        """The mean given the state's ς, in coordinates of prior variance about 1/ς: the input of acceleration."""
         return self.mean
 
     def moments(self, points: Points) -> tuple[Array, Array]:
@@ -82,6 +83,7 @@ class IterativeField:
         return mean, variance
 
     def as_sites(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of g at X as the engine computes them at sites: without the basis' truncated variance."""
         return self.moments(self.system.basis.locate(X))
 
     def covariance_at(self, X: Array) -> Array:
@@ -90,6 +92,7 @@ class IterativeField:
         return np.asarray(waves @ waves.T / self.draws.shape[1])
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of g at places: [size, M]."""
         noise = rng.standard_normal((len(self.mean), size + size % 2))
         weights = self.mean[:, None] + self.system.draw(noise)[0][:, :size]
         return self.system.basis.evaluate(self.system.basis.locate(X), weights).T
@@ -116,16 +119,20 @@ class IterativeEngine:
         self.noise = rng.standard_normal((basis.size, probes + probes % 2))
 
     def summarise(self, block: slice, eta: Array, lam: Array) -> Statistics:
+        """Additive statistics of one block of sites: natural parameters eta, lam [n] as sums over features."""
         return Statistics(*self.basis.summarise(self._points[block.start], eta, lam))
 
     def empty(self) -> Statistics:
+        """The statistics of no sites."""
         nowhere, nothing = self.basis.locate(np.empty((0, self.basis.dimension))), np.empty(0)
         return Statistics(*self.basis.summarise(nowhere, nothing, nothing))
 
     def at_sites(self, field: IterativeField, block: slice) -> tuple[Array, Array]:
+        """Mean and variance of g at the sites of a block."""
         return field.moments(self._points[block.start])
 
     def influence(self, field: IterativeField, x: Array, block: slice) -> Array:
+        """a_i with E[g(x)] = Σ_i a_i η_i, for the sites of a block: how far each site's η moves the place x [1, D]."""
         weights = field.system.solve(self.basis.features(x)[0])
         return self.basis.evaluate(self._points[block.start], weights)
 
@@ -160,11 +167,13 @@ class IterativeEngine:
         )
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
+        """The readout of `posterior` alone, without the cost of a covariance."""
         P = Preconditioner.of(self.basis, statistics.quadratic, precision)
         system = System(self.basis, Convolution(self.basis, statistics.quadratic), P, precision)
         return system.solve(statistics.linear)
 
     def look_ahead(self, statistics: Statistics, precision: float, field: IterativeField, share: float) -> Statistics:
+        """Statistics of the mean to which repeated updates like this one, from `field`, would lead."""
         return statistics  # two more solves would cost as much as they save
 
     def posterior_integrated(

@@ -86,6 +86,7 @@ class Preconditioner:
         return cls(head, cholesky(block, "the head of the posterior precision"), tail)
 
     def _with_head(self, W: Array, transposed: bool) -> Array:
+        """Apply the inverse of R (or Rᵀ) to the dense block of low frequencies."""
         out = W / self.tail[:, None]
         out[self.head] = sla.solve_triangular(
             self.root, W[self.head], lower=True, trans=int(transposed), check_finite=False
@@ -93,15 +94,16 @@ class Preconditioner:
         return np.asarray(out)
 
     def whiten(self, W: Array) -> Array:
-        """R⁻¹ W"""
+        """R⁻¹ W, for the factor R of the preconditioner P = RRᵀ: [m, k]."""
         return self._with_head(W, False)
 
     def spread(self, W: Array) -> Array:
-        """R⁻ᵀ W"""
+        """R⁻ᵀ W: [m, k]."""
         return self._with_head(W, True)
 
     @property
     def log_det(self) -> float:
+        """log |P|."""
         return 2.0 * float(np.log(np.diag(self.root)).sum() + np.log(self.tail).sum())
 
 

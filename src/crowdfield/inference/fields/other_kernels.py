@@ -33,6 +33,7 @@ class WeightsLikelihood(NamedTuple):
 
     @classmethod
     def of(cls, basis: Basis, parts: Sequence[Diagonal], scale_prior: Gamma, near: float) -> WeightsLikelihood:
+        """From the eigendecompositions of a fit's likelihood, one per function."""
         A, b = [(part.V * part.d) @ part.V.T for part in parts], [part.V @ part.p for part in parts]
         return cls(basis, A, b, scale_prior, near)
 

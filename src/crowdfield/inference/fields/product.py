@@ -53,11 +53,13 @@ def _spectral(basis: SpectralBasis, columns: Array, rows: Array, weights: Array)
 
 
 def _angles(basis: SpectralBasis, values: Array, axis: int) -> Array:
+    """Coordinates along one axis as angles of the lattice, clipped to the domain."""
     inside = np.clip(values, basis.low[axis], basis.high[axis])
     return np.asarray((inside - basis.centre[axis]) * (2.0 * np.pi / basis.period[axis]))
 
 
 def _decayed(basis: SpectralBasis, X: Array, values: Array, weights: Array) -> Array:
+    """Values with the decay outside the domain; the constant feature does not decay."""
     decay: Any = basis.locate(X).decay
     if decay is None:
         return values

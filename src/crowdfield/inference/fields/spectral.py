@@ -105,6 +105,7 @@ class SpectralBasis(Basis):
             )
 
     def _lay_lattice(self, period: Array, max_size: int) -> None:
+        """Choose the frequencies for a period, and index their differences and sums."""
         self.period = period
         k, weight = frequencies(self.kernel, period, self.tolerance, max_size)
         self.modes = tuple(int(n) for n in 4 * np.abs(k).max(0) + 1)  # the lattice of differences and sums
@@ -124,6 +125,7 @@ class SpectralBasis(Basis):
         self.captured = float(weight.sum()) + self.kernel.level
 
     def is_same_as(self, other: Basis) -> bool:
+        """Whether both bases have the same features, so that their weights are interchangeable."""
         if type(other) is not type(self) or not isinstance(other, SpectralBasis):
             return False
         pairs = ((getattr(self, name), getattr(other, name)) for name in ("period", "centre", "lattice", "amplitude"))
@@ -144,6 +146,7 @@ class SpectralBasis(Basis):
         return np.asarray((np.clip(X, self.low, self.high) == X).all(1))
 
     def locate(self, X: Array) -> Points:
+        """Prepare places for repeated use."""
         X = np.asarray(X, float)
         decay, inside = None, X
         if not self.covers(X).all():
@@ -154,6 +157,7 @@ class SpectralBasis(Basis):
         return Points(angles, decay, Waves(angles, self.modes))
 
     def residual_at(self, points: Points) -> Array:
+        """The same at places that were prepared."""
         n, decay = points.angles.shape[1], points.decay
         captured = np.full(n, self.captured)
         if decay is not None:
@@ -163,9 +167,11 @@ class SpectralBasis(Basis):
         return np.asarray(np.maximum(self._variance - captured, 0.0))
 
     def features(self, X: Array) -> Array:
+        """φ as a dense matrix [M, m]: for Gibbs and for tests."""
         return self.features_at(self.locate(X))
 
     def features_at(self, points: Points) -> Array:
+        """The same at places that were prepared."""
         phase = points.angles.T @ self.lattice.T
         phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
         if points.decay is not None:
@@ -179,6 +185,7 @@ class SpectralBasis(Basis):
         return np.asarray((level + decay * self._constant) / (level + self._constant))
 
     def _kernel_of(self, differences: Array) -> Array:
+        """The kernel at differences of places."""
         return self.kernel.smooth.covariance(differences, np.zeros((1, self.dimension)))[:, 0]
 
     def _measured_error(self, extent: Array) -> float:
@@ -216,9 +223,11 @@ class SpectralBasis(Basis):
         return np.asarray(np.concatenate([kept.real, kept.imag[1:]]) * self.amplitude)
 
     def project(self, points: Points, eta: Array) -> Array:
+        """Σ_i η_i φ(x_i): [m]."""
         return self.summarise(points, eta, np.zeros_like(eta))[0]
 
     def gram_statistics(self, points: Points, lam: Array) -> Array:
+        """An additive form of Σ_i λ_i φ(x_i) φ(x_i)ᵀ, as small as the basis allows."""
         return self.summarise(points, np.zeros_like(lam), lam)[1]
 
     def gram(self, statistics: Array, part: NDArray[np.int64] | None = None) -> Array:
@@ -255,6 +264,7 @@ class SpectralBasis(Basis):
         return np.concatenate([half[:0:-1].conj(), half])
 
     def mean_spectrum(self, weights: Array) -> Complex:
+        """Fourier coefficients of φ·w on the wide lattice, flattened."""
         scaled, n = weights * self.amplitude, len(self.position)
         coefficients = np.zeros(2 * self.entries)
         coefficients[self.position] = scaled[:n]
@@ -284,6 +294,7 @@ class SpectralBasis(Basis):
         return self.spectrum(np.concatenate([cosines, sines]))
 
     def evaluate(self, points: Points, weights: Array) -> Array:
+        """φ(x_i)·w: [n] for weights [m], [n, k] for weights [m, k]."""
         columns = weights.reshape(self.size, -1)
         n = points.angles.shape[1]
         if columns.shape[1] > 8 and n * self.size <= DENSE_ENTRIES:  # many draws at few places
@@ -317,9 +328,11 @@ class SpectralBasis(Basis):
         return np.asarray(self.amplitude[0] * (self._decay_of_constant(decay) - decay))
 
     def variance(self, points: Points, covariance: Array) -> Array:
+        """φ(x_i)ᵀ C φ(x_i) for a symmetric C [m, m]: [n]."""
         return self.moments(points, self.fold(np.zeros(self.size), covariance))[1]
 
     def fold(self, mean: Array, covariance: Array) -> Folded:
+        """Precompute what depends only on q(w) = N(mean, covariance), once for all blocks of sites."""
         both = self.mean_spectrum(mean) + 1j * self.variance_spectrum(covariance)
         return Folded(both, float(mean[0]), self.mean_spectrum(covariance[:, 0]), float(covariance[0, 0]))
 

@@ -33,18 +33,22 @@ class InstrumentDraws(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The number of draws."""
         return len(self.f)
 
     @property
     def source(self) -> NDArray[np.int64]:
+        """The source of every report: [R]."""
         return self.problem.reported.source
 
     @property
     def site(self) -> NDArray[np.int64]:
+        """The site of every report: [R]."""
         return self.problem.reported.site
 
     @property
     def label(self) -> NDArray[np.int64]:
+        """The label of every report: [R]."""
         return self.problem.reported.label
 
     def log_likelihood(self, draw: int) -> Array:
@@ -86,6 +90,7 @@ class InstrumentDraws(NamedTuple):
             yield rows, joint[self.site[rows]], table[key[rows]], p
 
     def _likelihood(self, draw: int) -> tuple[Array, Array]:
+        """ℓ(g) of every place, and log P(label | g) of every source, under one draw."""
         observed = self.problem.one_appearance
         table = responses.log_responses(self.theta[draw], observed.scores).reshape(-1, len(APPEARANCES))
         J = len(observed.state_scores)
@@ -101,6 +106,7 @@ class InstrumentDraws(NamedTuple):
 
 
 def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws:
+    """Draws from the Gaussian posterior of a fit."""
     design, q = fitted.design, fitted.joint.q
     weights = q.mean + rng.standard_normal((size, len(q.mean))) @ root(q.covariance).T
     f = np.empty((size, len(design.X)))
@@ -127,5 +133,6 @@ def root(covariance: Array) -> Array:
 
 
 def _log_total(values: Array) -> Array:
+    """log Σ exp over the grid of appearances."""
     top = values.max(1)
     return np.asarray(top + np.log(np.exp(values - top[:, None]).sum(1)))

@@ -68,6 +68,7 @@ class Evaluated(NamedTuple):
 
 
 def start(observed: Observed, prior: Prior, labels: int) -> State:
+    """The state before any step: no sites, average sources, prior variances."""
     n = observed.n_sites
     mean, variance = np.zeros(labels), np.full(labels, LEAN_VARIANCE)
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
@@ -147,6 +148,7 @@ def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
 
 
 def _usual(population: Population, scores: Array) -> Array:
+    """The prior variances of a source's parameters: [d]."""
     usual = np.full(len(population.mean), LEAN_VARIANCE)
     usual[0] = SENSITIVITY_VARIANCE
     if len(usual) > len(scores):

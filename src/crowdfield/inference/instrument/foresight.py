@@ -65,6 +65,7 @@ class ByAppearance(NamedTuple):
     together: Array  # [J, L, K]
 
     def foresee(self, mean: Array, variance: Array) -> Foreseen:
+        """The predicted reports, given the mean and variance of f at the candidates."""
         starts, said = range(0, len(mean), ROWS), self.known.likelihood
         parts = [self._foresee(*(part[start : start + ROWS] for part in (said, mean, variance))) for start in starts]
         labels, slopes, both = (np.concatenate([part[i] for part in parts]) for i in range(3))
@@ -80,6 +81,7 @@ class ByAppearance(NamedTuple):
         return predicted
 
     def _foresee(self, likelihood: Array, mean: Array, variance: Array) -> Foreseen:
+        """The same, with the log likelihood of the appearances given: [M, K]."""
         f, w = latent_nodes(mean, variance)
         appearance = places.given_field(likelihood, f[..., 0], np.full(len(mean), self.nugget))
         both = np.einsum("nqk,q->nk", appearance, w) @ self.together.reshape(-1, len(APPEARANCES)).T

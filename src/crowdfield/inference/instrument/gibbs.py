@@ -216,7 +216,7 @@ class Sampler:
         return state._replace(nugget=np.where(accept, nugget, state.nugget)), joint, accepted
 
     def _field(self, state: State, g: Array, rng: np.random.Generator, step_size: Array) -> tuple[State, Array]:
-        """v and τ² given the appearances with the weights integrated out, then the weights."""
+        """Draw v and τ² given the appearances with the weights integrated out (Metropolis), then the weights."""
         prior, known = self.prior, self.regression.given(g)
 
         def log_density(smooth: Array, nugget: Array) -> Array:

@@ -66,6 +66,7 @@ def _pulls(fitted: Fitted) -> Array:
 
 
 def _of_several(fitted: FittedStates, x: Array, state: int) -> Influence:
+    """The contributions where states have no order: one function per contrast."""
     link, F, sites = fitted.link, fitted.observed.functions, fitted.state
     f = fitted.field_at(x)[0][0]
     logits = link.theta[0] * (link.scores @ f) + link.theta[1:]

@@ -135,5 +135,6 @@ def log_change(a: State, b: State) -> float:
 
 
 def log_variances(state: State) -> Array:
+    """All variances of a state in logarithms: smooth, nugget, population [2 + d]."""
     v = state.variances
     return np.asarray(np.log(np.concatenate([[v.smooth, v.nugget], v.population.variance])))

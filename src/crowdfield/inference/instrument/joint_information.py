@@ -73,9 +73,11 @@ class LocalInformation:
         self._informed = said / held  # λ̃ [N]
 
     def gram(self) -> Array:
+        """The information about the field: Σ λ̃ φφᵀ [m + C, m + C]."""
         return self.design.gram(self._informed)
 
     def projected(self) -> Array:
+        """The off-diagonal block of both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
         B = np.zeros((self.design.size, self._by_place.shape[1]))
         for start in range(0, self._by_place.shape[0], ROWS):
             rows = slice(start, min(start + ROWS, self._by_place.shape[0]))
@@ -83,6 +85,7 @@ class LocalInformation:
         return B
 
     def moved(self, step: Array) -> Array:
+        """c̃ · step: how far a step of sources and link [p] moves the field's sites: [N]."""
         return np.asarray(self._by_place @ step)
 
 
@@ -143,6 +146,7 @@ def _cross(
     N: int,
     sizes: tuple[int, int, int],
 ) -> sp.csr_matrix:
+    """c: the information between the appearance of every place and all parameters, sparse [N, p]."""
     S, d, J = sizes
     columns = source[:, None] * d + np.arange(d)
     rows = np.broadcast_to(site[:, None], columns.shape)

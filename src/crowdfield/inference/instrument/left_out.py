@@ -22,10 +22,14 @@ class Labels(Protocol):
     """Who said what, in any table of reports."""
 
     @property
-    def source(self) -> NDArray[np.int64]: ...
+    def source(self) -> NDArray[np.int64]:
+        """The source of every report: [R]."""
+        ...
 
     @property
-    def label(self) -> NDArray[np.int64]: ...
+    def label(self) -> NDArray[np.int64]:
+        """The label of every report: [R]."""
+        ...
 
 
 def log_probabilities(
@@ -88,6 +92,7 @@ def cavities(at: Evaluated) -> tuple[Array, Array]:
 def _predicted(
     observed: Observed, at: Evaluated, others: Array, own: Array, source: NDArray[np.int64], label: NDArray[np.int64]
 ) -> Array:
+    """log P of labels without their own report. others, own [R, K]: P(g) without it, and log P(label | g)."""
     L = len(observed.scores)
     theta = at.state.theta[source, :L]
     posterior = others * np.exp(own)

@@ -38,13 +38,16 @@ class Columns:
 
     @property
     def sd(self) -> Array:
+        """The prior standard deviation of every weight: [1 + C]."""
         return np.array([INTERCEPT_SD] + [COVARIATE_SD] * self.count)
 
     def at(self, X: Array) -> Array:
+        """The columns at places: the intercept, then the covariates.   [M, D] -> [M, 1 + C]"""
         ones = np.ones((len(X), 1))
         return ones if self.covariates is None else np.hstack([ones, self.covariates(X)])
 
     def offset_at(self, X: Array) -> Array:
+        """The known offset of f at places: [M]."""
         return np.zeros(len(X)) if self.offset is None else self.offset(X)
 
 
@@ -71,6 +74,7 @@ class Design:
 
     @staticmethod
     def prefers_dense(n: int, basis: Basis) -> bool:
+        """Whether a dense matrix of features is faster than the basis' transforms."""
         most = DENSE_SPECTRAL if basis.name == "spectral" else DENSE_OTHER
         return n * basis.size <= most
 
@@ -127,6 +131,7 @@ class Design:
 
 
 def _outer(rows: Array) -> Array:
+    """Σ over rows of their outer products with themselves."""
     return np.asarray(rows.T @ rows)
 
 
@@ -160,6 +165,7 @@ def kl(design: Design, q: Weights, variance: float) -> float:
 
 
 def _moments(basis: Basis, points: Any, Z: Array, q: Weights) -> tuple[Array, Array]:
+    """Mean and variance of f where the basis has located places, with columns Z."""
     m = basis.size
     mean, variance = basis.moments(points, basis.fold(q.mean[:m], q.covariance[:m, :m]))
     cross = basis.evaluate(points, np.ascontiguousarray(q.covariance[:m, m:]))  # [n, C]

@@ -32,7 +32,7 @@ class Checks(NamedTuple):
     said: Array  # [G, J] ℓ: log likelihood of every state
 
     def within(self, rows: slice) -> Checks:
-        """Those of a run of places, numbered from its first."""
+        """The checks at a slice of the places, which are numbered from its first."""
         inside = (self.site >= rows.start) & (self.site < rows.stop)
         return Checks(self.site[inside] - rows.start, self.said[inside])
 
@@ -79,6 +79,7 @@ def prior(population: Population, states: int) -> Population:
 
 
 def start(population: Population, scores: Array) -> Link:
+    """The link of an average source."""
     expected = prior(population, len(scores))
     return Link(expected.mean, np.diag(expected.variance), scores)
 
@@ -116,4 +117,5 @@ def slope(link: Link, checked: Array, population: Population) -> Array:
 
 
 def log_prior(link: Link, population: Population) -> float:
+    """log p(a, γ) of the link."""
     return float(responses.log_prior(link.theta[None], prior(population, len(link.scores)))[0])

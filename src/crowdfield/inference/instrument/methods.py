@@ -65,31 +65,38 @@ class OneAppearance:
     prior: Prior
 
     def evaluate(self, state: State) -> fitting.Evaluated:
+        """A state, its bound, and the state that one full step leads to."""
         return fitting.evaluate(self.observed, self.design, self.prior, state)
 
     def image(self, at: fitting.Evaluated) -> State:
+        """Where the best full step leads."""
         return coupled.image(self.observed, self.design, at).image
 
     def learning_image(self, at: fitting.Evaluated) -> State:
+        """The same, with updated variances."""
         together = coupled.image(self.observed, self.design, at)
         scores = self.observed.scores
         variances = fitting.learned_variances(at, self.design, self.prior, scores, together.sources)
         return together.image._replace(variances=variances)
 
     def surprise(self, at: fitting.Evaluated, target: State) -> Array:
+        """The change of the sites in a step, in √nats."""
         moved = target.eta - at.state.eta - (target.lam - at.state.lam) * at.mean
         return np.asarray(moved / np.sqrt(target.lam + LEAST_INFORMATION))
 
     def moved(self, a: fitting.Evaluated, b: fitting.Evaluated) -> float:
+        """The largest change of anything a user sees."""
         rate = np.abs(np.tanh(0.5 * b.mean) - np.tanh(0.5 * a.mean)).max(initial=0.0)  # twice that of a probability
         return max(float(rate), _moved_parameters(a.state, b.state))
 
     def left_out(
         self, at: fitting.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
     ) -> Array:
+        """log P of every report given all others: [R]."""
         return left_out.log_probabilities(self.observed, at, site, source, label)
 
     def left_out_scores(self, at: fitting.Evaluated) -> float:
+        """Σ log p of every score or probability vector given all other reports; 0 where there are none."""
         return left_out.log_scores(self.observed, at)
 
 
@@ -103,35 +110,43 @@ class SeveralStates:
     offset: Array  # [N, F]
 
     def evaluate(self, state: State) -> several.Evaluated:
+        """A state, its bound, and the state that one full step leads to."""
         return several.evaluate(self.observed, self.design, self.offset, self.prior, state)
 
     def image(self, at: several.Evaluated) -> State:
+        """Where the best full step leads."""
         return at.image
 
     def learning_image(self, at: several.Evaluated) -> State:
+        """The same, with updated variances."""
         variances = several.learned_variances(self.observed, at, self.design, self.prior)
         return at.image._replace(variances=variances)
 
     def surprise(self, at: several.Evaluated, target: State) -> Array:
+        """The change of the sites in a step, in √nats."""
         change = target.lam - at.state.lam
         moved = target.eta - at.state.eta - np.einsum("nab,nb->na", change, at.places.mean)
         scale = np.einsum("naa->n", target.lam) / moved.shape[1] + LEAST_INFORMATION
         return np.asarray(moved / np.sqrt(scale)[:, None])
 
     def moved(self, a: several.Evaluated, b: several.Evaluated) -> float:
+        """The largest change of anything a user sees."""
         one, other = (softmax(at.mean @ self.observed.state_scores.T) for at in (a, b))
         return max(float(np.abs(one - other).max(initial=0.0)), _moved_parameters(a.state, b.state))
 
     def left_out(
         self, at: several.Evaluated, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]
     ) -> Array:
+        """log P of every report given all others: [R]."""
         return several_left_out.log_probabilities(self.observed, at, site, source, label)
 
     def left_out_scores(self, at: several.Evaluated) -> float:
+        """Σ log p of every score or probability vector given all other reports; 0 where there are none."""
         return several_left_out.log_vectors(self.observed, at)
 
 
 def method_for(observed: AnyObserved, design: Design, prior: Prior) -> Method:
+    """The variant of the model that the reports need."""
     if isinstance(observed, SeveralObserved):
         offset = several.design_offset(design, observed.functions)
         return SeveralStates(observed, design, prior, offset)
@@ -139,11 +154,13 @@ def method_for(observed: AnyObserved, design: Design, prior: Prior) -> Method:
 
 
 def start(observed: AnyObserved, prior: Prior) -> State:
+    """The state before any step, for either variant."""
     if isinstance(observed, SeveralObserved):
         return several.start(observed, prior)
     return fitting.start(observed, prior, len(observed.scores))
 
 
 def _moved_parameters(a: State, b: State) -> float:
+    """The largest change of a parameter of the sources or of the link."""
     sources = np.abs(b.theta - a.theta).max(initial=0.0)
     return float(max(0.25 * sources, np.abs(b.link.theta - a.link.theta).max()))

@@ -69,6 +69,7 @@ class Problem(NamedTuple):
         return np.random.default_rng(0 if self.seed is None else self.seed)
 
     def start(self) -> State:
+        """The state before any step."""
         return methods.start(self.observed, self.prior)
 
 
@@ -86,11 +87,13 @@ class Fitted:
 
     @property
     def state(self) -> State:
+        """The state in which the iteration converged."""
         state: State = self.settled.at.state
         return state
 
     @property
     def link(self) -> Link:
+        """The link to the truth, with its joint covariance."""
         return self.joint.link
 
     @property
@@ -100,6 +103,7 @@ class Fitted:
 
     @cached_property
     def surface(self) -> Surface:
+        """q(f) as a function of places."""
         return Surface(self.design.basis, self.problem.columns, self.joint.q, self.joint.variances.smooth)
 
     # --- the predictor of a map ---------------------------------------------------------------------------------
@@ -143,6 +147,7 @@ class Fitted:
         return float(self.prior_rate_sds()[1])
 
     def covariance(self, X: Array) -> list[Array]:
+        """Joint covariance of the log odds at places: one matrix [M, M]."""
         return [self.link.theta[0] ** 2 * self.surface.covariance_at(X)]
 
     @cached_property
@@ -193,6 +198,7 @@ class Fitted:
 
     @property
     def settled_moments(self) -> tuple[Array, Array]:
+        """Mean and variance of f at everything reported on, at convergence."""
         return self.settled.at.mean, self.settled.at.variance
 
     def leans(self) -> tuple[Array, Array]:
@@ -208,6 +214,7 @@ class Fitted:
         return self._estimates(np.where(self.scores_only, len(self.problem.observed.scores), 0))
 
     def _estimates(self, column: NDArray[np.int64]) -> tuple[Array, Array]:
+        """One parameter of every source, and its standard deviation: [S], [S]."""
         rows = np.arange(len(column))
         return self.state.theta[rows, column], np.sqrt(self.joint.sources[rows, column, column])
 
@@ -293,6 +300,7 @@ def with_learned_lengthscale(
     bounds: tuple[float, float] | None,
     log_prior: Callable[[float], float] | None,
 ) -> tuple[Problem, selection.Learned]:
+    """The problem with the length-scale that predicts left-out reports best, and the search."""
     first = problem.start() if start is None else start
     found = selection.learn(problem, first, bounds, log_prior, problem.rng())
     return problem._replace(kernel=problem.kernel.with_lengthscale(found.lengthscale)), found

@@ -46,6 +46,7 @@ class Observed(NamedTuple):
         state_scores: Array = link.SCORES,
         readings: Readings | None = None,
     ) -> Observed:
+        """From reports, one row each; `looks` [R]: how often each counts."""
         columns = source * len(scores) + label
         shape = (n_sites, n_sources * len(scores))
         votes = sp.csr_matrix((looks.astype(np.float64), (site, columns)), shape=shape)
@@ -53,6 +54,7 @@ class Observed(NamedTuple):
 
     @property
     def n_sites(self) -> int:
+        """The number of things reported on."""
         return int(self.votes.shape[0])
 
     def with_reports(
@@ -85,9 +87,11 @@ class Observed(NamedTuple):
 
     @property
     def functions(self) -> int:
+        """The number of latent functions: one."""
         return 1
 
     def blocks(self) -> list[slice]:
+        """Slices of the places that are processed at a time."""
         return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
 
     @property
@@ -108,12 +112,15 @@ class Observed(NamedTuple):
     # --- what a fit asks of the places: sums over them, so that runs of places may be kept anywhere -------------------
 
     def pass_over(self, state: State, mean: Array, variance: Array, nugget: Array) -> Sums:
+        """The sums of one pass over the places (`passes.pass_over`)."""
         return passes.pass_over(self, state, mean, variance, nugget)
 
     def at_sites(
         self, state: State, mean: Array, variance: Array, nugget: Array, truth_link: Link
     ) -> tuple[Array, Array]:
+        """P(t) and the moments of the appearance of every place (`passes.at_sites`)."""
         return passes.at_sites(self, state, mean, variance, nugget, truth_link)
 
     def information(self, design: Design, state: State, nugget: Array, appearances: Array) -> Information:
+        """The joint information of the reports (`joint_information`)."""
         return LocalInformation(self, design, state, nugget, appearances)

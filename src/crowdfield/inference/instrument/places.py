@@ -110,6 +110,7 @@ def _nugget_density(f: Array, nugget: Array) -> Array:
 
 
 def _moments(density: Array) -> tuple[Array, Array]:
+    """Mean and variance of g under a density on the grid.   [..., K] -> [...]"""
     mean = density @ APPEARANCES
     return mean, density @ APPEARANCES**2 - mean**2
 

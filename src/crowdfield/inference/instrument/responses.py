@@ -31,6 +31,7 @@ class Population(NamedTuple):
 
     @property
     def precision(self) -> Array:
+        """The inverse variances: [d]."""
         return 1.0 / self.variance
 
 
@@ -75,6 +76,7 @@ def log_responses(theta: Array, scores: Array) -> Array:
 
 
 def _logits(theta: Array, scores: Array) -> Array:
+    """The logits of the labels on the grid.   theta [S, d] -> [S, L, K]"""
     slope = theta[:, :1] * scores  # [S, L]
     offset = theta[:, 1 : len(scores)] @ lean_design(scores).T  # beyond are the parameters of scores (`scoring`)
     return np.asarray(slope[:, :, None] * APPEARANCES + offset[:, :, None])

@@ -117,6 +117,7 @@ class Sampled:
         return np.asarray(smooth.T + weights[:, m:] @ columns.at(X).T + columns.offset_at(X))
 
     def _blocks(self, places_: int) -> list[slice]:
+        """Slices of places, so that a block of predictions fits into memory."""
         rows = max(1, BLOCK_ENTRIES // len(self.draws.link))
         return [slice(start, min(start + rows, places_)) for start in range(0, places_, rows)]
 
@@ -133,9 +134,11 @@ class Sampled:
 
     @property
     def confusion(self) -> Array:
+        """The mean of the confusion matrices over the draws: [S, 2, L]."""
         return np.asarray(self.confusion_draws.mean(0))
 
     def reports_given_draws(self) -> InstrumentDraws:
+        """The draws with the reports that they refer to."""
         draws, m = self.draws, self.design.basis.size
         return InstrumentDraws(
             self.problem,
@@ -204,11 +207,13 @@ class _Record:
 
     @classmethod
     def of(cls, problem: Problem, thin: int) -> _Record:
+        """An empty record."""
         busiest = np.argsort(-np.bincount(problem.reported.source, minlength=problem.observed.n_sources), kind="stable")
         n = problem.observed.n_sites
         return cls(np.sort(busiest[:TRACED_SOURCES]), -1 - problem.columns.count, thin, np.zeros(n), np.zeros((2, n)))
 
     def add(self, sweep: int, state: State, info: Info) -> None:
+        """Record one sweep: sums, traces and, now and then, a whole draw."""
         crowd, g = state.crowd, APPEARANCES[info.appearance]
         rho = logistic(crowd.link[:, :1] * g + crowd.link[:, 1:])
         self.truth += info.truth.mean(0)
@@ -224,6 +229,7 @@ class _Record:
             self.states.append((state, density))
 
     def names(self) -> tuple[str, ...]:
+        """The names of the traced quantities, for diagnostics."""
         parts = self.states[0][0].crowd.variance.shape[1]
         variances = ["sensitivity", *(f"lean {i}" for i in range(1, parts))]
         sources = [f"{part} of source {s}" for s in self.watched for part in ("sensitivity", "lean")]
@@ -237,6 +243,8 @@ class _Record:
         )
 
     def kept(self) -> Draws:
+        """The thinned draws, chain after chain."""
+
         def by_chain(values: list[Array]) -> Array:
             stacked = np.stack(values, axis=1)  # [C, sweeps, ...]
             return stacked.reshape(-1, *stacked.shape[2:])

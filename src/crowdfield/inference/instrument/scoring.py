@@ -39,7 +39,7 @@ class Readings(NamedTuple):
     value: Array  # [Q] z, the log odds of the last state
 
     def within(self, rows: slice) -> Readings:
-        """Those of a run of places, numbered from its first."""
+        """The scores at a slice of the places, which are numbered from its first."""
         inside = (self.site >= rows.start) & (self.site < rows.stop)
         return Readings(self.site[inside] - rows.start, self.source[inside], self.value[inside])
 
@@ -50,6 +50,7 @@ class Readings(NamedTuple):
 
 
 def log_odds(probability: Array) -> Array:
+    """The log odds of probabilities, kept away from 0 and 1."""
     p = np.clip(probability, NEAREST, 1.0 - NEAREST)
     return np.asarray(np.log(p) - np.log1p(-p))
 

@@ -44,6 +44,7 @@ class Reported(NamedTuple):
     looks: NDArray[np.int64]  # that each stands for
 
     def take(self, rows: NDArray[Any]) -> Reported:
+        """Some of the reports."""
         return Reported(*(column[rows] for column in self))
 
 

@@ -39,6 +39,7 @@ def n_steps(labels: int) -> int:
 
 
 def init(chains: int, sources: int, labels: int, rng: np.random.Generator) -> Crowd:
+    """Sources around the average one, for every chain."""
     mean, variance = np.zeros((chains, labels)), np.tile(usual_variance(labels), (chains, 1))
     mean[:, 0] = 1.0
     theta = mean[:, None] + FIRST_SD * rng.standard_normal((chains, sources, labels))
@@ -97,6 +98,7 @@ class _Proposal(NamedTuple):
 
 
 def _proposal(theta: Array, scores: Array, weights: Array, counts: Array, mean: Array, variance: Array) -> _Proposal:
+    """Newton's quadratic approximation of the posterior of θ at a point."""
     logs = responses.log_responses(theta, scores)
     p = np.exp(logs)
     prior = -0.5 * ((theta - mean) ** 2 / variance).sum(1)
@@ -175,6 +177,7 @@ def _spread(crowd: Crowd, i: int, log_ratio: Array) -> Crowd:
 
 
 def _moved(crowd: Crowd, i: int, delta: Array) -> Crowd:
+    """Parameter i of all sources and of their mean, shifted by delta."""
     theta, mean = crowd.theta.copy(), crowd.mean.copy()
     theta[:, :, i] += delta[:, None]
     mean[:, i] += delta
@@ -182,4 +185,5 @@ def _moved(crowd: Crowd, i: int, delta: Array) -> Crowd:
 
 
 def _where(accept: Array, one: Array, other: Array) -> Array:
+    """Rows of one array where accepted, else of the other."""
     return np.where(accept.reshape(-1, *([1] * (one.ndim - 1))), one, other)

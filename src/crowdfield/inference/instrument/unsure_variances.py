@@ -64,6 +64,7 @@ def widen(
 
 
 def with_log_variances(state: State, psi: Array) -> State:
+    """The same state with other log variances ψ."""
     smooth, nugget = np.exp(psi[:2]).tolist()
     population = Population(state.variances.population.mean, np.exp(psi[2:]))
     return state._replace(variances=Variances(smooth, nugget, population))

@@ -42,9 +42,7 @@ from crowdfield.inference.scale import Gamma
 
 FARTHEST_MOVE = 2.0  # largest change of a source's logits in one step, because Newton's step overshoots
 FIRST_PRECISION = 1.0  # smallest ς at the start, because a field without a prior diverges
-SIDE_BY_SIDE = (
-    0.5  # damping of plain steps with several functions, each updated with the others held: full steps overshoot
-)
+SIDE_BY_SIDE = 0.5  # damping of plain steps of several functions, which overshoot if each holds the others fixed
 FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all sources are coupled from the start
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, only the most influential sources are coupled
 
@@ -300,6 +298,7 @@ class Method:
         return self.layout.stack(counted - np.einsum("sjde,sje->sjd", fisher, by_row))
 
     def _mixed_statistics(self, at: Evaluated, f: int, length: float) -> Statistics:
+        """The statistics of function f after a step of this length."""
         old, new = at.state.statistics[f], at.sums.statistics[f]
         mixed = replace(old, linear=at.q.linear[f]).towards(new, length)
         if length == 1.0 or not len(at.q.slope) or not isinstance(self.engine, FeatureEngine):

@@ -119,6 +119,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, states: int, labels: int) -> Layout:
+        """The layout for J states and L labels."""
         if states == 2:
             return cls(((0, 1),), ((-1.0, 1.0),), labels - 1)
         return cls(tuple((j,) for j in range(states)), ((1.0,),) * states, labels - 1)

@@ -95,12 +95,14 @@ def table_elsewhere(q: Posterior) -> Table:
 
 
 def _table_without_slopes(q: Posterior, fields: tuple[Any, ...]) -> Table:
+    """The table for sites whose sources are not coupled with the field."""
     S, F, L, _ = q.directions.shape
     total = np.einsum("sfld,sfde,sfle->slf", q.directions, q.left + _through_field(q), q.directions)
     return Table(fields, _by_key(q.moments.log_pi), total.reshape(S * L, F), None)
 
 
 def _by_key(log_pi: Array) -> Array:
+    """E[log π] with rows by a report's key: [S · L, J]."""
     return np.ascontiguousarray(log_pi.transpose(0, 2, 1).reshape(-1, log_pi.shape[1]))
 
 
@@ -168,6 +170,7 @@ def unpack(like: State, z: Array) -> State:
 
 
 def _arrays(state: State) -> list[Array]:
+    """The arrays of a state, in the order of its vector."""
     statistics = [a for s in state.statistics for a in (s.linear, s.quadratic)]
     return [state.alpha0, *(getattr(state.rows, name) for name in ROW_ARRAYS), *state.centre, *statistics]
 

@@ -80,6 +80,7 @@ class Said(NamedTuple):
 
 
 def sweep(sites: Sites, table: Table) -> Sums:
+    """The sums over all sites of this process."""
     return sum_over_blocks(partial(_pass_over, sites, table), range(len(sites.blocks)))
 
 
@@ -111,6 +112,7 @@ def local(sites: Sites, table: Table, b: int) -> Local:
 
 
 def _engine(sites: Sites) -> FeatureEngine:
+    """The engine of the sites; an error if it has no features."""
     if not isinstance(sites.engine, FeatureEngine):
         raise TypeError(f"the {sites.engine.name} engine has no features to couple sources with.")
     return sites.engine

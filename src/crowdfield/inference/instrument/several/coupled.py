@@ -22,6 +22,7 @@ from crowdfield.inference.quadrature import softmax
 
 
 def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
+    """The joint covariance of field, sources and link at a converged state."""
     (S, d), truth, F = at.state.theta.shape, at.state.link, observed.functions
     size = S * d + len(truth.theta)
     if too_many(at.state):
@@ -86,11 +87,12 @@ def _check_information(observed: Observed, at: Evaluated) -> Array:
 
 
 def _spread(p: Array) -> Array:
+    """diag p − p pᵀ, the covariance of a categorical indicator.   [n, L] -> [n, L, L]"""
     return np.asarray(p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
 
 
 def _cross(site: NDArray[np.int64], column: NDArray[np.int64], values: Array, N: int, size: int) -> Any:
-    """Sparse [N F, size] from values [R, F, d] at a site and from a column on."""
+    """A sparse matrix [N F, size] of values [R, F, d], each in the rows of its site, from its column on."""
     R, F, d = values.shape
     rows = np.broadcast_to((site[:, None] * F + np.arange(F))[:, :, None], (R, F, d))
     columns = np.broadcast_to((column[:, None] + np.arange(d))[:, None, :], (R, F, d))
@@ -98,6 +100,7 @@ def _cross(site: NDArray[np.int64], column: NDArray[np.int64], values: Array, N:
 
 
 def _block_diagonal(blocks: Array) -> Any:
+    """A sparse matrix with these blocks on its diagonal."""
     N, F, _ = blocks.shape
     return sp.bsr_matrix((blocks, np.arange(N), np.arange(N + 1)), shape=(N * F, N * F)).tocsr()
 
@@ -113,4 +116,5 @@ def _projected(design: Design, reached: Any, F: int) -> Array:
 
 
 def _symmetric(matrix: Array) -> Array:
+    """The symmetric part of a matrix."""
     return np.asarray(0.5 * (matrix + matrix.transpose(0, 2, 1)))

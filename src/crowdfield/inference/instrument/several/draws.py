@@ -28,22 +28,27 @@ class StatesDraws(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The number of draws."""
         return len(self.f)
 
     @property
     def chains(self) -> int:
+        """Independent draws count as one chain."""
         return 1
 
     @property
     def source(self) -> NDArray[np.int64]:
+        """The source of every report: [R]."""
         return self.problem.reported.source
 
     @property
     def site(self) -> NDArray[np.int64]:
+        """The site of every report: [R]."""
         return self.problem.reported.site
 
     @property
     def label(self) -> NDArray[np.int64]:
+        """The label of every report: [R]."""
         return self.problem.reported.label
 
     def log_likelihood(self, draw: int) -> Array:
@@ -62,6 +67,7 @@ class StatesDraws(NamedTuple):
 
 
 def draw(fitted: FittedStates, size: int, rng: np.random.Generator) -> StatesDraws:
+    """Draws from the Gaussian posterior of a fit."""
     design, q, state, F = fitted.design, fitted.joint.q, fitted.state, fitted.observed.functions
     drawn = (q.mean + rng.standard_normal((size, len(q.mean))) @ root(q.covariance).T).reshape(size, F, design.size)
     f = np.empty((size, fitted.observed.n_sites, F))

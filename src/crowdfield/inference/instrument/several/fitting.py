@@ -52,6 +52,7 @@ class Evaluated(NamedTuple):
 
     @property
     def mean(self) -> Array:
+        """The mean of f at every place: [N, F]."""
         return self.places.f_mean
 
 
@@ -66,6 +67,7 @@ class Sums(NamedTuple):
 
 
 def start(observed: Observed, prior: Prior) -> State:
+    """The state before any step: no sites, average sources, prior variances."""
     n, F, L = observed.n_sites, observed.functions, len(observed.scores)
     mean, variance = np.zeros(1 + L), np.full(1 + L, USUAL_LEAN_VARIANCE)
     mean[0], variance[0] = 1.0, SENSITIVITY_VARIANCE
@@ -83,12 +85,14 @@ def start(observed: Observed, prior: Prior) -> State:
 
 
 def link_prior(population: Population, states: int) -> Population:
+    """Prior of the link's slope and shifts: those of an average source."""
     mean, variance = np.zeros(1 + states), np.full(1 + states, SHIFT_VARIANCE)
     mean[0], variance[0] = 1.0, population.variance[0]
     return Population(mean, variance)
 
 
 def offset_at(columns: Columns, X: Array, functions: int) -> Array:
+    """The known offset of every function at places: [M, F]."""
     return np.zeros((len(X), functions)) if columns.offset is None else columns.offset(X)
 
 
@@ -98,6 +102,7 @@ def design_offset(design: Design, functions: int) -> Array:
 
 
 def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, state: State) -> Evaluated:
+    """One pass over the reports: q, the bound, and the state that a full step leads to."""
     v, rough, population = state.variances
     nugget = design.nuggets(v, rough)
     q = weights.posterior(design, offset, state.eta, state.lam, v, nugget)
@@ -122,6 +127,7 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
 
 
 def _short(step: Array) -> Array:
+    """Steps of sources, shortened to the longest allowed change.   [S, d]"""
     longest = np.abs(step).max(1, keepdims=True)
     return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
 
@@ -175,6 +181,7 @@ def _pass_over_labels(observed: Observed, state: State, at: Places) -> Sums:
 
 
 def of_reports(observed: Observed, state: State, at: Places, rows: slice) -> Readings:
+    """The readings of some reports, given their places and sources."""
     site, source = observed.site[rows], observed.source[rows]
     theta = state.theta[source, : observed.label_parameters]
     return read(theta, observed.scores, observed.said[rows], at.mean[site], at.covariance[site])
@@ -228,6 +235,7 @@ def learned_variances(observed: Observed, at: Evaluated, design: Design, prior: 
 
 
 def _learned_population(observed: Observed, at: Evaluated, population: Population) -> Population:
+    """The average source and the variance around it (empirical Bayes)."""
     theta, own = at.image.theta, np.einsum("sdd->sd", at.covariance)
     mean, first = population.mean.copy(), observed.label_parameters
     # The average of the crowd leans to no state; labels that name none have leans of their own.

@@ -42,15 +42,18 @@ class FittedStates:
 
     @property
     def state(self) -> State:
+        """The state in which the iteration converged."""
         state: State = self.settled.at.state
         return state
 
     @property
     def link(self) -> Link:
+        """The link to the truth, with its joint covariance."""
         return self.joint.link
 
     @property
     def observed(self) -> Observed:
+        """The reports of the problem."""
         observed = self.problem.observed
         assert isinstance(observed, Observed)
         return observed
@@ -73,6 +76,7 @@ class FittedStates:
         return mean + offset_at(self.problem.columns, X, F), covariance
 
     def features(self, X: Array) -> Array:
+        """Features and covariates at places: [M, m + C]."""
         return np.hstack([self.design.basis.features(X), self.problem.columns.at(X)])
 
     def latent(self, X: Array) -> tuple[Array, Array]:
@@ -103,6 +107,7 @@ class FittedStates:
         return np.asarray(softmax_moments(*state_logits(self.link, level[None], covariance[None]))[1][0])
 
     def prior_rate_sd(self) -> float:
+        """The same, of the second state."""
         return float(self.prior_rate_sds()[1])
 
     def covariate_weights(self) -> tuple[Array, Array]:

@@ -31,6 +31,7 @@ class Observed:
 
     @property
     def functions(self) -> int:
+        """F, the number of contrasts."""
         return int(self.scores.shape[1])
 
     @property
@@ -55,6 +56,7 @@ class Observed:
 
     @cached_property
     def by_source(self) -> Any:
+        """[S, R]: sums over the reports of every source, as often as each counts."""
         return _sums(self.source, self.looks, self.n_sources)
 
     def with_reports(self, site: Any, source: Any, label: Any, looks: Any) -> Observed:
@@ -70,5 +72,6 @@ class Observed:
 
 
 def _sums(index: NDArray[np.int64], looks: NDArray[np.int64], size: int) -> Any:
+    """A sparse matrix that sums reports by index, times their counts.   [size, R]"""
     rows = np.arange(len(index))
     return sp.csr_matrix((looks.astype(np.float64), (index, rows)), shape=(size, len(index)))

@@ -28,6 +28,7 @@ class Places(NamedTuple):
 
 
 def blocks(n: int) -> list[slice]:
+    """Slices of places that are processed at a time."""
     return [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]
 
 
@@ -67,6 +68,7 @@ def posterior(design: Design, offset: Array, eta: Array, lam: Array, smooth: flo
 
 
 def collapsing(lam: Array, nugget: Array) -> Array:
+    """(I + τ² Λ)⁻¹, which turns a site on g into one on f.   [N, F, F]"""
     return np.asarray(np.linalg.inv(np.eye(lam.shape[1]) + nugget[:, None, None] * lam))
 
 
@@ -85,6 +87,7 @@ def field_moments(features: Array, q: Weights, F: int) -> tuple[Array, Array]:
 
 
 def places(design: Design, offset: Array, q: Weights, eta: Array, lam: Array, nugget: Array) -> Places:
+    """The moments of f and of the appearances at every place."""
     N, F = eta.shape
     mean, covariance = np.empty((N, F)), np.empty((N, F, F))
     for rows in blocks(N):
