@@ -1,9 +1,9 @@
 """Readings of areas: "some of it", "most of it", "all of it".
 
-A reading is the question that a look at a whole tile or village answers. Whoever says that some of it is flooded says
-little about most of it, and whoever saw nothing in the whole image says much. So a source with another reading is
+A reading is the question that a report about a whole tile or village answers. Whoever says that some of it is flooded
+says little about most of it, and whoever saw nothing in the whole image says much. So a source with another reading is
 another source, which starts from what such answers are worth about the area's average; the rest is learned from its
-reports (docs/accuracy.md). One look at an area stays one report.
+reports (docs/accuracy.md). A report about an area stays one report.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_readings(reports: Reports, reading: str | ArrayLike) -> Reports:
     Parameters
     ----------
     reports : Reports
-        About areas: one row per look.
+        Reports about areas.
     reading : {"some", "most", "all"}, or array_like [R] of these
         What each report says of its area. "most" is how areas are read without a reading.
 
@@ -50,8 +50,8 @@ def with_readings(reports: Reports, reading: str | ArrayLike) -> Reports:
     Examples
     --------
     >>> import crowdfield as cf
-    >>> looks = cf.Reports.from_arrays([[0, 0], [5, 0]], ["dry", "wet"], ["ann", "ann"], accuracy=[900, 900])
-    >>> cf.readings.with_readings(looks, ["some", "most"]).sources
+    >>> tiles = cf.Reports.from_arrays([[0, 0], [5, 0]], ["dry", "wet"], ["ann", "ann"], accuracy=[900, 900])
+    >>> cf.readings.with_readings(tiles, ["some", "most"]).sources
     ('ann', 'ann (some of it)')
     """
     stated = np.asarray(reading, dtype=object)

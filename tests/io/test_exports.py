@@ -232,7 +232,7 @@ def test_an_export_is_read_rightly(tmp_path, case):
     found = {
         "labels": result.reports.labels,
         "sources": result.reports.sources,
-        "reports": result.reports.n_looks,
+        "reports": result.reports.n_reports,
         "layout": result.layout,
         "first_time": None if result.reports.time is None else result.reports.time[0],
     }

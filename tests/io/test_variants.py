@@ -172,7 +172,7 @@ def test_a_variant_is_read_rightly(tmp_path, case):
         "states": result.states,
         "places": [tuple(np.round(place, 6).tolist()) for place in result.reports.places],
         "accuracy": None if result.reports.accuracy is None else result.reports.accuracy.tolist(),
-        "looks": result.reports.n_looks,
+        "looks": result.reports.n_reports,
         "score": None if result.reports.score is None else np.round(result.reports.score, 6).tolist(),
     }
     assert {name: found[name] for name in wanted} == wanted

@@ -1,4 +1,4 @@
-"""A row that stands for several looks counts as much as so many equal rows, and costs no more than one."""
+"""A row that counts several times has the weight of as many equal rows, and costs no more than one."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ COUNTS = np.array([1, 3, 2, 5])
 
 
 def crowd(labels, n=48):
-    """Reports of six sources at thirty places, and how many looks each stands for."""
+    """Reports of six sources at thirty places, and how often each counts."""
     rng = np.random.default_rng(3)
     places = rng.uniform(0, 10, (30, 2))
     at = rng.integers(0, 30, n)
@@ -59,7 +59,7 @@ def test_a_count_is_as_many_equal_rows(name):
     np.testing.assert_allclose(one.alpha_, many.alpha_, rtol=1e-6)
     assert one.bound_ == pytest.approx(many.bound_, rel=1e-7)
     np.testing.assert_allclose(np.repeat(one.left_out(), counts), many.left_out(), atol=1e-8)
-    assert len(one.reports_) == len(X) and one.reports_.n_looks == counts.sum()
+    assert len(one.reports_) == len(X) and one.reports_.n_reports == counts.sum()
     tables = (m.source_table().sort_values("source", ignore_index=True) for m in (one, many))
     assert next(tables)["reports"].tolist() == next(tables)["reports"].tolist()
     np.testing.assert_allclose(one.score_reports().attrs["bits"], many.score_reports().attrs["bits"], atol=1e-8)
@@ -93,7 +93,7 @@ def test_counts_are_kept_when_a_model_is_saved_continued_and_checked(kind, tmp_p
 def test_a_large_count_costs_no_more_rows():
     X, y, sources, _ = crowd(("dry", "wet"))
     model = cf.HeatmapBCC(lengthscale=3.0, reports_model="instrument").fit(X, y, sources, counts=1_000)
-    assert model.reports_.n_looks == len(X) * 1_000 and len(model._asked.problem.reported.site) == len(X)
+    assert model.reports_.n_reports == len(X) * 1_000 and len(model._asked.problem.reported.site) == len(X)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_large_count_costs_no_more_rows():
         ([1, 2], {}, {}, "one per report"),
         ("many", {}, {}, "whole numbers"),
         (2, {"inference": "gibbs"}, {}, "gibbs"),
-        (2, {}, {"scores": 0.7}, "a score is one look"),
+        (2, {}, {"scores": 0.7}, "a score is one report"),
     ],
 )
 def test_counts_that_cannot_be_used_are_refused_before_any_work(counts, settings, more, message):
@@ -132,7 +132,7 @@ def test_rows_without_a_score_keep_their_counts_beside_rows_with_one():
     assert scored.sum() == counts[np.isfinite(score)].sum() and (told["counts"][scored] == 1).all()
     assert told["counts"].sum() == counts.sum() and len(told["X"]) < counts.sum()
     model = cf.HeatmapBCC(lengthscale=3.0, max_iter=3, tol=1e-12)
-    rows = Reports.from_arrays(X, y, sources, count=counts, score=score).one_row_per_look()
+    rows = Reports.from_arrays(X, y, sources, count=counts, score=score).one_row_per_report()
     with pytest.warns(ConvergenceWarning):
         one = model.fit(**told).predict_proba(X)
         many = cf.HeatmapBCC(**model.get_params()).fit(rows.places, y[rows_of(counts)], sources[rows_of(counts)],
@@ -154,7 +154,7 @@ def test_counts_that_would_become_far_too_many_rows_are_refused_before_the_fit(s
     count = np.full(len(X), 1_000_000 if cluster else 100_000)
     reports = Reports.from_arrays(X * 1000 + [500_000, 0], y, sources, count=count, crs="EPSG:32618", **columns)
     given = {"cell": 500, "lengthscale": 3000} | {name: v for name, v in settings.items() if name != "cluster"}
-    with pytest.raises(InputError, match=r"rows \(one row counts 1.*000 looks\).*--count none"):
+    with pytest.raises(InputError, match=r"rows \(one row counts 1.*000 times\).*--count none"):
         fuse(reports, fit=on_cluster(cluster) if cluster else None, **given)
 
 
@@ -162,10 +162,12 @@ def test_a_map_of_counts_is_the_map_of_equal_rows():
     X, y, sources, counts = crowd(("dry", "wet"))
     reports = Reports.from_arrays(X * 1000 + [500_000, 0], y, sources, count=counts, crs="EPSG:32618")
     settings: dict[str, Any] = {"cell": 500, "lengthscale": 3000, "inference": "collapsed"}
-    one, many = (fuse(r, **settings) for r in (reports, reports.one_row_per_look()))
+    one, many = (fuse(r, **settings) for r in (reports, reports.one_row_per_report()))
     assert (one.heatmap.reports == many.heatmap.reports).all() and one.heatmap.reports.sum() == counts.sum()
     np.testing.assert_allclose(one.heatmap.probability, many.heatmap.probability, atol=1e-6)
     assert reports.take([1, 0]).count.tolist() == [3, 1]
     assert reports.join(Reports.from_arrays(X[:2], y[:2], sources[:2])).count[-3:].tolist() == [5, 1, 1]
     frame = reports.to_frame()
-    assert Reports.from_frame(frame).count is None and Reports.from_frame(frame, count="count").n_looks == counts.sum()
+    assert (
+        Reports.from_frame(frame).count is None and Reports.from_frame(frame, count="count").n_reports == counts.sum()
+    )

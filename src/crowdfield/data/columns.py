@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.errors import InputError
 
-MOST_LOOKS_OF_A_REPORT = 10_000_000  # of one report: more is a mistake, and sums of counts must stay exact
+LARGEST_COUNT = 10_000_000  # of one report: more is a mistake, and sums of counts must stay exact
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -124,15 +124,16 @@ def aligned_scores(
     return out
 
 
-def looks(count: ArrayLike, rows: int) -> NDArray[np.int64]:
-    """Give how many looks each report stands for: [R]."""
-    stated = _numbers(count, rows, "counts", "count must be whole numbers: how many looks each report stands for.")
-    bad = ~((stated >= 1) & (stated <= MOST_LOOKS_OF_A_REPORT) & (stated == np.floor(stated)))
+def counts_of(count: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """Give how often each row counts: [R]."""
+    stated = _numbers(
+        count, rows, "counts", "count must be whole numbers: how many identical reports each row stands for."
+    )
+    bad = ~((stated >= 1) & (stated <= LARGEST_COUNT) & (stated == np.floor(stated)))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"report {row} has a count of {stated[row]:g}. A count is a whole number "
-            f"between 1 and {MOST_LOOKS_OF_A_REPORT:,}."
+            f"report {row} has a count of {stated[row]:g}. A count is a whole number between 1 and {LARGEST_COUNT:,}."
         )
     return frozen(stated.astype(np.int64))
 

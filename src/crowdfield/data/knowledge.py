@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from crowdfield.arrays import Array
 
 
 def doubt(sd: Array, prior_sd: Array, *, ordered: bool) -> Array:

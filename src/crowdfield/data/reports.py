@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfield.data.columns import accuracies, aligned_scores, frozen, looks, places_of, scored_rows, scores, times
+from crowdfield.data.columns import accuracies, aligned_scores, counts_of, frozen, places_of, scored_rows, scores, times
 from crowdfield.data.sites import Sites, distinct_places
 from crowdfield.errors import InputError
 
@@ -92,7 +92,7 @@ class Reports:
         if self.score is not None:
             object.__setattr__(self, "score", scores(self.score, len(places), len(self.labels)))
         if self.count is not None:
-            object.__setattr__(self, "count", looks(self.count, len(places)))
+            object.__setattr__(self, "count", counts_of(self.count, len(places)))
         if self.id is not None:
             object.__setattr__(self, "id", tuple(self.id))
             if len(self.id) != len(places):
@@ -144,7 +144,7 @@ class Reports:
             crs=crs,
             accuracy=None if accuracy is None else accuracies(accuracy, len(where)),
             score=None if score is None else scores(score, len(where), len(label_names)),
-            count=None if count is None else looks(count, len(where)),
+            count=None if count is None else counts_of(count, len(where)),
         )
 
     @classmethod
@@ -240,7 +240,7 @@ class Reports:
         return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={_some(self.labels)}{where})"
 
     @property
-    def n_looks(self) -> int:
+    def n_reports(self) -> int:
         """The number of reports, counting each row as often as its ``count`` says."""
         return len(self) if self.count is None else int(self.count.sum())
 
@@ -257,10 +257,10 @@ class Reports:
         """
         return np.bincount(codes, self.count, size).astype(np.int64)
 
-    def one_row_per_look(self, rows: ArrayLike | None = None) -> Reports:
+    def one_row_per_report(self, rows: ArrayLike | None = None) -> Reports:
         """Each row repeated as often as its ``count`` says; rows [R]: which to repeat, all by default.
 
-        >>> len(reports.one_row_per_look())
+        >>> len(reports.one_row_per_report())
         3
         """
         if self.count is None:
@@ -342,7 +342,7 @@ class Reports:
             crs=self.crs,
             accuracy=_joined(self.accuracy, other.accuracy, len(self), len(other)),
             score=_joined_scores(self, other, labels),
-            count=_joined_looks(self, other),
+            count=_joined_counts(self, other),
         )
 
     def take(self, rows: ArrayLike) -> Reports:
@@ -383,7 +383,7 @@ def _scored_labels(frame: pd.DataFrame, label: str) -> tuple[str, ...] | None:
     return tuple(sorted(named)) if len(named) > 1 and set(frame[label].unique()) <= set(named) else None
 
 
-def _joined_looks(first: Reports, then: Reports) -> NDArray[np.int64] | None:
+def _joined_counts(first: Reports, then: Reports) -> NDArray[np.int64] | None:
     if first.count is None and then.count is None:
         return None
     return np.concatenate([np.ones(len(r), np.int64) if r.count is None else r.count for r in (first, then)])

@@ -129,7 +129,7 @@ def fit(
             "fit in one process."
         )
     if isinstance(reports, Reports) and reports.count is not None:
-        raise InputError("fits over a cluster take every row for one look. Use reports.one_row_per_look().")
+        raise InputError("fits over a cluster count every row once. Use reports.one_row_per_report().")
     if settings.engine == "exact":
         raise InputError("the exact engine needs all places in one process. Use engine='spectral' or 'inducing'.")
     kind = HeatmapBCC if isinstance(reports, Reports) else DistributedHeatmapBCC

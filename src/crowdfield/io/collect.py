@@ -35,7 +35,7 @@ class Batch:
     text: Any | None = None
     accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
     score: NDArray[np.float64] | None = None  # how sure of the label; NaN where it is just said
-    looks: NDArray[np.float64] | None = None  # that each stands for; NaN where that is not said
+    looks: NDArray[np.float64] | None = None  # how often each counts; NaN where that is not said
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -175,7 +175,7 @@ class Collector:
         return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score, looks)
 
     def _numbers(self, name: str) -> NDArray[np.float64] | None:
-        """How exact the places are, how sure the reports, or how many looks they are; NaN in chunks that do not say."""
+        """A numeric column (accuracy, score or count) of all batches; NaN in batches that lack it."""
         stated = [getattr(batch, name) for batch in self._batches]
         if all(values is None for values in stated):
             return None

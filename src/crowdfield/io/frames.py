@@ -48,7 +48,7 @@ def from_frame(
     lat, lon, label, source, time, id : str, optional
         Names of columns.
     count : str, optional
-        A column that says how many looks each row stands for; none by default, whatever columns are called.
+        A column with the number of identical reports that each row stands for; by default every row counts once.
     crs : str, optional
         The reference system of the coordinate columns; degrees by default. GeoPandas frames have their own.
     positive : str or sequence of str, optional

@@ -237,7 +237,7 @@ def refused_shape(reason: str, is_area: bool) -> str:
 
 
 def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:
-    """How many looks each row stands for; None where no column says so. An empty cell is one look."""
+    """How often each row counts; None where no column says so. An empty cell counts once."""
     name = plan.column("count")
     if name is None or name not in frame:
         return None

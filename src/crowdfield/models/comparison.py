@@ -96,7 +96,7 @@ def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Compariso
     error = 0.0
     if np.isfinite(means[:2]).all():
         difference = np.concatenate(read) - np.concatenate(one_state)
-        # The looks that a report stands for are predicted together.
+        # A row that counts several times is predicted as a whole.
         spread = count * (difference - (means[0] - means[1]))
         error = float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
     bits = [mean / np.log(2.0) for mean in means]

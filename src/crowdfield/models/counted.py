@@ -24,7 +24,7 @@ def with_counts(reports: Reports, counts: ArrayLike | None) -> Reports:
         return reports
     given: Any = np.asarray(counts)
     counted = replace(reports, count=np.full(len(reports), given) if given.ndim == 0 else given)
-    return counted if counted.n_looks > len(counted) else reports
+    return counted if counted.n_reports > len(counted) else reports
 
 
 def refuse(model: HeatmapBCC, reports: Reports) -> None:
@@ -32,24 +32,24 @@ def refuse(model: HeatmapBCC, reports: Reports) -> None:
     if reports.count is None:
         return
     if reason := why_not(model, reports):
-        raise InputError(f"counts cannot be used here: {reason}. Give one row per look, or leave the counts out.")
+        raise InputError(f"counts cannot be used here: {reason}. Give one row per report, or leave the counts out.")
 
 
 def why_not(model: HeatmapBCC, reports: Reports) -> str | None:
     """Why a model counts every row once; None if it uses the counts."""
-    if reports.count is None or not (single_looks(model, reports) & (reports.count > 1)).any():
+    if reports.count is None or not (counted_once(model, reports) & (reports.count > 1)).any():
         return None
-    return "inference='gibbs' samples every row once" if model.inference == "gibbs" else "a score is one look"
+    return "inference='gibbs' samples every row once" if model.inference == "gibbs" else "a score is one report"
 
 
-def single_looks(model: HeatmapBCC, reports: Reports) -> NDArray[np.bool_]:
+def counted_once(model: HeatmapBCC, reports: Reports) -> NDArray[np.bool_]:
     """Which rows the model counts once, whatever their count: [R]."""
     if model.inference == "gibbs":
         return np.ones(len(reports), dtype=bool)
     return reports.is_score
 
 
-def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:
+def one_row_per_report(model: HeatmapBCC) -> HeatmapBCC:
     """The same fitted model with every row repeated as often as its count says.
 
     Fits do not need it; checks that compare single reports with each other do."""
@@ -57,7 +57,7 @@ def one_row_per_look(model: HeatmapBCC) -> HeatmapBCC:
     if count is None:
         return model
     out = copy.copy(model)
-    out.reports_ = model.reports_.one_row_per_look()
+    out.reports_ = model.reports_.one_row_per_report()
     if model.reports_model_ == "instrument":
         asked, fitted = model._asked, model._instrument
         assert isinstance(fitted, Fitted | FittedStates), "gibbs takes no counts"

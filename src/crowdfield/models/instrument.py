@@ -327,7 +327,7 @@ def shares(
     count: NDArray[np.int64] | None,
 ) -> Shares:
     """Every report's share of the log odds of a state at x [1, D], which is a place reported on (its row) or −1. Shares
-    of reports that stand for several looks (count [R]) are of all of them.
+    of rows that count several times (count [R]) are of all their reports.
 
     E[f(x)] is a sum over places: each report has its own term of what its place adds, and an even part of the rest. The
     log odds are linear in the field with two states; with more it is their tangent at x that is shared out.

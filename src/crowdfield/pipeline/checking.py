@@ -26,7 +26,7 @@ from crowdfield.inference.agreement import Agreement
 from crowdfield.io.layers import plain
 from crowdfield.metrics import Reliability, reliability
 from crowdfield.models import draws as draws_
-from crowdfield.models.counted import one_row_per_look
+from crowdfield.models.counted import one_row_per_report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ CHANCES = 100  # simulated outcomes that estimate the calibration error due to c
 DRAWS = 100  # for the check of agreement
 QUICK_DRAWS = 30  # when a map is made
 QUICK_REPORTS = 50_000  # with more, maps are made without this check; `crowdfield check-model` does it
-MOST_COMPARED_LOOKS = 10_000_000  # reports, counting rows by their count: the check of agreement compares all pairs
+MOST_COMPARED_REPORTS = 10_000_000  # reports, counting rows by their count: the check of agreement compares all pairs
 OFTEN = 20  # reports that a source needs to be judged
 POOR_K = 0.7  # largest tail index k̂ of PSIS weights that are reliable (Vehtari and others)
 VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
@@ -239,14 +239,14 @@ def check_model(
     True
     """
     rng = np.random.default_rng(random_state)
-    if model.reports_.n_looks > MOST_COMPARED_LOOKS:
+    if model.reports_.n_reports > MOST_COMPARED_REPORTS:
         raise InputError(
-            f"the reports stand for {model.reports_.n_looks:,} looks; at most "
-            f"{MOST_COMPARED_LOOKS:,} are compared one by one."
+            f"the rows count as {model.reports_.n_reports:,} reports; at most "
+            f"{MOST_COMPARED_REPORTS:,} are compared one by one."
         )
     if not _predicts_labels(model):
         raise InputError("no report can be predicted here: all are scores, or by sources that are trusted beforehand.")
-    model = one_row_per_look(model)
+    model = one_row_per_report(model)
     scores = model.score_reports()
     kept = scores[scores["bits"].notna()].assign(gain=lambda table: table["bits"] - table["habit_bits"])
     gain, error = _mean_and_error(kept["gain"].to_numpy(), kept["place"].to_numpy())
@@ -278,7 +278,7 @@ def quick_warnings(model: Any) -> list[str]:
 
     Empty for very many reports, for which even that would take long.
     """
-    if not hasattr(model, "score_reports") or model.reports_.n_looks > QUICK_REPORTS:
+    if not hasattr(model, "score_reports") or model.reports_.n_reports > QUICK_REPORTS:
         return []
     if len(np.unique(model.reports_.label)) < 2 or not _predicts_labels(model):
         return []  # there is nothing to predict; where all reports say the same, another sentence says so

@@ -204,7 +204,7 @@ def fuse_on(
     # Before the fit, so that a misspelt state is noticed at once.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
-    progress(f"{work} {inside.n_looks:,} reports by {len(np.unique(inside.source)):,} sources")
+    progress(f"{work} {inside.n_reports:,} reports by {len(np.unique(inside.source)):,} sources")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
     model = fit(model, augmented) if fit is not None else _fit(model, augmented)

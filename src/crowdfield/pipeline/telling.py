@@ -27,7 +27,7 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
     """
     exact = model.inference in EXACT_INFERENCES
     if reason := counted.why_not(model, reports):
-        reports = repeated(reports, counted.single_looks(model, reports), reason, MOST_REPEATED_ROWS)
+        reports = repeated(reports, counted.counted_once(model, reports), reason, MOST_REPEATED_ROWS)
     return {
         "X": reports.places,
         "y": said_labels(reports),
@@ -46,8 +46,8 @@ def repeated(reports: Reports, rows: NDArray[np.bool_], reason: str, most: int) 
     if wanted > most:
         largest = int(reports.count[rows].max())
         raise InputError(
-            f"counts would become {wanted:,} rows (one row counts {largest:,} looks), and at most {most:,} can be "
+            f"counts would become {wanted:,} rows (one row counts {largest:,} times), and at most {most:,} can be "
             f"used, because {reason}. Count every row once (--count none), or use the default inference without "
             "scores and without a cluster, which counts a row as often as it says."
         )
-    return reports.one_row_per_look(rows)
+    return reports.one_row_per_report(rows)
