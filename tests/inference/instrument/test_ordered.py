@@ -8,6 +8,7 @@ import crowdfield as cf
 from crowdfield.inference.fields.exact import ExactBasis
 from crowdfield.inference.instrument import coupled, fitting, iterate, linear, link, model, responses, selection
 from crowdfield.inference.kernels import kernel
+from crowdfield.models.unknown import prior_rate_sd
 
 GRADES = ["none", "slight", "severe", "destroyed"]
 
@@ -159,7 +160,7 @@ def test_far_from_all_reports_the_map_is_the_level_and_unsure():
     X, site, source, label, _ = graded(13)
     fitted = estimator().fit(X[site], label, sources=source)
     sd = fitted.predict_rate([[1e4, 1e4]])[1][0]
-    np.testing.assert_allclose(sd, fitted.prior_rate_sds(), atol=0.02)
+    np.testing.assert_allclose(sd, prior_rate_sd(fitted), atol=0.02)
     assert np.ptp(fitted.predict_proba([[1e4, 1e4]])) < 0.5
 
 
