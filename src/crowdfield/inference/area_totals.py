@@ -124,5 +124,5 @@ def interval(draws: Array, level: float) -> Array:
 
 
 def _sums(weights: sp.csc_matrix, states: NDArray[np.float32]) -> Array:
-    """[A, m] times [J − 1, m, n] -> [A, J − 1, n]"""
+    """Weighted sums of states over places.   [A, m], [J − 1, m, n] -> [A, J − 1, n]"""
     return np.stack([weights @ indicator for indicator in states], axis=1)

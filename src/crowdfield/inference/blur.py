@@ -64,7 +64,7 @@ class Blurred(Kernel):
         return out
 
     def variance(self, X: Array) -> Array:
-        """Of f̄."""
+        """The prior variance of f̄ at places: [n]."""
         out = np.empty(len(X))
         for sd, rows in by_level(split(X, self.dimension)[1]):
             here = np.append(np.zeros(self.dimension), sd)[None]

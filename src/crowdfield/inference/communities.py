@@ -77,12 +77,12 @@ def log_dirichlet_multinomial(counts: Array, beta: Array, labels: int = -1) -> A
 
 
 def log_marginal(counts: Array, beta: Array) -> Array:
-    """The same for all rows of each source's counts [S, J, L] together, in each community [K, J, L]: [S, K]."""
+    """log p(counts) of every source [S, J, L] in each community [K, J, L], all rows together: [S, K]."""
     return np.asarray(log_dirichlet_multinomial(counts[:, None], beta).sum(-1))
 
 
 def memberships(c: Communities, counts: Array) -> Array:
-    """m [S, K]"""
+    """The probability of every source to belong to each community: [S, K]."""
     joint = log_marginal(counts, c.beta) + np.log(c.weight)
     joint -= joint.max(1, keepdims=True)
     m = np.exp(joint)

@@ -45,7 +45,7 @@ class CommunityPrior:
         self.free = free
 
     def init(self, chains: int, rng: np.random.Generator) -> CommunityState:
-        """From the prior itself down to uninformative sources, as in the variational start."""
+        """Communities at the start: from the prior down to uninformative ones, as in the variational fit."""
         share = np.linspace(1.0, 0.0, self.size)[:, None, None] if self.size > 1 else np.ones((1, 1, 1))
         beta = share * self.base + (1.0 - share) * self.base.mean(axis=0)
         return CommunityState(

@@ -79,7 +79,7 @@ class Response(NamedTuple):
         return np.asarray((self.inverse @ both).reshape(S, J, L))
 
     def log_odds(self, change: Array) -> Array:
-        """What a change of the counts does to the log odds of a report, two states.   [S, J, L] -> [S · L]"""
+        """The change of a report's log odds due to a change of the counts; two states.   [S, J, L] -> [S · L]"""
         moved = np.einsum("sklm,skm->skl", self.slope, change)
         return np.asarray(moved[:, 1] - moved[:, 0]).ravel()
 
@@ -103,7 +103,7 @@ def response(counts: Array, image: Array, alpha0: Array, missing: Array) -> Resp
 
 
 def by_report(table: Array) -> Array:
-    """[S, J, L] as rows that a report's key selects: [S·L, J]."""
+    """A table [S, J, L] rearranged so that a report's key selects its row: [S·L, J]."""
     return np.ascontiguousarray(table.transpose(0, 2, 1).reshape(-1, table.shape[1]))
 
 

@@ -35,7 +35,7 @@ class Data(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """What is believed before any report, as arrays."""
+    """The priors, as arrays."""
 
     alpha0: Array  # [S, J, L] Dirichlet rows of every source's confusion matrix
     shape: float  # a0 of ς
@@ -100,7 +100,7 @@ def arrange(
 
 
 def _repeats(site: Codes, source: Codes, label: Codes, count: Array | None) -> Codes | None:
-    """How many equal reports each report is one of: same site, source and label; None where none is repeated.   [R]"""
+    """The number of reports with the same site, source and label as each report; None if none is repeated.   [R]"""
     if len(site) == 0:
         return None
     order = np.lexsort((label, source, site))

@@ -46,7 +46,7 @@ class FunctionDraws(Protocol):
         ...
 
     def at(self, X: Array) -> Array:
-        """[M, D] -> [M, n]."""
+        """The draws at places.   [M, D] -> [M, n]"""
         ...
 
     def white(self, X: Array) -> Array:
@@ -66,7 +66,7 @@ class PriorDraws(NamedTuple):
 
 
 def prior_draws(kernel: Kernel, places: Array, size: int, rng: np.random.Generator) -> PriorDraws | None:
-    """Over the box of `places`; None where Fourier features cannot do it."""
+    """Draws of the prior over the box of `places`; None where Fourier features cannot represent it."""
     if coordinates(kernel, places).shape[1] > 3:
         return None
     tolerance, _ = default_tolerance(kernel, places, PRIOR_FEATURES)
@@ -159,7 +159,7 @@ def _of_exact(field: ExactField, size: int, rng: np.random.Generator) -> tuple[B
 
 
 def gaussian(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:
-    """[m, n] of N(mean, covariance)."""
+    """n draws of N(mean, covariance): [m, n]."""
     jittered = covariance + JITTER * np.trace(covariance) * np.eye(len(covariance))
     root = cholesky(jittered, "the posterior covariance of the map")
     return np.asarray(mean[:, None] + root @ rng.standard_normal((len(mean), size)))

@@ -41,7 +41,7 @@ class ConfusionPrior(Protocol):
         ...
 
     def alpha0(self, state: Any) -> Array:
-        """[K or 1, S, L, J]."""
+        """The prior pseudo-counts of every source: [K or 1, S, L, J]."""
         ...
 
     def step(self, state: Any, counts: Array, rng: np.random.Generator) -> Any:
@@ -55,7 +55,7 @@ class FixedPrior(NamedTuple):
     alpha: Array
 
     def init(self, chains: int, rng: np.random.Generator) -> None:
-        """No state."""
+        """A fixed prior has no state."""
         return None
 
     def alpha0(self, state: None) -> Array:
@@ -63,7 +63,7 @@ class FixedPrior(NamedTuple):
         return np.ascontiguousarray(self.alpha.transpose(0, 2, 1))[None]
 
     def step(self, state: None, counts: Array, rng: np.random.Generator) -> None:
-        """Nothing to draw."""
+        """A fixed prior has nothing to draw."""
         return None
 
 
@@ -115,7 +115,7 @@ class Design:
 
 
 class Sampler:
-    """What does not change from sweep to sweep: the reports, the prior, the design."""
+    """The Gibbs sampler: the reports, the prior and the design, which are the same in every sweep."""
 
     def __init__(self, data: Data, prior: Prior, basis: Basis, confusion: ConfusionPrior | None = None):
         self.data, self.prior = data, prior

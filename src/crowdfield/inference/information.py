@@ -62,7 +62,7 @@ class ByStates(NamedTuple):
 
 
 def entropy(p: Array) -> Array:
-    """In bits, over the last axis."""
+    """Entropy in bits, over the last axis."""
     return np.asarray(-(p * np.log2(np.maximum(p, np.finfo(float).tiny))).sum(-1))
 
 

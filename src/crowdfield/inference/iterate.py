@@ -138,7 +138,7 @@ class Policy:
 
 
 class Fit(NamedTuple):
-    """Where an iteration ended, and how it got there."""
+    """The result of an iteration: its last state, and its history."""
 
     state: Any
     q: Any

@@ -28,7 +28,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def covariance(self, X: Array, Z: Array) -> Array:
-        """k(X, Z): [n, m]."""
+        """The covariance k(X, Z) between places: [n, m]."""
 
     @abstractmethod
     def spectral_density(self, frequencies: Array) -> Array:
@@ -94,7 +94,7 @@ class Radial(Kernel):
         return type(self)(float(scales[0]) if scales.size == 1 else tuple(map(float, scales)))
 
     def covariance(self, X: Array, Z: Array) -> Array:
-        """k(X, Z): [n, m]."""
+        """The covariance k(X, Z) between places: [n, m]."""
         scales = self.lengthscales(X.shape[1])
         # Differences column by column: |x|² + |z|² − 2xz loses the distance of places that nearly coincide.
         squared = np.zeros((len(X), len(Z)))
@@ -223,7 +223,7 @@ class Product(Kernel):
         return Product(tuple(factors), self.columns)
 
     def covariance(self, X: Array, Z: Array) -> Array:
-        """k(X, Z): [n, m]."""
+        """The covariance k(X, Z) between places: [n, m]."""
         product = np.ones((len(X), len(Z)))
         for factor, columns in zip(self.factors, self.columns, strict=True):
             product *= factor.covariance(X[:, columns], Z[:, columns])
@@ -267,7 +267,7 @@ class WithLevel(Kernel):
         return WithLevel(self.part.with_lengthscale(lengthscale), self.level)
 
     def covariance(self, X: Array, Z: Array) -> Array:
-        """k(X, Z): [n, m]."""
+        """The covariance k(X, Z) between places: [n, m]."""
         return self.part.covariance(X, Z) + self.level
 
     def variance(self, X: Array) -> Array:
@@ -275,7 +275,7 @@ class WithLevel(Kernel):
         return self.part.variance(X) + self.level
 
     def spectral_density(self, frequencies: Array) -> Array:
-        """Of the smooth part: a constant has all of its density at frequency zero."""
+        """The density of the smooth part; a constant has all of its density at frequency zero."""
         return self.part.spectral_density(frequencies)
 
 

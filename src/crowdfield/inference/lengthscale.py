@@ -28,7 +28,7 @@ class Learned(NamedTuple):
 
 
 def search_range(X: Array) -> tuple[float, float]:
-    """From half the distance of neighbours on an even lattice of as many places, to the map's extent."""
+    """The range to search: from half the distance of neighbours on an even lattice, to the map's extent."""
     extent = float(np.ptp(X, axis=0).max(initial=0.0)) if len(X) else 0.0
     if extent == 0.0:
         return 1.0, 1.0

@@ -60,7 +60,7 @@ class Group(NamedTuple):
 
 
 def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.for_search) -> Learned:
-    """With `earlier`, a q of fewer reports or another length-scale, to start from; the fits laid out by `lay_out`."""
+    """Learn the length-scales. `earlier`: a q to start from; `lay_out` lays a fit over its sites."""
     search = thinned(posed, SEARCH_SITES)
     search = replace(search, communities=None if posed.communities is None else 1)
     X = coordinates(search.kernel, search.data.X)

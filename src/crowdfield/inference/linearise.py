@@ -53,7 +53,7 @@ def polya_gamma(mean: Array, variance: Array, log_likelihood: Array, C: Array) -
 
 
 def _polya_gamma_binary(mean: Array, variance: Array, log_likelihood: Array) -> Local:
-    """The same for two states, in a third of the time: one exponential each for r and for the bound."""
+    """`polya_gamma` for two states, in a third of the time: one exponential each for r and for the bound."""
     first, second = log_likelihood[:, 0], log_likelihood[:, 1] + mean
     gap = second - first
     small = np.exp(-np.abs(gap))
@@ -201,7 +201,7 @@ def _normalised(logits: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array) -> Local:
-    """The same for two states, computed from the log odds at each node: [n, Q], without an axis of states.
+    """`collapsed` for two states, from the log odds at each node: [n, Q], without an axis of states.
 
     With ℓ the log likelihood ratio, r = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
     log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.

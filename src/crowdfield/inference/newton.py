@@ -60,7 +60,7 @@ class Meetings:
         return cls(cells, cell, site, cell[site], start.astype(np.int32), looks)
 
     def second_derivatives(self, mean: Array, variance: Array, lam: Array, missing: Array) -> SecondDerivatives:
-        """From what a pass over the sites found at each: [n] each."""
+        """Sum the curvatures and missing information of the sites over cells. All arguments: [n]."""
         curvature = linearise.own_curvature(mean, variance, lam) - missing
         each = missing[self.site] if self.looks is None else missing[self.site] * self.looks
         K = csr_array((each, self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
@@ -69,7 +69,7 @@ class Meetings:
 
 
 class Step(NamedTuple):
-    """Where Newton's step leads."""
+    """The result of Newton's step."""
 
     field: Array  # [m] change of the mean of the weights
     counts: Array  # [S, J, L] pseudo-counts

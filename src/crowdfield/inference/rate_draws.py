@@ -39,7 +39,7 @@ class RateDraws(Protocol):
         ...
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
-        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
+        """Log odds of the states at places; rng draws only what is independent between places.   [M, D] -> [F, M, n]"""
         ...
 
 
@@ -52,7 +52,7 @@ class StateRates:
     size: int
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
-        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
+        """Log odds of the states at places; rng draws only what is independent between places.   [M, D] -> [F, M, n]"""
         mean = self.prior_mean(X)
         out = np.stack([function.at(X) for function in self.functions])
         for j, function in enumerate(self.functions):
@@ -95,11 +95,11 @@ class InstrumentRates:
         return out
 
     def logits(self, g: Array) -> Array:
-        """Of the states, where the appearances are these.   [F, M, n] -> [J, M, n]"""
+        """The logits of the states for given appearances.   [F, M, n] -> [J, M, n]"""
         return np.asarray(self.slope * np.tensordot(self.scores, g, axes=1) + self.leans[:, None, :])
 
     def log_odds(self, X: Array, rng: np.random.Generator) -> Array:
-        """[M, D] -> [F, M, n]. The generator serves what differs from place to place alone."""
+        """Log odds of the states at places; rng draws only what is independent between places.   [M, D] -> [F, M, n]"""
         g = self.field(X)
         for f, function in enumerate(self.smooth):
             # One noise for the nugget and what the basis leaves out: all draws share the variance of the smooth part.
@@ -110,7 +110,7 @@ class InstrumentRates:
 
 
 def _add_noise(values: Array, sd: Array, rng: np.random.Generator) -> None:
-    """In single precision: half the time, and accurate enough for noise."""
+    """Add white noise in single precision: half the time, and accurate enough."""
     noise = rng.standard_normal(values.shape, dtype=np.float32)
     noise *= sd.astype(np.float32)
     values += noise
@@ -172,7 +172,7 @@ def _of_instrument(
 
 
 def rates(draws: RateDraws, X: Array, rng: np.random.Generator) -> Array:
-    """ρ at places: [n, M, J]."""
+    """Draws of ρ at places: [n, M, J]."""
     out: Array | None = None
     rows = max(1, BLOCK_ENTRIES // draws.size)
     for start in range(0, len(X), rows):

@@ -67,14 +67,14 @@ class StatesHere(NamedTuple):
     X: Array  # [P, D]
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
-        """[J, m, n]"""
+        """Logits of the states of some reported places in every draw: [J, m, n]."""
         f = self.rates.log_odds(self.X[rows], rng)
         prior = np.tensordot(contrast(len(self.said.log_pi[0])), f, axes=1)
         return np.asarray(prior + self.said.log_likelihood(rows))
 
 
 class ThingsHere(NamedTuple):
-    """The same of the instrument model, for everything that was reported on.
+    """P(state | draw, reports) of everything that was reported on, under the instrument model.
 
     Given f the appearance is about Gaussian: its mean moves by K for every unit of f, and τ²K is left. With one
     function K is 1 − τ²λ, where λ is the precision of the thing's site; with several, K = Cov(g | f) / τ².
@@ -84,7 +84,7 @@ class ThingsHere(NamedTuple):
     fitted: Fitted | FittedStates
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
-        """[J, m, n]"""
+        """Logits of the states of some reported places in every draw: [J, m, n]."""
         f = self.rates.field(self.fitted.design.coordinates[rows])
         mean, follows = self._appearances(rows)
         g = mean.T[:, :, None] + np.einsum("mab,bmn->amn", follows, f - f.mean(axis=2, keepdims=True))

@@ -106,7 +106,7 @@ class SampledPosterior(NamedTuple):
         return np.asarray(mean * ((mean * (1.0 - mean)).sum(-1, keepdims=True) / variance - 1.0))
 
     def covariance(self, X: Array) -> list[Array]:
-        """Between places, of each latent function: F times [M, M]."""
+        """The covariance of each latent function between places: F times [M, M]."""
         g = self._draws(X, with_unseen=False)
         left_out = np.diag(self.basis.residual(X))
         return [
@@ -201,7 +201,7 @@ def _warmed_up(sampler: Sampler, chains: int, warm_up: int, rng: np.random.Gener
 
 @dataclass
 class _Record:
-    """What is kept of the sweeps: sums, thinned draws, and traces of some quantities."""
+    """A record of the sweeps: sums, thinned draws, and traces of some quantities."""
 
     watched: NDArray[np.int64]  # sources whose matrices are traced
     diagonal: NDArray[np.int64]

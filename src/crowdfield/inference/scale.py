@@ -45,7 +45,7 @@ def next_mean(prior: Gamma, size: int, informed: float, energy: float, precision
 
 
 def kl(q: Gamma, p: Gamma) -> float:
-    """KL(q ‖ p)."""
+    """KL(q ‖ p) of two gamma distributions."""
     return float(
         (q.shape - p.shape) * digamma(q.shape)
         - gammaln(q.shape)

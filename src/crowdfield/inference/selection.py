@@ -73,7 +73,7 @@ def solve(
 
 
 def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter: int, tol: float) -> Any | None:
-    """What a fit on some of very many sites has learned; `earlier` itself where there are fewer, or sources are known.
+    """The q of a fit on a subset of very many sites; `earlier` itself if there are fewer, or sources are known.
 
     Alternating updates of sources, scale and field converge slowly: the more reports, the slower. On a subset, joint
     steps cost little.

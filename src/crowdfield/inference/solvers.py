@@ -73,11 +73,11 @@ class Solver(Protocol):
         ...
 
     def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
-        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
+        """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         ...
 
     def with_new_sources(self, q: Any, alpha0: Array) -> Any:
-        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
+        """q extended by new sources with the prior [S_new, J, L]."""
         ...
 
 
@@ -128,11 +128,11 @@ class JointSolver:
         return q.moments.log_pi
 
     def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
-        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
+        """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         return self.method.likelihood(fit.state)
 
     def with_new_sources(self, q: joint.Posterior, alpha0: Array) -> joint.Posterior:
-        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
+        """q extended by new sources with the prior [S_new, J, L]."""
         return joint.with_new_sources(q, alpha0)
 
 
@@ -183,11 +183,11 @@ class MeanFieldSolver:
         return confusion.expected_log_pi(q.alpha)
 
     def weights_likelihood(self, fit: Fit) -> WeightsLikelihood | None:
-        """What a fit says about the weights of its field, to compare kernels by; None where only fits can."""
+        """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         return None  # the paper compares the bounds of fits
 
     def with_new_sources(self, q: vb.Posterior, alpha0: Array) -> vb.Posterior:
-        """What was learned of fewer sources, with the prior [S_new, J, L] for those that are new."""
+        """q extended by new sources with the prior [S_new, J, L]."""
         return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
 
 
@@ -222,7 +222,7 @@ def here(posed: Posed) -> Solver:
 
 
 def for_search(posed: Posed) -> Solver:
-    """The same on few features, to compare length-scales by."""
+    """A solver with few features, to compare length-scales by."""
     return over(posed, Sites(posed.data, posed.prior, posed.search_engine()))
 
 

@@ -29,12 +29,12 @@ class Sample(NamedTuple):
 
     @property
     def share(self) -> Array:
-        """W_h."""
+        """W_h: the share of all cells in each stratum."""
         return np.asarray(self.cells / self.cells.sum())
 
     @property
     def checked(self) -> NDArray[np.int64]:
-        """n_h."""
+        """n_h: the number of checks in each stratum."""
         return np.asarray(self.counts.sum(axis=1))
 
 
@@ -119,7 +119,7 @@ def _ratio(a: Estimate, b: Estimate) -> Estimate:
 
 
 class Predicted(NamedTuple):
-    """What the map says of every check, and of all cells."""
+    """The map's probability of a state at every check, and its mean over all cells."""
 
     stratum: NDArray[np.int64]  # [n]
     truth: Array  # [n] 1 where the check found the state
@@ -167,7 +167,7 @@ def _power(predicted: Predicted, W: Array, n: NDArray[np.int64], H: int) -> floa
 
 
 def allocate(cells: NDArray[np.int64], spread: Array, size: int, least: int) -> NDArray[np.int64]:
-    """How many of `size` checks each stratum gets: in proportion to N_h S_h (Neyman), at least `least`, at most N_h."""
+    """Allocate `size` checks to strata: in proportion to N_h S_h (Neyman), at least `least`, at most N_h."""
     floor = np.minimum(cells, least)
     wanted, held = cells * spread, np.full(len(cells), -1)
     for _ in range(len(cells)):

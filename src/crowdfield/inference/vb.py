@@ -77,7 +77,7 @@ class Posterior(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What one pass over some sites adds up to."""
+    """The sums of one pass over some sites."""
 
     counts: Array
     missing: Array  # [S, L, J, J] derivative of the counts, for Newton steps
@@ -154,7 +154,7 @@ def local(sites: Sites, scheme: Scheme, q: Posterior, block: Block) -> linearise
 
 
 def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
-    """What one block of sites adds to the sums of a sweep."""
+    """The sums of one block of sites."""
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     mean, variance = moments_at(sites, q.fields, block)
     local = scheme.local(sites, q, block, mean, variance)

@@ -89,7 +89,7 @@ class BlurredSpectralBasis(SpectralBasis):
         return out
 
     def features_at(self, points: Points | Levels) -> Array:
-        """The same at places that were prepared."""
+        """φ̄ at located places, as a dense matrix [n, m]."""
         if isinstance(points, Points):
             return super().features_at(points)
         out = np.empty((points.size, self.size))

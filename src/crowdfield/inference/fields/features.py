@@ -72,7 +72,7 @@ class Basis(Protocol):
         return self.residual_at(self.locate(X))
 
     def residual_at(self, points: Any) -> Array:
-        """The same at places that were prepared."""
+        """Prior variance that the basis leaves out at located places: [n]."""
         ...
 
     def residual_covariance(self, X: Array) -> Array | None:
@@ -92,7 +92,7 @@ class Basis(Protocol):
         ...
 
     def features_at(self, points: Any) -> Array:
-        """The same at places that were prepared."""
+        """φ at located places, as a dense matrix [n, m]."""
         ...
 
     # Functions of groups: every report of a source asks for that source's own function at the report's place.

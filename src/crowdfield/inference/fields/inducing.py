@@ -104,7 +104,7 @@ class InducingBasis(Basis):
         return Points(X, self.features(X) if len(X) * self.size <= ENTRIES else None)
 
     def features_at(self, points: Points) -> Array:
-        """The same at places that were prepared."""
+        """φ at located places, as a dense matrix [n, m]."""
         return self.features(points.X) if points.features is None else points.features
 
     def _chunks(self, points: Points) -> list[slice]:
@@ -169,7 +169,7 @@ class InducingBasis(Basis):
         return mean, variance
 
     def residual_at(self, points: Points) -> Array:
-        """The same at places that were prepared."""
+        """Prior variance that the basis leaves out at located places: [n]."""
         out = np.empty(len(points.X))
         for rows in self._chunks(points):
             captured = (self._features(points, rows) ** 2).sum(1)

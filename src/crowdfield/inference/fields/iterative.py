@@ -179,7 +179,7 @@ class IterativeEngine:
     def posterior_integrated(
         self, statistics: Sequence[Statistics], shape: float, rate: float, near: float
     ) -> tuple[IterativeField, ...]:
-        """With thousands of directions determined, p(ς | sites) is narrow: only its mean is used (MacKay's form)."""
+        """q(g) with ς at its posterior mean (MacKay's form): with thousands of features p(ς | sites) is narrow."""
         fields = [self.posterior(s, near) for s in statistics]
         prior, informed = scale_.Gamma(shape, rate), sum(f.informed for f in fields)
         size, energy = self.size * len(fields), sum(f.energy for f in fields)

@@ -157,7 +157,7 @@ class SpectralBasis(Basis):
         return Points(angles, decay, Waves(angles, self.modes))
 
     def residual_at(self, points: Points) -> Array:
-        """The same at places that were prepared."""
+        """Prior variance that the basis leaves out at located places: [n]."""
         n, decay = points.angles.shape[1], points.decay
         captured = np.full(n, self.captured)
         if decay is not None:
@@ -171,7 +171,7 @@ class SpectralBasis(Basis):
         return self.features_at(self.locate(X))
 
     def features_at(self, points: Points) -> Array:
-        """The same at places that were prepared."""
+        """φ at located places, as a dense matrix [n, m]."""
         phase = points.angles.T @ self.lattice.T
         phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
         if points.decay is not None:
@@ -180,7 +180,7 @@ class SpectralBasis(Basis):
         return np.asarray(phi)
 
     def _decay_of_constant(self, decay: Array) -> Array:
-        """Of the feature of frequency zero, so that φ(x)·φ(x′) = v + decay · k(c(x), x′) for x′ in the domain."""
+        """The decay of the zero frequency, with φ(x)·φ(x′) = v + decay · k(c(x), x′) for x′ in the domain."""
         level = self.kernel.level
         return np.asarray((level + decay * self._constant) / (level + self._constant))
 
@@ -324,7 +324,7 @@ class SpectralBasis(Basis):
         return groups.project(self._half, points.angles[:, rows], group, values, count)
 
     def undecayed(self, decay: Array) -> Array:
-        """What the feature of frequency zero keeps beyond the decay of all others."""
+        """The amount by which the feature of frequency zero exceeds the decay of all others."""
         return np.asarray(self.amplitude[0] * (self._decay_of_constant(decay) - decay))
 
     def variance(self, points: Points, covariance: Array) -> Array:

@@ -17,7 +17,7 @@ from crowdfield.inference.kernels import Kernel
 
 
 class Size(NamedTuple):
-    """How many features are worth their cost."""
+    """Limits on the number of features, by kind of basis."""
 
     exact: int = 400  # places: as many features as places
     cheap: int = 500  # features that are cheap: the finest tolerance that they can meet is used

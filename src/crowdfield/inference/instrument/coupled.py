@@ -70,7 +70,7 @@ def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) 
 
 
 def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:
-    """From the precision of the field A, that of sources and link C, and what is between them B (module docstring)."""
+    """The joint covariance from the blocks A (field), C (sources and link) and B of the joint precision."""
     S, d = at.state.theta.shape
     # Parameters without information (sources that have not reported here) keep their prior.
     informed = np.flatnonzero(B.any(0) | (np.count_nonzero(C, axis=1) > 1))
@@ -127,5 +127,5 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
 
 
 def _blocks(covariance: Array, S: int, d: int) -> Array:
-    """Of every source alone: [S, d, d]."""
+    """The diagonal blocks of a covariance, one per source: [S, d, d]."""
     return np.stack([covariance[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])

@@ -79,7 +79,7 @@ class InstrumentDraws(NamedTuple):
         return np.asarray(p[self.source[:, None], np.arange(L), chosen[self.site][:, None]])
 
     def _by_report(self, draw: int) -> Iterator[tuple[slice, Array, Array, Array]]:
-        """For runs of reports: log P(g, all reports of the place), log P(own label | g), both [n, K]; responses."""
+        """For blocks of reports: log P(g, all reports of the place), log P(own label | g), both [n, K]; responses."""
         table, likelihood = self._likelihood(draw)
         joint = likelihood + self._log_prior(draw)
         L = len(self.problem.observed.scores)

@@ -31,7 +31,7 @@ class Prior(NamedTuple):
 
 
 class Variances(NamedTuple):
-    """What empirical Bayes learns."""
+    """The variances, which are learned by empirical Bayes."""
 
     smooth: float  # v
     nugget: float  # τ²
@@ -125,7 +125,7 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
 
 
 def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array, Array]:
-    """Where every source's parameters go [S, d], their covariance [S, d, d], and the slope of the objective [S, d]."""
+    """The updated parameters of every source [S, d], their covariance [S, d, d], and the gradient [S, d]."""
     crowd, L = state.variances.population, len(observed.scores)
     labels = Population(crowd.mean[:L], crowd.variance[:L])
     theta, covariance = responses.maximise(state.theta[:, :L], observed.scores, sums.answers, labels)
@@ -139,7 +139,7 @@ def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array
 
 
 def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
-    """Of the logarithms of the inverse variances; usual [d] those of the sources' parameters."""
+    """Log prior density of the log inverse variances; usual [d]: prior variances of the sources' parameters."""
     smooth, nugget = -np.log(variances.smooth), -np.log(variances.nugget)
     total = prior.smooth_shape * smooth - prior.smooth_rate * np.exp(smooth)
     total += prior.nugget_shape * nugget - prior.nugget_rate * np.exp(nugget)

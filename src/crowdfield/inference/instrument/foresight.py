@@ -81,7 +81,7 @@ class ByAppearance(NamedTuple):
         return predicted
 
     def _foresee(self, likelihood: Array, mean: Array, variance: Array) -> Foreseen:
-        """The same, with the log likelihood of the appearances given: [M, K]."""
+        """The predicted reports for a given log likelihood of the appearances [M, K]."""
         f, w = latent_nodes(mean, variance)
         appearance = places.given_field(likelihood, f[..., 0], np.full(len(mean), self.nugget))
         both = np.einsum("nqk,q->nk", appearance, w) @ self.together.reshape(-1, len(APPEARANCES)).T
@@ -89,7 +89,7 @@ class ByAppearance(NamedTuple):
         return Foreseen(labels, slopes[:, :, None, :], both.reshape(len(mean), *self.together.shape[:2]), w)
 
     def importance(self, mean: Array) -> Array:
-        """With two states it is (∂ρ/∂f)²."""
+        """The squared slopes of the state probabilities in f: [n, F]; with two states (∂ρ/∂f)²."""
         f = mean[:, :1]
         slopes = np.empty((len(f), len(self.together)))
         for start in range(0, len(f), ROWS):
@@ -122,5 +122,5 @@ def reading(fitted: Fitted, weight: Array) -> Array:
 
 
 def through_states(fitted: Fitted, pi: Array) -> Array:
-    """The same of somebody who sees the state itself, with a confusion matrix [J, L]: [J, L, K]."""
+    """P(t = j, l | g) of a report that depends on the state itself, by a confusion matrix [J, L]: [J, L, K]."""
     return np.asarray(fitted.link.truth[:, None, :] * pi[:, :, None])

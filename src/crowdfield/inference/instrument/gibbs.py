@@ -52,7 +52,7 @@ class Info(NamedTuple):
 
 
 class Sampler:
-    """What does not change from sweep to sweep: the reports, the prior, the design."""
+    """The sampler: the reports, the prior and the design, which are the same in every sweep."""
 
     def __init__(self, observed: Observed, reported: Reported, design: Design, prior: Prior):
         self.observed, self.reported, self.design, self.prior = observed, reported, design, prior
@@ -62,7 +62,7 @@ class Sampler:
 
     @property
     def n_steps(self) -> int:
-        """How many step sizes a sweep takes."""
+        """The number of Metropolis step sizes in a sweep."""
         return len(MOVES) + sources_sampling.n_steps(len(self.observed.scores))
 
     def init(self, chains: int, rng: np.random.Generator) -> State:
@@ -250,7 +250,7 @@ def lean_along(scores: Array) -> Array:
 
 
 def log_gamma_prior(variance: Array, shape: float, rate: float) -> Array:
-    """Of log variance, where the inverse variance is gamma distributed; up to a constant."""
+    """Log density of log variance if the inverse variance is gamma distributed; up to a constant."""
     return np.asarray(-shape * np.log(variance) - rate / variance)
 
 

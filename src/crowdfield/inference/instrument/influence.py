@@ -25,7 +25,7 @@ class Influence(NamedTuple):
 
 
 def influence(fitted: AnyFitted, x: Array, state: int) -> Influence:
-    """On P(t = state) at one place x [1, D]."""
+    """Contributions to the log odds of a state at one place x [1, D]."""
     if isinstance(fitted, FittedStates):
         return _of_several(fitted, x, state)
     return _of_one(fitted, x, state)

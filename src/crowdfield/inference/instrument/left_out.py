@@ -125,6 +125,6 @@ class Habits(NamedTuple):
         return np.asarray(np.log(said / self.counts[reports.source].sum(1)))
 
     def further(self, reports: Labels) -> Array:
-        """The same for reports that these habits were not learned from: [R]."""
+        """log P of the labels of new reports by their sources' label frequencies: [R]."""
         said = self.counts[reports.source, reports.label] + self.crowd[reports.label]
         return np.asarray(np.log(said / (self.counts[reports.source].sum(1) + 1.0)))

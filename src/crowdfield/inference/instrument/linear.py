@@ -88,7 +88,7 @@ class Design:
         return nugget + smooth * self.lost
 
     def precision(self, variance: float) -> Array:
-        """Of the prior, on its diagonal: [m + C]."""
+        """The diagonal of the prior precision of the weights: [m + C]."""
         return np.concatenate([np.full(self.basis.size, 1.0 / variance), 1.0 / self.columns.sd**2])
 
     def project(self, values: Array) -> Array:
@@ -141,7 +141,7 @@ def _quadratic(rows: Array, matrix: Array) -> Array:
 
 
 class Weights(NamedTuple):
-    """q(w, β)."""
+    """The Gaussian posterior q(w, β) of all weights."""
 
     mean: Array  # [m + C]
     covariance: Array  # [m + C, m + C]
@@ -149,7 +149,7 @@ class Weights(NamedTuple):
 
 
 def posterior(design: Design, eta: Array, lam: Array, variance: float) -> Weights:
-    """q from Gaussian sites."""
+    """The posterior q(w, β) from Gaussian sites."""
     precision, linear = design.summarised(eta - lam * design.offset, lam)
     precision[np.diag_indices_from(precision)] += design.precision(variance)
     root = cholesky(precision, "the posterior precision of the map")
@@ -174,7 +174,7 @@ def _moments(basis: Basis, points: Any, Z: Array, q: Weights) -> tuple[Array, Ar
 
 
 class Surface(NamedTuple):
-    """q(f) anywhere."""
+    """The posterior q(f) as a function of places."""
 
     basis: Basis
     columns: Columns

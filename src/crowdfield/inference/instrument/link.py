@@ -38,7 +38,7 @@ class Checks(NamedTuple):
 
     @property
     def certain(self) -> NDArray[np.bool_]:
-        """Where only one state is possible (gold): [G]."""
+        """Which checks leave only one possible state (gold): [G]."""
         return np.asarray(np.isfinite(self.said).sum(1) == 1)
 
 
@@ -111,7 +111,7 @@ def update(link: Link, checked: Array, population: Population) -> Link:
 
 
 def slope(link: Link, checked: Array, population: Population) -> Array:
-    """Of the objective in (a, γ): [J]."""
+    """Gradient of the objective in (a, γ): [J]."""
     expected = prior(population, len(link.scores))
     return np.asarray(responses.slope(link.theta[None], link.scores, checked[None], expected)[0])
 

@@ -32,11 +32,11 @@ class Method(Protocol):
         ...
 
     def image(self, at: Any) -> State:
-        """Where the best full step leads."""
+        """The state after the best full step."""
         ...
 
     def learning_image(self, at: Any) -> State:
-        """The same, with updated variances."""
+        """The state after the best full step, with updated variances."""
         ...
 
     def surprise(self, at: Any, target: State) -> Array:
@@ -69,11 +69,11 @@ class OneAppearance:
         return fitting.evaluate(self.observed, self.design, self.prior, state)
 
     def image(self, at: fitting.Evaluated) -> State:
-        """Where the best full step leads."""
+        """The state after the best full step."""
         return coupled.image(self.observed, self.design, at).image
 
     def learning_image(self, at: fitting.Evaluated) -> State:
-        """The same, with updated variances."""
+        """The state after the best full step, with updated variances."""
         together = coupled.image(self.observed, self.design, at)
         scores = self.observed.scores
         variances = fitting.learned_variances(at, self.design, self.prior, scores, together.sources)
@@ -114,11 +114,11 @@ class SeveralStates:
         return several.evaluate(self.observed, self.design, self.offset, self.prior, state)
 
     def image(self, at: several.Evaluated) -> State:
-        """Where the best full step leads."""
+        """The state after the best full step."""
         return at.image
 
     def learning_image(self, at: several.Evaluated) -> State:
-        """The same, with updated variances."""
+        """The state after the best full step, with updated variances."""
         variances = several.learned_variances(self.observed, at, self.design, self.prior)
         return at.image._replace(variances=variances)
 

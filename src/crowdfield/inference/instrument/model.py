@@ -42,7 +42,7 @@ F_WEIGHTS = F_WEIGHTS / F_WEIGHTS.sum()
 
 
 class Problem(NamedTuple):
-    """What is to be fitted."""
+    """An instrument model to be fitted: reports, places, kernel, covariates and priors."""
 
     X: Array  # [N, D] the place of every thing that was reported on
     reported: Reported
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
     @property
     def functions(self) -> int:
-        """How many functions of places there are: one for two states and ordered ones, else one fewer than states."""
+        """The number of latent functions: one for two states and ordered ones, else one fewer than states."""
         return self.observed.functions
 
     def rng(self) -> np.random.Generator:
@@ -75,7 +75,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Fitted:
-    """Of two states, or ordered ones."""
+    """A fitted instrument model of two states, or of ordered ones."""
 
     problem: Problem
     design: Design
@@ -143,7 +143,7 @@ class Fitted:
         return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
 
     def prior_rate_sd(self) -> float:
-        """The same, of the second of two states."""
+        """Standard deviation of ρ of the second state, far from all reports."""
         return float(self.prior_rate_sds()[1])
 
     def covariance(self, X: Array) -> list[Array]:
@@ -169,7 +169,7 @@ class Fitted:
         return self.implied_confusion(self.state.theta)
 
     def implied_confusion(self, theta: Array) -> Array:
-        """The same for other parameters of the sources [S, d]."""
+        """The confusion matrices that other parameters of the sources [S, d] imply: [S, J, L]."""
         density, observed = self._common_appearances, self.problem.one_appearance
         out = responses.implied_confusion(theta, observed.scores, density, self.link.truth)
         scoring_only = self.scores_only

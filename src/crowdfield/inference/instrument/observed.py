@@ -96,7 +96,7 @@ class Observed(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """How many every source has."""
+        """The number of parameters of every source."""
         return len(self.scores) + (0 if self.readings is None else scoring.PARAMETERS)
 
     def likelihood(self, rows: slice, table: Array, truth_link: Link, theta: Array) -> Array:

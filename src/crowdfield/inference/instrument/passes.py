@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sums(NamedTuple):
-    """What one pass over all places adds up to."""
+    """The sums of one pass over all places."""
 
     expected: float
     eta: Array  # [N]
@@ -35,7 +35,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Sums]) -> Sums:
-        """Of consecutive runs of places: what is of a place is put together, the rest added up."""
+        """Join the sums of consecutive blocks of places: arrays over places are concatenated, others added."""
         nowhere = np.empty(0)
         sums: list[Any] = [part._replace(eta=nowhere, lam=nowhere) for part in parts]
         whole = cls(*(sum(values[1:], values[0]) for values in zip(*sums, strict=True)))

@@ -75,7 +75,7 @@ def given_field(likelihood: Array, f: Array, nugget: Array) -> Array:
 
 
 def _given(likelihood: Array, f: Array, nugget: Array, prior: Array) -> tuple[Array, Array]:
-    """The same, and the log of what it is normalised by [n, Q]. prior: P(g | f) [n, Q, K]."""
+    """P(g | f, reports), and the log of its normaliser [n, Q]. prior: P(g | f) [n, Q, K]."""
     top = likelihood.max(1)
     joint = prior * np.exp(likelihood - top[:, None])[:, None, :]
     total = joint.sum(2)

@@ -100,7 +100,7 @@ def information(theta: Array, scores: Array, counts: Array) -> Array:
 
 
 def information_of(p: Array, scores: Array, counts: Array) -> Array:
-    """The same from P(l | g) [S, L, K]."""
+    """Fisher information about θ from P(l | g) [S, L, K]."""
     L = len(scores)
     out = np.empty((len(p), 1 + L, 1 + L))  # in sensitivity and offsets b
     weighted = counts[:, None, :] * p  # [S, L, K]
@@ -118,19 +118,19 @@ def information_of(p: Array, scores: Array, counts: Array) -> Array:
 
 
 def gradient(theta: Array, scores: Array, weights: Array) -> Array:
-    """Of Σ_lk w_lk log P(l | g_k).   weights [S, L, K] -> [S, d]"""
+    """Gradient of Σ_lk w_lk log P(l | g_k) in θ.   weights [S, L, K] -> [S, d]"""
     return gradient_of(np.exp(log_responses(theta, scores)), scores, weights)
 
 
 def gradient_of(p: Array, scores: Array, weights: Array) -> Array:
-    """The same from P(l | g) [S, L, K]."""
+    """Gradient in θ from P(l | g) [S, L, K]."""
     surplus = weights - weights.sum(1, keepdims=True) * p
     sensitivity = (surplus @ APPEARANCES) @ scores
     return np.concatenate([sensitivity[:, None], surplus.sum(2) @ lean_design(scores)], axis=1)
 
 
 def slope(theta: Array, scores: Array, weights: Array, population: Population) -> Array:
-    """The same with the log prior: [S, d]."""
+    """Gradient of the expected log likelihood and the log prior in θ: [S, d]."""
     return gradient(theta, scores, weights) - (theta - population.mean) * population.precision
 
 

@@ -55,7 +55,7 @@ class Sampled:
 
     @property
     def site_sds(self) -> Array:
-        """Their standard deviations: [N, 2]."""
+        """Standard deviations of P of both states of everything reported on: [N, 2]."""
         return np.stack([self.site_sd, self.site_sd], axis=1)
 
     # --- the predictor of a map -------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Sampled:
         return np.stack([1.0 - first, first], axis=1), np.stack([sd, sd], axis=1)
 
     def covariance(self, X: Array) -> list[Array]:
-        """Of the log odds between places: [M, M]."""
+        """The covariance of the log odds between places: one matrix [M, M]."""
         (a, c), residual = self.draws.link.T[:, :, None], np.diag(self.design.basis.residual(X))
         joint = np.cov(a * self._field(X) + c, rowvar=False, bias=True).reshape(len(X), len(X))
         return [joint + (a[:, 0] ** 2 * self.draws.smooth).mean() * residual]
@@ -106,7 +106,7 @@ class Sampled:
         return float(np.sqrt(max(square.mean() - rho.sum(1).mean() ** 2, 0.0)))
 
     def prior_rate_sds(self) -> Array:
-        """The same for both states: [2]."""
+        """Standard deviation of ρ of both states, far from all reports: [2]."""
         return np.full(2, self.prior_rate_sd())
 
     def _field(self, X: Array) -> Array:
@@ -195,7 +195,7 @@ def _warmed_up(sampler: Sampler, chains: int, warm_up: int, rng: np.random.Gener
 
 @dataclass
 class _Record:
-    """What is kept of the sweeps: sums, thinned draws, and traces of some quantities."""
+    """A record of the sweeps: sums, thinned draws, and traces of some quantities."""
 
     watched: NDArray[np.int64]  # sources that are traced
     level: int  # position of the intercept among the weights

@@ -44,7 +44,7 @@ class Readings(NamedTuple):
         return Readings(self.site[inside] - rows.start, self.source[inside], self.value[inside])
 
     def at_places(self, position: NDArray[np.int64]) -> Readings:
-        """Those of some places; position [N]: their new number, or −1."""
+        """The scores at some places; position [N]: the new number of each place, or −1."""
         inside = position[self.site] >= 0
         return Readings(position[self.site[inside]], self.source[inside], self.value[inside])
 
@@ -85,7 +85,7 @@ def moments(readings: Readings, posterior: Array, n_sources: int) -> Array:
 
 
 def slope(theta: Array, sums: Array, population: Population) -> Array:
-    """Of the expected log likelihood and the log prior in (α, b, log σ²): [S, 3]."""
+    """Gradient of the expected log likelihood and the log prior in (α, b, log σ²): [S, 3]."""
     gain, lean, log_noise = theta.T
     n, g, squared, z, zg, zz = sums.T
     weight = np.exp(-log_noise)
@@ -115,7 +115,7 @@ def maximise(theta: Array, sums: Array, population: Population) -> tuple[Array, 
 
 
 def report_information(theta: Array, g: Array) -> Array:
-    """What one score tells in (g, α, b, log σ²): [Q, 4, 4].   theta [Q, 3], g [Q]"""
+    """Fisher information of one score about (g, α, b, log σ²): [Q, 4, 4].   theta [Q, 3], g [Q]"""
     J = np.zeros((len(g), 4))
     J[:, 0], J[:, 1], J[:, 2] = theta[:, 0], g, 1.0
     out = np.exp(-theta[:, 2])[:, None, None] * J[:, :, None] * J[:, None, :]

@@ -36,7 +36,7 @@ LOG_SD = 1.5  # standard deviation of the prior of log l around a seventh of the
 
 
 class Reported(NamedTuple):
-    """The reports row by row."""
+    """The reports, one row each."""
 
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Learned(NamedTuple):
 
 
 def search_range(X: Array, rng: np.random.Generator) -> tuple[float, float]:
-    """From the typical distance of neighbours to the map's extent."""
+    """The range of length-scales to search: from the typical distance of neighbours to the map's extent."""
     extent = float(np.ptp(X, axis=0).max(initial=0.0))
     if extent == 0.0:
         return 1.0, 1.0

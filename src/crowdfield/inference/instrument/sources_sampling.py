@@ -48,7 +48,7 @@ def init(chains: int, sources: int, labels: int, rng: np.random.Generator) -> Cr
 
 
 def usual_variance(labels: int) -> Array:
-    """Of sensitivity and leans, before the crowd is known: [d]."""
+    """The prior variance of sensitivity and leans: [d]."""
     return np.array([fitting.SENSITIVITY_VARIANCE] + [fitting.LEAN_VARIANCE] * (labels - 1))
 
 

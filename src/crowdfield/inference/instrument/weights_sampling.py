@@ -38,7 +38,7 @@ class Regression:
         return np.asarray(self.design.offset + weights @ self.phi.T)
 
     def given(self, g: Array) -> GivenAppearances:
-        """g [C, N]."""
+        """The sufficient statistics of appearances g [C, N]."""
         m, rest = self.design.basis.size, g - self.design.offset
         projected = np.stack([self.design.project(row) for row in rest]) if self.phi is None else rest @ self.phi
         return GivenAppearances(self, projected[:, :m] @ self.vectors, projected[:, m:], (rest**2).sum(1), g.shape[1])
@@ -71,7 +71,7 @@ class GivenAppearances(NamedTuple):
         return np.asarray(0.5 * (fitted - self.square / nugget - log_det - self.n * np.log(nugget)))
 
     def draw(self, v: Array, nugget: Array, rng: np.random.Generator) -> Array:
-        """w, β: [C, m + c]."""
+        """A draw of the weights w, β given the variances: [C, m + c]."""
         own, schur, right = self._blocks(v, nugget)
         root = np.linalg.cholesky(schur)
         noise = rng.standard_normal(right.shape)

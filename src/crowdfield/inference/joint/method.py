@@ -65,7 +65,7 @@ class Method:
     # --- where to start --------------------------------------------------------------------------------------------
 
     def prior(self) -> State:
-        """No reports yet."""
+        """The state of the prior, before any report."""
         functions, size = len(self.layout.rows), self.engine.size
         nothing = tuple(self.engine.empty() for _ in range(functions))
         state = State(

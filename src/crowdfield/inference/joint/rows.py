@@ -126,11 +126,11 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """d"""
+        """d, the number of logits that depend on one function."""
         return len(self.rows[0]) * self.logits
 
     def stack(self, by_row: Array, signed: bool = False) -> Array:
-        """[S, J, ..., D] -> [S, F, ..., d]"""
+        """Rearrange by function what is given by row.   [S, J, ..., D] -> [S, F, ..., d]"""
         groups = []
         for rows, signs in zip(self.rows, self.signs, strict=True):
             parts = [(s if signed else 1.0) * by_row[:, j] for j, s in zip(rows, signs, strict=True)]
@@ -138,7 +138,7 @@ class Layout(NamedTuple):
         return np.stack(groups, axis=1)
 
     def block(self, by_row: Array) -> Array:
-        """[S, J, D, D] -> [S, F, d, d], one block per row."""
+        """Block-diagonal matrices by function from one matrix per row.   [S, J, D, D] -> [S, F, d, d]"""
         D, out = self.logits, np.zeros((len(by_row), len(self.rows), self.size, self.size))
         for f, rows in enumerate(self.rows):
             for i, j in enumerate(rows):
@@ -157,7 +157,7 @@ class Layout(NamedTuple):
         return out
 
     def unstack(self, by_function: Array, signed: bool = False) -> Array:
-        """[S, F, d] -> [S, J, D]"""
+        """Rearrange by row what is given by function.   [S, F, d] -> [S, J, D]"""
         D, rows = self.logits, [j for group in self.rows for j in group]
         out = np.empty((len(by_function), len(rows), D))
         for f, (group, signs) in enumerate(zip(self.rows, self.signs, strict=True)):

@@ -39,7 +39,7 @@ class Table(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a pass over some sites adds up to."""
+    """The sums of a pass over some sites."""
 
     counts: Array  # Σ r [S, J, L]
     missing: Array  # K = Σ κ [S, L, F], κ = E[r(1 − r)]: the missing information
@@ -150,7 +150,7 @@ def _covariance_with_field(
 
 
 def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
-    """What one block adds to the sums of a sweep."""
+    """The sums of one block of sites."""
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     at = local(sites, table, b)
     r, lam, kappa = at.site.r, at.site.lam, at.site.missing
@@ -169,7 +169,7 @@ def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
 
 
 def _missing(block: Block, kappa: Array, sources: int, labels: int) -> Array:
-    """K [S, L, F]"""
+    """K = Σ κ, the missing information by source and label: [S, L, F]."""
     each = kappa[block.site]
     if block.repeats is not None:
         each = each * block.repeats[:, None]
@@ -178,7 +178,7 @@ def _missing(block: Block, kappa: Array, sources: int, labels: int) -> Array:
 
 
 def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | None) -> tuple[Array, Array]:
-    """B and Σ κ ψ."""
+    """B = Σ κ φ and Σ κ ψ, the sums that couple sources and field."""
     said, missing = at.said, at.site.missing
     if said is None or coupling is None:
         return np.zeros(0), np.zeros(0)

@@ -58,7 +58,7 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
 
 
 def _information(theta: Array, scores: Array, g: Array) -> Array:
-    """[R, F + d, F + d] in (g, θ)."""
+    """Fisher information of every report about (g, θ): [R, F + d, F + d]."""
     J = _jacobian(theta, scores, g)
     p = softmax(theta[:, :1] * (g @ scores.T) + theta[:, 1:])
     mean = np.einsum("rl,rla->ra", p, J)

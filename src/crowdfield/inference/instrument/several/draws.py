@@ -62,7 +62,7 @@ class StatesDraws(NamedTuple):
         return softmax(theta[:, :1] * (self.g[draw][self.site] @ scores.T) + theta[:, 1:])
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
-        """The same: the appearance of the place is a part of the draw."""
+        """P(label) of every report given this draw, which includes the appearance of its place: [R, L]."""
         return self.predictive(draw)
 
 

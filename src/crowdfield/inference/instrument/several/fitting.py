@@ -57,7 +57,7 @@ class Evaluated(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the reports (or the checks) add up to."""
+    """Sums over the reports (or the checks)."""
 
     value: float
     gradient: Array  # [N, F]
@@ -97,7 +97,7 @@ def offset_at(columns: Columns, X: Array, functions: int) -> Array:
 
 
 def design_offset(design: Design, functions: int) -> Array:
-    """At the places of the reports, averaged over where each may be."""
+    """The known offset at the places of the reports, averaged over the locations of inexact ones: [N, F]."""
     return blur.averaged(lambda X: offset_at(design.columns, X, functions), design.X, design.basis.dimension)
 
 
@@ -188,7 +188,7 @@ def of_reports(observed: Observed, state: State, at: Places, rows: slice) -> Rea
 
 
 def pass_reports(observed: Observed, state: State, at: Places) -> Array:
-    """Of every report's expected log likelihood the gradient in the mean appearance of its place: [R, F]."""
+    """Gradient of every report's expected log likelihood in the mean appearance of its place: [R, F]."""
     runs = range(0, len(observed.site), REPORTS)
     parts = [of_reports(observed, state, at, slice(begin, begin + REPORTS)).gradient for begin in runs]
     return np.concatenate(parts) * observed.looks[:, None] if parts else np.zeros((0, observed.functions))

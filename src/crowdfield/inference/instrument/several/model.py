@@ -93,7 +93,7 @@ class FittedStates:
         return softmax_moments(*state_logits(self.link, mean, covariance))
 
     def covariance(self, X: Array) -> list[Array]:
-        """Of a h_j·f, state by state: J times [M, M]. How states move together is left out."""
+        """The covariance of a h_j·f between places, one matrix [M, M] per state; states are taken as uncorrelated."""
         features, F = self.features(X), self.observed.functions
         block = self.joint.q.covariance.reshape(F, features.shape[1], F, features.shape[1])
         a, h = self.link.theta[0], self.link.scores
@@ -107,7 +107,7 @@ class FittedStates:
         return np.asarray(softmax_moments(*state_logits(self.link, level[None], covariance[None]))[1][0])
 
     def prior_rate_sd(self) -> float:
-        """The same, of the second state."""
+        """Standard deviation of ρ of the second state, far from all reports."""
         return float(self.prior_rate_sds()[1])
 
     def covariate_weights(self) -> tuple[Array, Array]:

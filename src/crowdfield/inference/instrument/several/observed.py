@@ -36,27 +36,27 @@ class Observed:
 
     @property
     def label_parameters(self) -> int:
-        """How many every source has for its labels, the first ones: sensitivity, and a lean to every label."""
+        """The number of a source's parameters for labels, which come first: sensitivity, and a lean to every label."""
         return 1 + len(self.scores)
 
     @property
     def parameters(self) -> int:
-        """How many every source has."""
+        """The number of parameters of every source."""
         return self.label_parameters + (0 if self.vectors is None else scoring.parameters(self.functions))
 
     @cached_property
     def said(self) -> Array:
-        """[R, L] 1 for the label of the report."""
+        """The labels as indicators: [R, L]."""
         return np.eye(len(self.scores))[self.label]
 
     @cached_property
     def by_site(self) -> Any:
-        """[N, R]: sums over the reports of every place, as often as each counts."""
+        """A sparse matrix [N, R] that sums reports by place, as often as each counts."""
         return _sums(self.site, self.looks, self.n_sites)
 
     @cached_property
     def by_source(self) -> Any:
-        """[S, R]: sums over the reports of every source, as often as each counts."""
+        """A sparse matrix [S, R] that sums reports by source, as often as each counts."""
         return _sums(self.source, self.looks, self.n_sources)
 
     def with_reports(self, site: Any, source: Any, label: Any, looks: Any) -> Observed:

@@ -22,7 +22,7 @@ TILT_STEPS = 4  # of Newton's method towards the least bound; any p gives a boun
 
 
 class Readings(NamedTuple):
-    """Report by report."""
+    """The lower bound and its derivatives, report by report."""
 
     value: Array  # [R] lower bound of the expected log likelihood
     gradient: Array  # [R, F] in the mean appearance

@@ -40,7 +40,7 @@ class Vectors(NamedTuple):
     value: Array  # [Q, F] y
 
     def at_places(self, position: NDArray[np.int64]) -> Vectors:
-        """Those of some places; position [N]: their new number, or −1."""
+        """The vectors at some places; position [N]: the new number of each place, or −1."""
         inside = position[self.site] >= 0
         return Vectors(position[self.site[inside]], self.source[inside], self.value[inside])
 
@@ -63,7 +63,7 @@ def population(functions: int) -> Population:
 
 
 def spread(vectors: Vectors, n_sources: int) -> Array:
-    """Where log σ² starts: as if all that a source's vectors differ by were noise, and 0 without vectors: [S].
+    """The initial log σ²: as if all variation of a source's vectors were noise; 0 without vectors: [S].
 
     The map then starts from people's labels, and the source is compared with it. A classifier that is trusted from the
     start would make a map of its own noise, to which the variances then adapt.
@@ -104,7 +104,7 @@ def _information(weight: Array, mean: Array) -> Array:
 
 
 def joint_information(theta: Array, g: Array) -> Array:
-    """What one vector tells in (g, α, b, log σ²) at an appearance g: [Q, 2 F + 2, 2 F + 2].   theta [Q, F + 2]"""
+    """Fisher information of one vector about (g, α, b, log σ²) at g: [Q, 2 F + 2, 2 F + 2].   theta [Q, F + 2]"""
     Q, F = g.shape
     J = np.zeros((Q, F, 2 * F + 2))
     J[:, :, :F] = theta[:, :1, None] * np.eye(F)
@@ -115,7 +115,7 @@ def joint_information(theta: Array, g: Array) -> Array:
 
 
 def sums(index: NDArray[np.int64], size: int) -> sp.csr_matrix:
-    """[size, Q]: sums over the vectors of every place, or of every source."""
+    """A sparse matrix [size, Q] that sums vectors by place, or by source."""
     return sp.csr_matrix((np.ones(len(index)), (index, np.arange(len(index)))), shape=(size, len(index)))
 
 
