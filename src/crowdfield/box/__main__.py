@@ -14,6 +14,7 @@ from crowdfield.errors import CrowdfieldError, ReportFormatError
 
 
 def main() -> None:
+    """Confine this process, run the task, and write its answer."""
     question = json.loads(sys.stdin.buffer.read())
     path = Path(question["path"])
     layers = shut(Limits(**question["limits"]), [path])
@@ -26,6 +27,7 @@ def main() -> None:
 
 
 def say(parts: Iterator[bytes]) -> None:
+    """Write the parts of an answer to the pipe."""
     for part in parts:
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()

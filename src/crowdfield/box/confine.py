@@ -165,6 +165,8 @@ def _filter_calls(libc: ctypes.CDLL) -> bool:
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
 
     class Program(ctypes.Structure):
+        """A BPF program, as the kernel takes it."""
+
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
     program = Program(len(steps), ctypes.cast(code, ctypes.c_void_p))

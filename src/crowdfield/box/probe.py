@@ -62,6 +62,7 @@ def _succeeds(run: Callable[[], object]) -> bool:
 
 
 def main() -> int:
+    """Run every attempt in a box and print which succeeded; the exit code is 1 if any did."""
     from crowdfield.box import ask
 
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:

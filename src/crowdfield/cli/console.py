@@ -20,6 +20,7 @@ errors = Console(stderr=True, highlight=False)
 
 
 def complain(message: str) -> None:
+    """Print an error to stderr."""
     errors.print(f"[bold red]crowdfield:[/] {escape(message)}", soft_wrap=True)
 
 
@@ -114,6 +115,7 @@ class Talk:
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> Table:
+    """A table for the terminal; `right`: columns aligned to the right."""
     out = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, name in enumerate(columns):
         out.add_column(name, justify="right" if number in right else "left", header_style="dim")
@@ -123,6 +125,7 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any
 
 
 def share(value: float) -> str:
+    """A share as a percentage."""
     return f"{100 * value:.0f} %"
 
 
@@ -147,6 +150,7 @@ def sources_table(rows: Any, most: int = 40) -> Table:
 
 
 def looks_table(looks: Sequence[Any]) -> Table:
+    """Places to look at next, as a table."""
     body = [
         [
             look.rank,

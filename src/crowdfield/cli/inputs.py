@@ -224,6 +224,7 @@ def map_from(path: Path) -> Heatmap:
 
 
 def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

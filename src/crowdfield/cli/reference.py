@@ -61,6 +61,7 @@ def page() -> str:
 
 
 def commands() -> list[str]:
+    """The names of all commands, in the order of the help."""
     return [command.name for command in app.registered_commands if command.name is not None]
 
 

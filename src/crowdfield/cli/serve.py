@@ -190,6 +190,7 @@ def need(module: str = "database") -> Any:
 
 
 def seconds(age: str) -> float:
+    """An age such as 90d, 12h or 2w in seconds."""
     import re
 
     from crowdfield.errors import InputError

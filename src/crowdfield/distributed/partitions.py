@@ -126,6 +126,7 @@ def sample(client: Client, posed: Posed, data: list[Future], sizes: list[int]) -
 
 
 def n_sites(data: Data) -> int:
+    """The number of sites of a partition."""
     return data.n_sites
 
 

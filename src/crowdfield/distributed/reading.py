@@ -35,6 +35,8 @@ def hold(value: Any) -> Any:
 
 
 class Columns(NamedTuple):
+    """The names of the columns to read."""
+
     places: list[str]
     label: str
     source: str | None
@@ -114,6 +116,7 @@ def _places(frame: pd.DataFrame, columns: Columns, where: str) -> Array:
 
 
 def survey(piece: Any, columns: Columns) -> Survey:
+    """Summarise a piece: extent, labels, sources, and the spread of its eastings."""
     frame, where = _frame(piece, columns), _where(piece)
     places = _places(frame, columns, where)
     for name in (columns.label, columns.source):
@@ -140,6 +143,7 @@ def survey(piece: Any, columns: Columns) -> Survey:
 
 
 def joined(surveys: list[Survey]) -> Survey:
+    """The summary of all pieces together."""
     counted: dict[Any, int] = {}
     for survey in surveys:
         for name, n in survey.counted.items():
@@ -159,6 +163,8 @@ def joined(surveys: list[Survey]) -> Survey:
 
 
 class Coded(NamedTuple):
+    """Reports of a piece as codes."""
+
     places: Array
     label: NDArray[np.int32]
     source: NDArray[np.int32]

@@ -132,6 +132,7 @@ def own_share(found: dict[str, Curve], strategy: str, end: int) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the comparison and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sets", type=int, default=25)
     parser.add_argument("--first", type=int, default=0, help="seed of the first data set")
@@ -150,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def report(found: Sequence[dict[str, Curve]], strategies: Sequence[str]) -> None:
+    """Print how many reports each strategy needs."""
     sizes = found[0]["random"].reports
     print(f"median cross entropy, bits, over {len(found)} data sets")
     print("reports      " + " ".join(f"{n:6d}" for n in sizes))

@@ -94,6 +94,7 @@ FILES = {"cayes": "les_cayes", "heron": "reef_heron", "mturk": "reef_mturk"}
 
 @lru_cache(maxsize=16)
 def crowd(name: str, votes: int | None) -> Crowd:
+    """A crowd by name, thinned to so many votes per task."""
     return SETS[name](votes)
 
 

@@ -105,10 +105,12 @@ def methods(setting: str) -> Mapping[str, Callable[[], Method]]:
 
 
 def quick_methods(setting: str) -> Mapping[str, Callable[[], Method]]:
+    """The makers of the fast methods."""
     return {name: make for name, make in methods(setting).items() if name not in (*SLOW, "GLAD", "MACE")}
 
 
 def load(setting: str) -> Crowd:
+    """The crowd of a setting."""
     if setting in HAITI:
         return haiti(setting)
     name, _, votes = setting.partition(", ")
@@ -154,6 +156,7 @@ def _without_gold(setting: str, name: str) -> Method:
 
 
 def judge(P: Array, truth: Any) -> dict[str, Any]:
+    """Cross entropy, AUC, and how often confident predictions are wrong."""
     hit = np.asarray(truth, dtype=bool)
     sure = np.maximum(P, 1.0 - P) > SURE
     diagram = metrics.reliability(hit.astype(float), P, bins=BINS)
@@ -226,6 +229,8 @@ class Share(Method):
 
 
 class Ibcc(Method):
+    """IBCC, without a field."""
+
     def fit(self, crowd: Crowd, checked: Any) -> Self:
         model = IBCC(states=crowd.states, labels=crowd.labels).fit(crowd.X, crowd.label, crowd.source)
         self.probability = model.predict_proba(crowd.places)[:, 1]
@@ -284,6 +289,8 @@ class Heatmap(Method):
 
 
 class Kde(Method):
+    """Kernel density estimation of the votes."""
+
     def fit(self, crowd: Crowd, checked: Any) -> Self:
         model = KernelDensity(states=list(crowd.states)).fit(crowd.X, crowd.label, crowd.source)
         self.probability = model.predict_proba(crowd.places)[:, 1]

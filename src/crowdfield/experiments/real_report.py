@@ -99,6 +99,7 @@ def _setting_order(setting: str) -> tuple[int, int]:
 
 
 def markdown(table: pd.DataFrame, means: pd.DataFrame, drawn: Sequence[str], command: str) -> str:
+    """The page as Markdown."""
     sets = list(dict.fromkeys(setting.split(", ")[0] for setting in means.setting))
     parts = [
         "# Real crowds, against truth that no crowd made",
@@ -185,6 +186,7 @@ CAPTIONS = {
 
 
 def figures(good: pd.DataFrame, means: pd.DataFrame) -> dict[str, Figure]:
+    """The figures of the page, by name."""
     out = {"real-cross-entropy": _bars(means)}
     for n, name in ((0, "real-calibration"), (60, "real-calibration-60")):
         if (good.n == n).any():

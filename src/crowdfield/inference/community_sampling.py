@@ -28,6 +28,8 @@ STEPS = ((0.7, 0.0), (0.0, 0.5), (0.25, 0.25))
 
 
 class CommunityState(NamedTuple):
+    """The state of the communities in every chain."""
+
     beta: Array  # [C, k, L, J] for C chains
     weight: Array  # [C, k]
     member: NDArray[np.int64]  # [C, S]

@@ -39,6 +39,8 @@ class Sample(NamedTuple):
 
 
 class Estimate(NamedTuple):
+    """A value with the ends of its confidence interval."""
+
     value: float
     low: float
     high: float

@@ -187,6 +187,8 @@ class Ahead(NamedTuple):
 
 
 class Evaluated(NamedTuple):
+    """A state, its q and bound, and the next states."""
+
     state: State
     q: Posterior
     summary: Summary

@@ -239,6 +239,7 @@ def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str 
 
 
 def is_missing(cell: str, words: frozenset[str] = MISSING) -> bool:
+    """Whether a cell is empty, or holds a word that means so."""
     word = cell.strip().casefold()
     return not word or word in words
 

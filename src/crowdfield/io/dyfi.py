@@ -25,6 +25,7 @@ def _column(header: Sequence[str], wanted: Sequence[str]) -> str | None:
 
 
 def matches(header: Sequence[str]) -> bool:
+    """Whether a header is that of the survey."""
     return _column(header, _INTENSITY) is not None and _column(header, _ANSWERS) is not None
 
 

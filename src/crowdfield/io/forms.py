@@ -162,6 +162,8 @@ def _same_server(link: str, form: Form) -> str:
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Refuses to follow redirections, which would carry the token along."""
+
     def redirect_request(self, *_: Any) -> None:
         return None
 

@@ -31,6 +31,7 @@ def _matches(header: Sequence[str]) -> bool:
 
 
 def plan(table: Tabular, options: Options) -> Plan:
+    """How to read occurrences; an error that asks for the label if it is in doubt."""
     names = {canonical(name): name for name in reversed(table.header)}
     given = {role: name for role, name in options.columns.items() if name not in (None, columns.NONE)}
     chosen = {role: columns.named(role, str(name), table.header, table.name) for role, name in given.items()}

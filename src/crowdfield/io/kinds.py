@@ -284,6 +284,7 @@ def _root(start: bytes, path: Path) -> str:
 
 
 def refuse_doctype(path: Path) -> None:
+    """Raise an error for XML with a document type."""
     raise ReportFormatError(
         "is XML with a document type (<!DOCTYPE …>), which can make a small file grow without end or fetch others. "
         "Remove that line.",

@@ -87,6 +87,7 @@ def _set_place(given: dict[str, str | None], table: Tabular) -> tuple[str, ...]:
 
 
 def plan(table: Tabular, options: Options) -> Plan:
+    """How to read an export of a form, or the answer of its server."""
     header = table.header
     given = dict(options.columns)
     beside = (*_FORM, *_ODK) if "SubmissionDate" in header else _FORM

@@ -34,6 +34,7 @@ _BATCH = 20_000  # reports
 
 
 def is_mapswipe(header: Sequence[str]) -> bool:
+    """Whether a header has MapSwipe's counts of answers."""
     names = {name.strip().lower() for name in header}
     return {"0_count", "1_count"} <= names and bool(names & {"geom", "geometry", "task_id"})
 
@@ -47,6 +48,7 @@ def checked_column(header: Sequence[str]) -> str | None:
 
 
 def in_doubt(column: str, file: str) -> ReportFormatError:
+    """The error for a file that also has a column of checked answers."""
     return ReportFormatError(
         f"has MapSwipe's counts and also '{column}', which looks like a checked answer: which are the reports is in "
         "doubt.",
@@ -58,6 +60,7 @@ def in_doubt(column: str, file: str) -> ReportFormatError:
 
 
 def plan(table: Tabular, options: Options) -> Plan:
+    """How to read aggregated or full results."""
     options.refuse("label", "MapSwipe's answers are its labels")
     lower = {name.strip().lower(): name for name in table.header}
     chosen = {"id": next((lower[key] for key in ("task_id", "idx") if key in lower), "")}
@@ -77,6 +80,7 @@ def plan(table: Tabular, options: Options) -> Plan:
 
 
 def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+    """The votes of aggregated results, in batches of reports."""
     found = Votes()
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells, plan, options)

@@ -50,6 +50,7 @@ def document(path: Path, found: Found) -> bytes:
 
 
 def too_much(path: Path) -> ReportFormatError:
+    """The error for a file that unpacks to far more than its size."""
     return ReportFormatError(
         f"unpacks to more than {limits.LARGEST_RATIO} times its size, which no table of reports does.",
         advice="Unpack it yourself if you trust it.",

@@ -72,6 +72,7 @@ def plus_code(text: str) -> Cell | None:
 
 
 def is_short_plus_code(text: str) -> bool:
+    """Whether a text is a plus code that lacks its area."""
     return _SHORT_PLUS_CODE.fullmatch(text) is not None
 
 

@@ -19,6 +19,7 @@ _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
 
 
 def plan(table: Tabular, options: Options) -> Plan:
+    """How to read a plain table."""
     samples = table.samples()
     scores = score_columns.find(table.header, table.name, options.score_columns, samples)
     alone = score_columns.alone(table.header, samples)

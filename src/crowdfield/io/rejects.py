@@ -23,6 +23,7 @@ class Advised(str):
 
 
 def without_advice(reason: str) -> str:
+    """A reason without the advice that follows it."""
     return reason.without_advice if isinstance(reason, Advised) else reason
 
 

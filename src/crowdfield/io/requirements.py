@@ -18,6 +18,7 @@ def library(name: str, extra: str = "geo") -> Any:
 
 
 def reference_system(heatmap: Heatmap, format: str) -> str:
+    """The map's reference system; an error if it has none."""
     if heatmap.grid.crs is None:
         raise InputError(
             f"{format} needs to know where on Earth the map lies, and its grid has no reference system. "

@@ -72,6 +72,7 @@ def unnamed(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str 
 
 
 def are_probabilities(cells: Sequence[str]) -> bool:
+    """Whether all cells are numbers from 0 to 1."""
     filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]
     try:
         return len(filled) > 0 and all(0.0 <= float(cell) <= 1.0 for cell in filled)

@@ -32,6 +32,7 @@ def by_name(name: Any) -> str:
 
 
 def by_number(authority: str, code: int) -> str:
+    """A system from the number that an authority gives it."""
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 

@@ -158,6 +158,7 @@ def _squares(centres: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray
 
 
 def columns(heatmap: Heatmap) -> tuple[dict[str, list[Any]], NDArray[np.bool_]]:
+    """The columns of a vector map, and which cells are in it."""
     keep = heatmap.mask.ravel()
     out: dict[str, list[Any]] = {}
     for name, values in layers(heatmap).items():

@@ -53,6 +53,7 @@ class _Refused(Exception):
 
 
 def plan(table: Tabular, options: Options) -> Plan:
+    """How to read classifications."""
     for role in ("lat", "lon", "label"):
         options.refuse(role, "the marks on Zooniverse's images have places and labels of their own")
     lower = {name.strip().lower(): name for name in table.header}
@@ -67,6 +68,7 @@ def plan(table: Tabular, options: Options) -> Plan:
 
 
 def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
+    """The marks and answers, in batches of reports."""
     # "Is there any damage?" comes before the drawing, and ends there for those who see none.
     draws = any('"tool' in cell for cell in table.column(plan.columns["annotations"]))
     found = _Marks(table.name, plan, options, draws=draws)

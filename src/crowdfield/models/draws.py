@@ -178,6 +178,7 @@ def _of_states(draws: StateDraws, labels: list[str]) -> tuple[dict[str, Array], 
 
 
 def library() -> Any:
+    """ArviZ, or an error that says how to install it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # it announces its own next version

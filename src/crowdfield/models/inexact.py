@@ -81,6 +81,7 @@ def like(sites: Array, X: Array) -> Array:
 
 
 def refuse(what: str, reports: Reports) -> None:
+    """Raise an error if some places are inexact, for methods that cannot use that."""
     if reports.accuracy is not None:
         raise InputError(f"{what} takes places for exact. Leave the accuracy out, or use inference='auto'.")
 

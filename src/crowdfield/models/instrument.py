@@ -390,6 +390,7 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
 
 
 def read_state(arrays: Mapping[str, Any]) -> State:
+    """The state of a fit from the arrays of a file."""
     population = responses.Population(arrays["population_mean"], arrays["population_variance"])
     smooth, nugget = arrays["variances"].tolist()
     truth_link = Link(arrays["link"], arrays["link_covariance"], arrays.get("link_scores", link.SCORES))

@@ -36,6 +36,7 @@ class Gold(NamedTuple):
 
 
 def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:
+    """The inference problem of the one-state model, from settings and reports."""
     reported = inexact.sites_of(reports)
     places, site = distinct_places(np.concatenate([reported, inexact.like(reported, known.places)]))
     dimension = reports.places.shape[1]
@@ -103,6 +104,7 @@ def _level_is_open(prior_mean: Any) -> bool:
 
 
 def learns_lengthscale(lengthscale: Any) -> bool:
+    """Whether a parameter `lengthscale` asks for learning."""
     return "learn" in np.atleast_1d(np.asarray(lengthscale, dtype=object)).tolist()
 
 
@@ -169,6 +171,7 @@ def check_settings(model: HeatmapBCC) -> None:
 
 
 def gold(given: Any, states: tuple[Any, ...], dimension: int) -> Gold:
+    """Validate checked places and their states."""
     if given is None:
         return Gold(np.empty((0, dimension)), np.empty(0, dtype=np.int64))
     try:

@@ -35,6 +35,7 @@ class ReportedPlaces(NamedTuple):
 
 
 def reported_places(model: MapQueries) -> ReportedPlaces:
+    """P(t) and its standard deviation at every reported place."""
     sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
     # No distribution over [0, 1] with mean p has a larger variance; it is zero where the state is certain.
     most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))

@@ -71,6 +71,7 @@ def by_label(reports: Reports) -> Any:
 
 
 def why_not(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...]) -> str | None:
+    """Why scores cannot be used here; None if they can."""
     if model.inference == "gibbs":
         return "inference='gibbs' does not read scores"
     score = reports.score

@@ -116,6 +116,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
 
 
 def load(cls: type[Model], path: str | os.PathLike[str], covariates: Given | None = None) -> Model:
+    """Read a model that `save` wrote."""
     try:
         with zipfile.ZipFile(path) as box:
             header = json.loads(box.read("header.json"))

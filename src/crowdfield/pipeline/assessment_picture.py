@@ -16,6 +16,7 @@ COLOUR = "#3b6ea5"
 
 
 def draw(found: Assessment) -> Figure:
+    """Reliability and areas, side by side."""
     figure = Figure(figsize=(10.4, 4.8), layout="constrained", dpi=130)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
     _reliability(left, found)

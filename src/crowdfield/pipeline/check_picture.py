@@ -17,6 +17,7 @@ WIDTH = 0.38  # width of a bar; two are drawn side by side
 
 
 def draw(check: ModelCheck) -> Figure:
+    """The four panels of a model check."""
     figure = Figure(figsize=(11.0, 8.4), layout="constrained", dpi=130)
     panels = figure.subplots(2, 2).ravel()
     _votes(panels[0], check)

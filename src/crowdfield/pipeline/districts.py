@@ -41,6 +41,7 @@ class Located:
 
 
 def locate(areas: NamedAreas, grid: Grid, mask: NDArray[np.bool_]) -> Located:
+    """Districts on the cells of a map."""
     if grid.crs is None:
         raise InputError("districts are in degrees, and the map has no reference system to find them in.")
     centres = geography.unproject(grid.centres(), grid.crs)

@@ -24,6 +24,7 @@ def covariates_of(files: Sequence[str], grid: Grid) -> Any:
 
 
 def of_settings(settings: Settings, grid: Grid) -> Any:
+    """The covariates that the settings name, under the map."""
     return covariates_of(settings.covariates, grid)
 
 

@@ -185,6 +185,7 @@ def write_plan(found: Plan, path: str | Path) -> Path:
 
 
 def check_format(path: str | Path) -> None:
+    """Raise an error for a suffix that plans are not written as."""
     if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{Path(path).name}: places to check are written as {', '.join(FORMATS)}.")
 

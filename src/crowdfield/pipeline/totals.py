@@ -263,6 +263,7 @@ def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) 
 
 
 def check_format(path: str | Path) -> None:
+    """Raise an error for a suffix that figures are not written as."""
     if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{Path(path).name}: figures of districts are written as {', '.join(FORMATS)}.")
 

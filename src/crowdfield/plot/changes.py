@@ -59,6 +59,7 @@ def draw_change(
     real: NDArray[np.float64],
     unknown: NDArray[np.bool_],
 ) -> None:
+    """Draw a change into axes."""
     axes.imshow(change_colours(change, real, unknown), extent=grid.extent, interpolation="nearest", zorder=1)
     hatch(axes, grid, unknown)
     draw_coast(axes, grid)

@@ -46,10 +46,12 @@ _ALONG = 65
 
 
 def heading(axes: Axes, text: str) -> None:
+    """A title above the axes, to the left."""
     axes.set_title(text, loc="left", color=INK, fontsize=11, fontweight="bold")
 
 
 def hatch_unknown(axes: Axes, heatmap: Heatmap) -> None:
+    """Hatch the cells of a map that are unknown."""
     hatch(axes, heatmap.grid, unknown(heatmap))
 
 
@@ -66,6 +68,7 @@ def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
 
 
 def furnish(axes: Axes, heatmap: Heatmap) -> None:
+    """Axes, scale bar and north arrow of a map."""
     furnish_grid(axes, heatmap.grid)
 
 
@@ -231,6 +234,7 @@ def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()
 
 
 def looks_handle() -> Line2D:
+    """The entry of the legend for places to look at."""
     return Line2D([], [], ls="", marker="o", mfc="white", mec=INK, mew=1.4, ms=8, label="look here\nnext, by rank")
 
 
@@ -248,6 +252,7 @@ def _ground_handles(heatmap: Heatmap) -> list[Any]:
 
 
 def aspect(heatmap: Heatmap) -> float:
+    """The aspect ratio of a map's axes."""
     return aspect_of(heatmap.grid)
 
 

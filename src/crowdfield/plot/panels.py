@@ -36,6 +36,7 @@ EDGE = "#5b5320"  # edge colour of a light mark on a light background
 
 
 def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> None:
+    """Draw the probability of a state, hatched where it is unknown."""
     j = state_index(heatmap, state)
     axes.imshow(colours(heatmap, state), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     hatch_unknown(axes, heatmap)
@@ -65,6 +66,7 @@ def draw_grades(axes: Axes, heatmap: Heatmap) -> None:
 def draw_uncertainty(
     axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | None = None, scale: Axes | None = None
 ) -> None:
+    """Draw the standard deviation of a state's probability."""
     j = state_index(heatmap, state)
     top = ignorance(heatmap, state)
     image = axes.imshow(

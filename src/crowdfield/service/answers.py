@@ -25,6 +25,7 @@ NO_SUCH_REPORT = "there is no such report, it was retracted, or you may not see 
 
 
 def tilejson(base: str, situation: Situation, version: int, layer: str, state: int) -> dict[str, Any]:
+    """The TileJSON of a layer."""
     west, south, east, north = situation.region
     scale = situation.scales[state]
     address = f"{base}situations/{situation.id}/tiles/{layer}/{{z}}/{{x}}/{{y}}.png"
@@ -52,6 +53,7 @@ class Place:
 def place(
     service: "Service", situation: Situation, longitude: float, latitude: float, state: int, version: int | None
 ) -> Place:
+    """What a map version says of a place."""
     now = service.maps.load(situation, version)
     metres = geography.transform_visible([(longitude, latitude)], geography.WGS84, situation.crs)
     cell = int(now.grid.index(metres)[0]) if np.isfinite(metres).all() else -1
@@ -150,6 +152,7 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
 
 
 def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
+    """Reports as GeoJSON features, for trusted keys."""
     return [
         {
             "type": "Feature",

@@ -77,6 +77,8 @@ READY_AFTER_SECONDS = 3.0
 
 
 class Service:
+    """Everything with the lifetime of the server: database, journal, pools, caches and worker."""
+
     def __init__(self, settings: Settings):
         self.settings = settings
         self.engine = open_database(settings.database)
@@ -329,6 +331,7 @@ class Service:
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
+    """The ASGI application with all its routes."""
     service = Service(settings or Settings())
 
     @asynccontextmanager

@@ -104,4 +104,5 @@ def library_file(name: str) -> Path | None:
 
 @lru_cache(maxsize=1)
 def assets() -> Assets:
+    """The files of the page, read once per process."""
     return Assets()

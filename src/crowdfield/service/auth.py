@@ -94,6 +94,8 @@ class KeyInfo:
 
 
 class Keys:
+    """The keys of a workspace: created, checked, rotated and revoked."""
+
     def __init__(self, engine: Engine, elsewhere: Role = Role.nobody):
         self._engine, self._elsewhere = engine, elsewhere
         # A changed key counts on every server within this time; until then the database is not asked again.

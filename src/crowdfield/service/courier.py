@@ -31,6 +31,8 @@ MAP_BYTES = 64 * 2**20
 
 
 class Courier:
+    """Compares alerts with new map versions and sends their messages."""
+
     def __init__(self, settings: Settings):
         self._settings = settings
         self._engine = connect(settings.database, pool_size=SENDERS)

@@ -84,6 +84,7 @@ def connect(database: str, *, pool_size: int = 8, patience: float | None = None)
 
 
 def is_sqlite(engine: Engine) -> bool:
+    """Whether an engine is SQLite."""
     return engine.dialect.name == "sqlite"
 
 
@@ -138,6 +139,7 @@ def index_points(engine: Engine) -> None:
 
 
 def points_indexed(engine: Engine) -> bool:
+    """Whether PostGIS indexes the places of reports."""
     if is_sqlite(engine):
         return False
     with engine.connect() as connection:

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 def service_of(request: Request) -> "Service":
+    """The service of a request."""
     return request.app.state.service  # type: ignore[no-any-return]
 
 
 def principal_of(request: Request) -> Principal:
+    """Who is asking."""
     return request.state.principal  # type: ignore[no-any-return]
 
 
@@ -89,6 +91,7 @@ async def situation_asked(
 
 
 def may_see(principal: Principal, situation: Situation) -> bool:
+    """Whether a caller may see a map."""
     return situation.access == "public" or principal.is_for(situation.id)
 
 

@@ -43,6 +43,8 @@ class FitProcess:
 
 
 class FitPool:
+    """The processes that fits run in."""
+
     def __init__(self, settings: Settings):
         self._settings = settings.model_dump_json()
         self._memory = settings.memory_of_a_fit

@@ -97,6 +97,8 @@ class _Kept:
 
 
 class Fitter:
+    """Runs fits, and keeps the logs and models of recent maps in memory."""
+
     def __init__(self, settings: Settings, engine: Engine | None = None):
         self._settings = settings
         self._engine = engine or connect(settings.database, pool_size=2)

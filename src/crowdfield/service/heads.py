@@ -19,6 +19,8 @@ TOO_LARGE = b'{"type":"about:blank","title":"Request Header Fields Too Large","s
 
 
 class BoundedHeads(HttpToolsProtocol):
+    """A connection that refuses large and slow request heads."""
+
     _waiting: asyncio.TimerHandle | None = None
     _begun = 0
     _in_head = True

@@ -62,6 +62,7 @@ class Lines:
 
 
 def main() -> None:
+    """Answer questions until the server ends."""
     outgoing = os.dup(1)
     os.dup2(2, 1)
     logs.configure("WARNING")

@@ -161,6 +161,8 @@ class HelperPool(Pool):
 
 @dataclass
 class _Kept:
+    """A result that is kept, and until when."""
+
     value: Any
     size: int
     until: float
@@ -169,6 +171,8 @@ class _Kept:
 
 @dataclass
 class _UnderWay:
+    """A result that is being made, and how many wait for it."""
+
     future: "Future[Any]"
     waiting: int = 0
 

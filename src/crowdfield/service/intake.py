@@ -131,6 +131,8 @@ def _place(value: Any, depth: int = 0) -> tuple[Any, Any] | None:
 
 
 class Forbidden(Problem):
+    """A report that its key may not send."""
+
     def __init__(self, detail: str):
         super().__init__(403, detail)
 
@@ -189,10 +191,12 @@ def admit(
 
 
 def on_the_map(report: ReportIn, situation: Situation) -> bool:
+    """Whether a report lies in the region of its map."""
     return situation.region.holds(report.longitude, report.latitude)
 
 
 def unusable(report: ReportIn, situation: Situation) -> str | None:
+    """Why a report cannot be used on its map; None if it can."""
     if report.label not in situation.labels:
         return f"the label is none of this situation's: {', '.join(situation.labels)}"
     if not on_the_map(report, situation):
@@ -243,6 +247,7 @@ def looks_of(report: ReportIn, principal: Principal) -> int | None:
 
 
 def carries_trust(value: Any) -> bool:
+    """Whether a trust setting, a level or a matrix, makes its source a trusted one."""
     return isinstance(value, list) or value in TRUSTED_LEVELS
 
 
@@ -274,6 +279,7 @@ def _short(*parts: Any) -> str:
 
 
 def retraction(report: str, principal: Principal) -> Entry:
+    """An entry that retracts a report."""
     return Entry("retract", report, value=report, author=principal.id)
 
 
@@ -283,18 +289,22 @@ def acceptance(report: str, principal: Principal) -> Entry:
 
 
 def trust_entry(source: str, value: Any, principal: Principal) -> Entry:
+    """An entry that sets the trust in a source."""
     return Entry("trust", uuid4().hex, source=source, value=value, author=principal.id)
 
 
 def region_entry(region: Region, grid: Grid, principal: Principal) -> Entry:
+    """An entry that changes the region of a map."""
     value = {"region": region._asdict(), "columns": grid.columns, "rows": grid.rows}
     return Entry("region", uuid4().hex, value=value, author=principal.id)
 
 
 def states_entry(states: Sequence[str], labels: Sequence[str], principal: Principal) -> Entry:
+    """An entry that changes the states of a map."""
     return Entry("states", uuid4().hex, value={"states": [*states], "labels": [*labels]}, author=principal.id)
 
 
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
+    """Entries in groups of at most so many."""
     for start in range(0, len(entries), size):
         yield entries[start : start + size]

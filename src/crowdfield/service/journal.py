@@ -38,6 +38,8 @@ class JournalClosed(CrowdfieldError):
 
 @dataclass(frozen=True)
 class Entry:
+    """One statement of the log: a report, a retraction, a change of trust, a purge."""
+
     kind: Kind
     id: str
     longitude: float | None = None
@@ -60,6 +62,8 @@ class Entry:
 
 @dataclass
 class _Waiting:
+    """Entries of a request that are not stored yet."""
+
     situation: str
     entries: Sequence[Entry]
     done: "Future[list[Outcome]]" = field(default_factory=Future)

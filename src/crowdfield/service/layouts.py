@@ -17,6 +17,7 @@ def plan(region: Region, columns: int, rows: int | None = None) -> Grid:
 
 
 def checked(grid: Grid) -> Grid:
+    """The grid, or an error if it has too many cells."""
     if grid.size > MOST_CELLS:
         raise InputError(f"{grid.columns} × {grid.rows} cells are more than {MOST_CELLS:,}; choose fewer columns")
     return grid

@@ -35,11 +35,14 @@ class BodyRefused(Problem):
 
 
 def too_large(limit: int) -> BodyRefused:
+    """The error for a body above the limit."""
     return BodyRefused(413, f"the body is larger than {limit:,} bytes; send it in parts or import it as a file")
 
 
 @dataclass
 class _Bucket:
+    """The tokens of one caller, and when they were last counted."""
+
     tokens: float
     at: float
 

@@ -12,10 +12,13 @@ _OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "tas
 
 
 def redact(text: str) -> str:
+    """A text without keys."""
     return _SECRET.sub(lambda match: "://…@" if match.group().startswith("://") else "cf_…", text)
 
 
 class Lines(logging.Formatter):
+    """Formats a record as one line of JSON."""
+
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         line = {"at": at, "level": record.levelname.lower(), "from": record.name, "message": record.getMessage()}
@@ -26,6 +29,7 @@ class Lines(logging.Formatter):
 
 
 def configure(level: str = "INFO") -> None:
+    """Log to stderr as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines())
     root = logging.getLogger()

@@ -55,6 +55,7 @@ def compose(sender: str, recipient: str, identity: str, body: dict[str, Any]) ->
 
 
 def subject(body: dict[str, Any]) -> str:
+    """The subject of a message."""
     if body["type"] == "test":
         return f"{body['title']}: a test of an alert"
     told = body["raised"] or body["cleared"]
@@ -64,6 +65,7 @@ def subject(body: dict[str, Any]) -> str:
 
 
 def lines(body: dict[str, Any]) -> list[str]:
+    """The text of a message."""
     condition = f"{body['state']} more probable than {body['probability']:g} in more than {100 * body['share']:g} %"
     if "unit" in body:
         condition += f" (counted in {body['unit']})"

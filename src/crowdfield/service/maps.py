@@ -84,6 +84,7 @@ class MapArrays:
 
 
 def pack(**arrays: NDArray[Any]) -> bytes:
+    """Arrays as bytes for the database."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
@@ -122,6 +123,8 @@ def check_layout(situation: Situation, info: VersionInfo) -> None:
 
 
 class Maps:
+    """Map versions, read from the database and kept in memory."""
+
     def __init__(self, store: Store, size: int = KEPT_BYTES):
         self._store = store
         self._recent: Recent[MapArrays] = Recent(size, lambda arrays: arrays.size)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class Metrics:
+    """The metrics of one server."""
+
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 

@@ -50,6 +50,7 @@ class Packed:
 
 
 def pack(body: bytes, media: str, *, level: int = FAST) -> Packed:
+    """An answer, compressed if that helps."""
     packed = gzip.compress(body, level, mtime=0) if len(body) >= SMALLEST and media.startswith(SHRINKS) else None
     if packed is not None and len(packed) >= len(body):
         packed = None
@@ -57,6 +58,7 @@ def pack(body: bytes, media: str, *, level: int = FAST) -> Packed:
 
 
 def pack_json(document: Any, media: str = "application/json", *, level: int = FAST) -> Packed:
+    """A JSON answer, compressed if that helps."""
     body = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     return pack(body, media, level=level)
 
@@ -97,6 +99,7 @@ def send(headers: Headers, answer: Packed, *, cache: str) -> Response:
 
 
 def takes_gzip(headers: Headers) -> bool:
+    """Whether a client accepts gzip."""
     for entry in headers.get("accept-encoding", "").lower().split(","):
         name, _, quality = entry.partition(";")
         if name.strip() in ("gzip", "*"):

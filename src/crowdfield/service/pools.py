@@ -183,4 +183,5 @@ class Pool:
 
 
 def busy(what: str) -> Problem:
+    """The error of a full queue."""
     return Problem(503, f"{what}; try again in a moment", headers={"Retry-After": str(RETRY_SECONDS)})

@@ -28,6 +28,7 @@ class Problem(HTTPException):
 
 
 def respond(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    """An answer as problem+json."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail} | more
     return JSONResponse(body, status, headers=headers, media_type=MEDIA)
 
@@ -54,10 +55,13 @@ STATUS: tuple[tuple[type[CrowdfieldError], int], ...] = (
 
 
 def status_of(error: CrowdfieldError) -> int:
+    """The HTTP status of one of our errors."""
     return next(status for kind, status in STATUS if isinstance(error, kind))
 
 
 def install(app: FastAPI) -> None:
+    """Turn every error into problem+json."""
+
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
         more = error.more if isinstance(error, Problem) else {}

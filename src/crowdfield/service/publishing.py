@@ -106,6 +106,7 @@ class PublishedCells:
 
 
 def publish_cells(told: Told, labels: Sequence[str], minimum: Minimum, hours: int) -> PublishedCells:
+    """The published table of a version's reports."""
     on = told.cell >= 0
     period = np.floor(told.time / (hours * HOUR)).astype(np.int64)
     return PublishedCells(
@@ -198,6 +199,7 @@ def _group(name: str, shares: Sequence[Share], minimum: Minimum) -> dict[str, An
 
 
 def coarse(log_odds: float) -> float:
+    """Log odds in the steps that readers see."""
     return round(round(log_odds / REASON_STEP) * REASON_STEP, 6)
 
 

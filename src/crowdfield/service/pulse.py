@@ -21,6 +21,8 @@ SWEPT_AFTER = 86_400.0
 
 @dataclass(frozen=True)
 class Pulse:
+    """The heartbeat of a process."""
+
     name: str
     kind: str
     beat: int
@@ -45,6 +47,7 @@ def end(engine: Engine, name: str) -> None:
 
 
 def read(connection: Connection, kind: Kind) -> list[Pulse]:
+    """The heartbeats of all processes of a kind."""
     c = pulse.c
     rows = connection.execute(select(c.name, c.kind, c.beat, c.at, c.data).where(c.kind == kind))
     return [Pulse(*row) for row in rows]

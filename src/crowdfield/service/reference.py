@@ -36,6 +36,7 @@ A file that holds a database password should be readable by the service's user a
 
 
 def page() -> str:
+    """The page about settings as Markdown."""
     return INTRODUCTION + "".join(_row(name, field) for name, field in Settings.model_fields.items())
 
 

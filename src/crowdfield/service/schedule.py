@@ -59,6 +59,8 @@ class MapState:
 
 @dataclass(frozen=True)
 class Turn:
+    """The next fit: of which map, for which task, and how coarse."""
+
     situation: str
     task: Task
     level: int
@@ -66,6 +68,8 @@ class Turn:
 
 
 class Schedule:
+    """Which map is fitted next."""
+
     def __init__(self, settings: Settings):
         self._settings = settings
         self._maps: dict[str, MapState] = {}

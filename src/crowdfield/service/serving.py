@@ -20,6 +20,7 @@ KEEP_ALIVE_SECONDS = 30
 
 
 def run(configuration: Configuration) -> None:
+    """Run the server until it is stopped."""
     settings = configuration.settings
     host = settings.host
     # The socket comes first: a port that is taken must be said before anything is created.

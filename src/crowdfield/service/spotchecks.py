@@ -36,6 +36,7 @@ def checked_map(now: MapArrays) -> Heatmap:
 
 
 def draw_plan(now: MapArrays, *, size: int | None, margin: float, level: float, seed: int) -> sampling_plan.Plan:
+    """A plan of places to check on a published map."""
     return sampling_plan.plan(checked_map(now), size=size, margin=margin, level=level, seed=seed)
 
 
@@ -49,6 +50,7 @@ def told_plan(found: sampling_plan.Plan, version: int) -> dict[str, Any]:
 
 
 def write_plan(found: sampling_plan.Plan, path: Path) -> None:
+    """Write a plan to a file."""
     sampling_plan.write_plan(found, path)
 
 

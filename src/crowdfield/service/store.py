@@ -35,6 +35,7 @@ class InUse(CrowdfieldError):
 
 
 def no_situation(name: str) -> Unknown:
+    """The error for a map that does not exist."""
     return Unknown(f"there is no situation '{name}'; GET /situations lists those there are")
 
 
@@ -130,6 +131,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Event:
+    """An event of a map, as streams send it."""
+
     id: int
     situation: str
     kind: str
@@ -137,6 +140,8 @@ class Event:
 
 
 class Store:
+    """Situations, versions and events in the database."""
+
     def __init__(self, engine: Engine):
         self.engine = engine
 

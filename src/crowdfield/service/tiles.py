@@ -41,6 +41,7 @@ def palette(name: str) -> NDArray[np.float32]:
 
 
 def empty() -> bytes:
+    """A transparent tile."""
     return _png(np.zeros((SIZE, SIZE, 4), dtype=np.uint8))
 
 

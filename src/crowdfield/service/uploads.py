@@ -66,6 +66,7 @@ def title_of(name: str | None) -> str:
 
 
 def slug_of(title: str) -> str:
+    """The id of a map, from its title."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
     return slug or "map"
 

@@ -107,10 +107,12 @@ def plain(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def new_secret() -> str:
+    """A random secret for signing messages."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def signature(secret: str, identity: str, timestamp: int, body: bytes) -> str:
+    """The signature of a message, by the Standard Webhooks scheme."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = f"{identity}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -38,6 +38,8 @@ PATIENCE_SECONDS = 1.0
 
 
 class Worker:
+    """Follows the logs of all maps and has them fitted."""
+
     def __init__(self, settings: Settings, pool: FitPool | None = None):
         self.settings = settings
         self.engine = connect(settings.database, pool_size=2)
@@ -187,6 +189,7 @@ class Worker:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run a worker until it is stopped."""
     parser = argparse.ArgumentParser(prog="crowdfield worker", description=__doc__)
     parser.add_argument("--with-parent", action="store_true", help="stop when standard input closes")
     options = parser.parse_args(arguments)

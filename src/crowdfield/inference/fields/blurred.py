@@ -28,6 +28,8 @@ class Level(NamedTuple):
 
 
 class Levels(NamedTuple):
+    """Located places, divided by accuracy."""
+
     size: int  # places in all
     parts: list[Level]
 

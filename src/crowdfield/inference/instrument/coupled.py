@@ -32,6 +32,8 @@ MOST_IN_A_STEP = 1_000  # parameters that Newton's step moves together with the 
 
 
 class Coupled(NamedTuple):
+    """The joint posterior of field, sources and link."""
+
     q: Weights
     sources: Array  # [S, d, d] Cov(θ_s)
     link: Link

@@ -22,6 +22,8 @@ ROWS = 1 << 12  # places or reports processed at a time
 
 
 class InstrumentDraws(NamedTuple):
+    """Posterior draws of the instrument model, with the reports that they refer to."""
+
     problem: Problem
     f: Array  # [D, N] the field at everything reported on
     theta: Array  # [D, S, d] sensitivity and leans of every source

@@ -46,6 +46,8 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
+    """By-products of a sweep: state probabilities, appearances, acceptance."""
+
     truth: Array  # P(t = 1) at the places, given all but g [C, N]
     appearance: NDArray[np.int64]  # g as positions on the grid [C, N]
     accepted: Array  # of the Metropolis steps [len(step_size), C]

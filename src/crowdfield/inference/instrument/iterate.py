@@ -32,6 +32,8 @@ class Policy(NamedTuple):
 
 
 class Settled(NamedTuple):
+    """A converged fit, and its history."""
+
     at: Any
     history: list[float]  # of the objective, with the variances held
     n_iter: int

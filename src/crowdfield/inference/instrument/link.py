@@ -43,6 +43,8 @@ class Checks(NamedTuple):
 
 
 class Link(NamedTuple):
+    """The link to the truth: its parameters and their covariance."""
+
     theta: Array  # [J] a, γ_1, …, γ_{J−1}
     covariance: Array  # [J, J]
     scores: Array = SCORES  # [J]

@@ -49,6 +49,8 @@ class Reported(NamedTuple):
 
 
 class Learned(NamedTuple):
+    """A learned length-scale, its uncertainty, and the search."""
+
     lengthscale: float
     log_sd: float  # of log l, with exp(score) as its posterior on the length-scales tried
     tried: Array  # [n, 2] length-scales and log P(left-out reports) with log prior

@@ -69,6 +69,7 @@ def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np
 
 
 def too_many_columns(path: Path) -> ReportFormatError:
+    """The error for a table with too many columns."""
     return ReportFormatError(f"has more than {limits.MOST_COLUMNS:,} columns. Keep those you need.", file=str(path))
 
 
@@ -86,6 +87,7 @@ def cells(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def text(value: Any) -> str | None:
+    """A value as a cell of a table holds it: text, or None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float):

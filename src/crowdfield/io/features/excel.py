@@ -29,6 +29,7 @@ _CELL = 24  # bytes that a cell counts for at least
 
 
 def read(path: Path, found: Found) -> Features:
+    """The rows of a workbook's sheet."""
     # openpyxl would take lxml where it is installed, to which defusedxml does not apply.
     os.environ["OPENPYXL_LXML"] = "False"
     # It also looks up the names of file types, for which Python would read files of the system.

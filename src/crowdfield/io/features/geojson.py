@@ -24,6 +24,7 @@ _LONGEST_NUMBER = 400  # digits: more are no coordinate, and take long to read
 
 
 def read(path: Path, found: Found) -> Features:
+    """The features or records of a JSON file."""
     content = document(path, found)
     try:
         text = content.decode("utf-8-sig")

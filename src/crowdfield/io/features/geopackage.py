@@ -27,6 +27,7 @@ _BATCH = 10_000
 
 
 def read(path: Path, found: Found) -> Features:
+    """The features of a layer."""
     connection = sqlite3.connect(":memory:" if found.member or found.gzipped else _address(path), uri=True)
     try:
         if found.member or found.gzipped:

@@ -31,6 +31,7 @@ _CELL = 24  # bytes that a cell counts for at least
 
 
 def read(path: Path, found: Found) -> Features:
+    """The features, or the rows of plain Parquet."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet

@@ -17,6 +17,7 @@ _FIELDS = frozenset({"time", "name", "desc", "cmt", "sym", "type", "src", "ele",
 
 
 def read(path: Path, found: Found) -> Features:
+    """The waypoints of a file."""
     reading = _Waypoints(path)
     xml_stream.parse(path, found, reading)
     if not reading.rows:

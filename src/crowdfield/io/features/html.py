@@ -30,6 +30,7 @@ _WITHOUT_WORDS = ("script", "style", "title")  # elements whose content is never
 
 
 def read(path: Path, found: Found) -> Features:
+    """The rows of the page's table of reports."""
     scanner = _Tables(path)
     scanner.scan(_decoded(document(path, found), path, found))
     tables = {f"table {n}": table for n, table in enumerate(scanner.tables, start=1)}

@@ -24,6 +24,7 @@ _TEXTS = {
 
 
 def read(path: Path, found: Found) -> Features:
+    """The placemarks of a document."""
     reading = _Placemarks(path)
     xml_stream.parse(path, found, reading)
     shapes, kinds = from_json(reading.geometries)

@@ -36,6 +36,7 @@ class _Broken(Exception):
 
 
 def read(path: Path, found: Found) -> Features:
+    """The features of a Shapefile and its table."""
     parts = _Parts(path, found)
     try:
         shapes, kinds = _geometries(document(path, found))

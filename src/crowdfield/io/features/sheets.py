@@ -16,6 +16,7 @@ Row = tuple[int, tuple[Any, ...]]  # its number, its cells
 
 
 def is_filled(cell: Any) -> bool:
+    """Whether a cell holds something."""
     return cell is not None and cell != ""
 
 

@@ -16,6 +16,7 @@ _POINTS = ("Point", "MultiPoint")
 
 
 def features(root: dict[str, Any], path: Path, found: Found) -> Features:
+    """The points of one object."""
     objects = root.get("objects")
     if not isinstance(objects, dict) or not objects:
         raise broken(path, found, "it is a topology without objects")

@@ -25,6 +25,7 @@ MOST_ROWS = 60  # rows shown of a table that is passed in
 
 
 def heading(content: Content, texts: Texts) -> str:
+    """Title, dates and numbers of reports and sources."""
     state = str(content.heatmap.positive)
     about = content.about
     parts = [texts["made"].format(when=moment(about.get("created")))] if about.get("created") else []
@@ -54,6 +55,7 @@ def keys(content: Content, texts: Texts) -> str:
 
 
 def map_section(content: Content, texts: Texts) -> str:
+    """The map."""
     from crowdfield import plot
 
     state = str(content.heatmap.positive)
@@ -64,6 +66,7 @@ def map_section(content: Content, texts: Texts) -> str:
 
 
 def change_section(content: Content, texts: Texts) -> str:
+    """What changed since the last report."""
     if content.change is None or content.since is None:
         return ""
     from crowdfield.plot.changes import change_sheet
@@ -87,6 +90,7 @@ def change_section(content: Content, texts: Texts) -> str:
 
 
 def districts_section(content: Content, texts: Texts) -> str:
+    """The figures of districts."""
     if content.districts is None or not len(content.districts):
         return ""
     state = content.heatmap.positive
@@ -96,6 +100,7 @@ def districts_section(content: Content, texts: Texts) -> str:
 
 
 def sources_section(content: Content, texts: Texts) -> str:
+    """The sources and their accuracy."""
     rows = content.table.sort_values(["accuracy", "reports"], ascending=False)
     left_out = max(len(rows) - MOST_SOURCES, 0)
     if left_out:
@@ -112,6 +117,7 @@ def sources_section(content: Content, texts: Texts) -> str:
 
 
 def looks_section(content: Content, texts: Texts) -> str:
+    """Where to look next."""
     if not content.looks:
         return ""
     state = str(content.heatmap.positive)
@@ -129,6 +135,7 @@ def looks_section(content: Content, texts: Texts) -> str:
 
 
 def checks_section(content: Content, texts: Texts) -> str:
+    """The spot checks."""
     if content.checks is None or not len(content.checks):
         return ""
     import pandas as pd
@@ -139,6 +146,7 @@ def checks_section(content: Content, texts: Texts) -> str:
 
 
 def unknown_section(content: Content, texts: Texts) -> str:
+    """What is not known, and warnings."""
     found, about, state = content.figures(), content.about, str(content.heatmap.positive)
     lines = [texts["unknown_share"].format(share=percent(found["unknown"]))]
     lines.append(texts["unknown_undecided"].format(share=percent(found["undecided"]), state=state))
@@ -152,6 +160,7 @@ def unknown_section(content: Content, texts: Texts) -> str:
 
 
 def provenance_section(content: Content, texts: Texts) -> str:
+    """How the report was made."""
     about, grid = content.about, content.heatmap.grid
     reach = sorted({float(value) for value in np.ravel(about.get("lengthscale") or [])})
     rows = [(texts["software"], f"crowdfield {__version__}")]
@@ -181,6 +190,7 @@ def moment(when: Any) -> str:
 
 
 def percent(share: float) -> str:
+    """A share as a percentage, with a digit more for small ones."""
     # Small shares keep a digit: "0 %" of a country may be a town.
     return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
 

@@ -48,6 +48,7 @@ def points_wanted(
     chosen: Chosen,
     list: Annotated[Literal["all", "new"], Query(description="all, or those of the last day")] = "all",
 ) -> Filter:
+    """The filter of a tile of points."""
     return replace(chosen, list=list)
 
 
@@ -62,6 +63,7 @@ def reports_wanted(
     ] = "all",
     bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
 ) -> Filter:
+    """The filter of a list of reports."""
     return replace(chosen, list=list, bbox=parse_box(bbox))
 
 

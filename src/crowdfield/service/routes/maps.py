@@ -34,15 +34,18 @@ FOREVER, MINUTES, BRIEFLY = "public, max-age=31536000, immutable", "public, max-
 
 @cache
 def situated() -> APIRouter:
+    """Routes under /situations/{id}."""
     return _routes("/situations/{situation}", situation_of)
 
 
 @cache
 def short() -> APIRouter:
+    """The same routes without the id, for the newest map."""
     return _routes("", situation_asked)
 
 
 def state_index(situation: Situation, state: str | None) -> int:
+    """The column of a state; an error if the map has no such state."""
     if state is None:
         state = situation.positive
     if state not in situation.states:

@@ -23,6 +23,7 @@ Collection = Annotated[Situation, Depends(situation_of)]
 
 
 def link(request: Request, path: str, rel: str, kind: str = "application/json", **more: str) -> dict[str, str]:
+    """A link of an OGC answer."""
     return {"href": f"{request.base_url}{path}", "rel": rel, "type": kind, **more}
 
 
@@ -58,6 +59,7 @@ async def collections(request: Request, principal: ReaderOfAny) -> dict[str, Any
 
 
 def describe(request: Request, situation: Situation) -> dict[str, Any]:
+    """A map as an OGC collection."""
     at, states = f"ogc/collections/{situation.id}", situation.states
     return {
         "id": situation.id,
@@ -160,6 +162,7 @@ async def area(
 
 
 def page(features: list[dict[str, Any]], links: list[dict[str, str]]) -> Packed:
+    """A page of features."""
     body = {"type": "FeatureCollection", "features": features, "numberReturned": len(features), "links": links}
     return pack_json(body, GEOJSON)
 
@@ -189,6 +192,7 @@ async def item(
 
 
 def parse_interval(text: str | None) -> tuple[float | None, float | None]:
+    """A moment or an interval as two times."""
     if text is None:
         return None, None
     ends = text.split("/")

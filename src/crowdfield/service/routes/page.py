@@ -23,6 +23,8 @@ Named = Annotated[str | None, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 def install(app: FastAPI) -> None:
+    """Add the routes of the page and its files."""
+
     @app.get("/", include_in_schema=False)
     async def index(request: Request, embed: Annotated[str | None, Query(max_length=10)] = None) -> Response:
         reply = send(request.headers, assets().entrances["index.html"], cache=ASK_AGAIN)

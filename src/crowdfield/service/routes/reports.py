@@ -208,6 +208,7 @@ PlanForm = Annotated[
 
 
 def planned(text: str | None) -> ImportPlan:
+    """The plan of an import, from the form of a request."""
     if text is None:
         return ImportPlan()
     try:

@@ -33,6 +33,7 @@ def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3, *,
 
 
 def readable(situations: list[Situation], principal: Principal) -> list[Situation]:
+    """The situations that a caller may see."""
     return [one for one in situations if principal.on(one.id).role >= Role.reader and may_see(principal, one)]
 
 

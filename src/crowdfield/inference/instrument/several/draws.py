@@ -19,6 +19,8 @@ from crowdfield.inference.quadrature import softmax
 
 
 class StatesDraws(NamedTuple):
+    """Posterior draws for unordered states, with the reports that they refer to."""
+
     problem: Problem
     g: Array  # [D, N, F] the appearance of everything reported on
     f: Array  # [D, N, F] the field there

@@ -32,6 +32,8 @@ MOST_PLACES = 500  # places over which implied confusion matrices are averaged
 
 @dataclass(frozen=True)
 class FittedStates:
+    """A fitted instrument model of unordered states."""
+
     problem: Problem
     design: Design
     settled: Settled

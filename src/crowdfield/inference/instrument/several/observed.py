@@ -18,6 +18,8 @@ from crowdfield.inference.instrument.several.scoring import Vectors
 
 @dataclass(frozen=True)
 class Observed:
+    """The reports, one row each, with probability vectors and checks."""
+
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
     label: NDArray[np.int64]

@@ -113,6 +113,8 @@ def kl(design: Design, q: Weights, smooth: float, F: int) -> float:
 
 
 class Nuggets(NamedTuple):
+    """The nuggets under q: divergence, energy and information."""
+
     kl: float  # Σ_i E[KL(q(ε_i | f) ‖ p(ε_i))]
     energy: Array  # [N] E‖E[ε_i | f]‖²
     informed: Array  # [N] F − tr Cov(g_i | f) / τ²
