@@ -12,8 +12,10 @@ import pytest
 from crowdfield.inference import kernels
 from crowdfield.inference.fields import base
 from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.spectral import SpectralBasis
+from crowdfield.inference.iterate import Method
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "crowdfield"
@@ -28,6 +30,33 @@ def test_inference_can_be_read(path):
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION}
     assert not long
+
+
+# Not here: schemas, whose docstrings clients see as parts of the API's description, routes, and migrations.
+ELSEWHERE = {
+    "schemas.py", "alert_schemas.py", "import_schemas.py", "settings.py", "auth.py", "deps.py", "routes", "versions",
+}  # fmt: skip
+DESCRIBED = [path for path in sorted(SOURCE.rglob("*.py")) if not ELSEWHERE & {path.name, path.parent.name}]
+PROTOCOLS = (base.Engine, base.Field, Basis, Method)
+
+
+def parts(tree, methods):
+    """Classes and public functions of a module, and the public methods of its classes if they are wanted."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+        if isinstance(node, ast.ClassDef) and methods:
+            yield from (n for n in node.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_"))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node
+
+
+@pytest.mark.parametrize("path", DESCRIBED, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_classes_and_public_functions_say_what_they_are(path):
+    """In inference methods do, too, unless they implement one that a protocol describes."""
+    described = {name for protocol in PROTOCOLS for name, found in vars(protocol).items() if found.__doc__}
+    found = parts(ast.parse(path.read_text()), methods=path in INFERENCE)
+    assert not [n.name for n in found if ast.get_docstring(n) is None and n.name not in described]
 
 
 def test_modules_that_the_design_names_exist():

@@ -31,6 +31,7 @@ class Data(NamedTuple):
 
     @property
     def n_sites(self) -> int:
+        """The number of sites."""
         return len(self.X)
 
 
@@ -60,6 +61,7 @@ class Block(NamedTuple):
 
     @property
     def n(self) -> int:
+        """The number of sites of the block."""
         return int(self.sites.stop - self.sites.start)
 
 

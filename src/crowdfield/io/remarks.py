@@ -27,6 +27,7 @@ def remarks(
     options: Options,
     grades: Sequence[Any] | None,
 ) -> list[str]:
+    """What a careful reader of the file should know, one sentence each."""
     said = []
     one = int(reports.label[0])
     if found.labels is None and (reports.label == one).all():

@@ -153,6 +153,7 @@ class FeatureField:
 
     @cached_property
     def folded(self) -> Any:
+        """q(w), prepared for its moments at places."""
         return self.basis.fold(self.mean, self.covariance)
 
     @cached_property

@@ -60,6 +60,7 @@ class Method:
 
     @property
     def layout(self) -> Layout:
+        """Which rows of the confusion matrices depend on which function."""
         return Layout.of(*self.alpha0.shape[1:])
 
     # --- where to start --------------------------------------------------------------------------------------------
