@@ -4,7 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crowdfield.inference.instrument import fitting, linear, link, model, responses, selection, sources_sampling
+from crowdfield.inference.instrument import (
+    fitting,
+    iterate,
+    linear,
+    link,
+    model,
+    responses,
+    selection,
+    sources_sampling,
+)
 from crowdfield.inference.instrument.grid import LEAST_NUGGET
 
 SCORES = np.array([-0.5, 0.5, 0.0])
@@ -67,3 +76,14 @@ def problem(kernel, X, site, source, label, n_sources, labels, prior, checks=Non
     )
     rows = selection.Reported(site, source, label, np.ones(len(site), dtype=np.int64))
     return model.Problem(X, rows, observed, linear.Columns(), prior, kernel, "exact", seed)
+
+
+def converged(asked):
+    """A converged fit, and the same continued for far longer: the bound rises, and more steps change nothing."""
+    fitted = model.fit(asked, None, iterate.Policy())
+    assert fitted.settled.converged
+    assert np.diff(fitted.settled.history).min(initial=0.0) >= -1e-9 * abs(fitted.settled.history[-1])
+    patient = iterate.Policy(tol=1e-9, max_iter=5 * fitted.settled.n_iter)
+    longer = model.fit(asked, fitted.state, patient, learn_variances=False)
+    np.testing.assert_allclose(longer.site_states, fitted.site_states, atol=1e-3)
+    return fitted, longer

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests import reference_instrument as reference
+from tests.simulated_instrument import converged
 
 import crowdfield as cf
 from crowdfield.inference.fields.exact import ExactBasis
@@ -107,15 +108,7 @@ def test_the_objective_is_the_literal_bound():
 
 def test_the_bound_rises_at_every_step_and_more_steps_change_nothing():
     X, site, source, label, *_ = crowd(3)
-    asked = problem(X, site, source, label, 8)
-    fitted = model.fit(asked, None, iterate.Policy())
-    rises = np.diff(fitted.settled.history)
-    assert fitted.settled.converged
-    assert rises.min(initial=0.0) >= -1e-9 * abs(fitted.settled.history[-1])
-    longer = model.fit(
-        asked, fitted.state, iterate.Policy(tol=1e-9, max_iter=5 * fitted.settled.n_iter), learn_variances=False
-    )
-    np.testing.assert_allclose(longer.site_truth, fitted.site_truth, atol=1e-3)
+    converged(problem(X, site, source, label, 8))
 
 
 def test_sources_are_recovered_and_their_intervals_hold():
