@@ -65,7 +65,7 @@ def test_a_map_no_better_than_habits_fails_the_check():
     who = rng.integers(0, 10, 400)
     said = (rng.random(400) < np.linspace(0.1, 0.9, 10)[who]).astype(int)  # habits, and nothing else
     found = check_model(fit((rng.uniform(0.0, 10.0, (400, 2)), said, who), reports_model="instrument"))
-    assert not found.findings[0].holds and "knows nothing of places" in found.warnings[0]
+    assert not found.findings[0].holds and "learned nothing about places" in found.warnings[0]
     assert "No place has two reports" in found.findings[1].sentence
 
 

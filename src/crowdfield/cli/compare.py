@@ -61,7 +61,7 @@ def _lines(found: dict[str, Any], least: float) -> list[str]:
             + f": P({word}{by}) is at least {share(SURE)} there"
             for word in ("rose", "fell")
         ),
-        f"no change that can be told in {found['unchanged']:,}; nobody knows in {found['unknown']:,}",
+        f"no change detected in {found['unchanged']:,}; nobody knows in {found['unknown']:,}",
         *([both] if shared else []),
     ]
 

@@ -41,7 +41,7 @@ def _votes(axes: Any, check: ModelCheck) -> None:
     axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits per left-out report")
     axes.set_ylim(0.0, 1.25 * float(table[["surprise", "habit_surprise"]].to_numpy().max()))
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
-    _title(axes, f"Does the map know more than habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
+    _title(axes, f"Does the map predict more than habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
 
 
 def _agreement(axes: Any, check: ModelCheck) -> None:
@@ -68,7 +68,7 @@ def _reliability(axes: Any, check: ModelCheck) -> None:
     axes.set(
         xlim=(0, 1), ylim=(0, 1), xlabel="probability of a left-out report's label", ylabel="how often it was said"
     )
-    _title(axes, f"Do stated probabilities hold? Off by {100 * check.calibration_error:.1f} of 100")
+    _title(axes, f"Are probabilities calibrated? Mean error {100 * check.calibration_error:.1f} points")
 
 
 def _sources(axes: Any, check: ModelCheck) -> None:
@@ -82,7 +82,7 @@ def _sources(axes: Any, check: ModelCheck) -> None:
     axes.set_xscale("log")
     axes.set(xlabel="reports of a source", ylabel="bits per report better than habits")
     axes.legend(frameon=False, fontsize=8.5)
-    _title(axes, "Whose reports does the map foresee?")
+    _title(axes, "Whose reports does the map predict?")
 
 
 def _title(axes: Any, text: str) -> None:

@@ -115,31 +115,31 @@ class ModelCheck:
 
     def _about_habits(self) -> Finding:
         figures = (
-            f"a left-out report costs {self.surprise:.3f} bits, by its source's habits {self.habit_surprise:.3f} "
+            f"{self.surprise:.3f} bits per left-out report, {self.habit_surprise:.3f} by label frequencies "
             f"(gain {self.gain:.3f} ± {self.gain_error:.3f})"
         )
         if self.gain > CLEARLY * self.gain_error:
-            return Finding("habits", True, f"The map knows something of places: {figures}.")
+            return Finding("habits", True, f"The map has learned something about places: {figures}.")
         return Finding(
             "habits",
             False,
-            "The map predicts reports no better than quoting what each source usually says: it knows nothing of "
-            f"places. {figures[0].upper()}{figures[1:]}. More reports about the same or near places are needed.",
+            "The map predicts reports no better than each source's label frequencies: it has learned nothing about "
+            f"places ({figures}). More reports about the same or nearby places are needed.",
         )
 
     def _about_agreement(self) -> Finding:
         found = self.agreement
         if not found.pairs:
-            return Finding("agreement", True, "No place has two reports, so that nothing shows whether they agree.")
+            return Finding("agreement", True, "No place has two reports, so their agreement cannot be checked.")
         excess = (
-            f"{100 * found.excess:+.1f} of 100 pairs, by chance ± {100 * found.chance:.1f}; what is said about a place "
-            f"varies {found.inflation:.2f} times as much"
+            f"{100 * found.excess:+.1f} of 100 pairs, by chance ± {100 * found.chance:.1f}; the variance of reports "
+            f"about a place is {found.inflation:.2f} times what is expected"
         )
         if found.p > LEAST_P or found.inflation < MOST_INFLATION:
             return Finding(
                 "agreement", True, f"Reports about one place agree hardly more than the model expects ({excess})."
             )
-        advice = "Something fools everybody there, or reports copy each other. The map is surer than it should be." + (
+        advice = "Something misleads everybody there, or reports copy each other. The map is overconfident." + (
             " Try reports_model='instrument'." if self.reports_model == "one_state" else ""
         )
         return Finding(
@@ -148,13 +148,13 @@ class ModelCheck:
 
     def _about_probabilities(self) -> Finding:
         gap = (
-            f"on average off by {100 * self.calibration_error:.1f} of 100, "
-            f"by chance {100 * self.calibration_by_chance:.1f}"
+            f"mean error {100 * self.calibration_error:.1f} percentage points, "
+            f"{100 * self.calibration_by_chance:.1f} by chance"
         )
         if self.calibration_error - self.calibration_by_chance <= MOST_GAP:
-            return Finding("probabilities", True, f"Probabilities given to left-out reports hold ({gap}).")
+            return Finding("probabilities", True, f"Probabilities of left-out reports are calibrated ({gap}).")
         return Finding(
-            "probabilities", False, f"Probabilities given to left-out reports do not hold ({gap}): see the picture."
+            "probabilities", False, f"Probabilities of left-out reports are not calibrated ({gap}): see the picture."
         )
 
     def lines(self) -> list[str]:
@@ -167,10 +167,10 @@ class ModelCheck:
         more = f", among them {names}" if len(poor) else ""
         return [
             *(f"{'holds' if f.holds else 'FAILS'}: {f.sentence}" for f in self.findings),
-            f"{len(poor)} of {often} sources with at least {OFTEN} reports are predicted worse than by their "
-            f"habits{more}.",
+            f"{len(poor)} of {often} sources with at least {OFTEN} reports are predicted worse than by their label "
+            f"frequencies{more}.",
             self.psis["sentence"],
-            "Only reports were asked. A crowd that is wrong together passes all of this; checked places find it out.",
+            "These checks use reports only. A crowd that is wrong together passes them; checked places reveal that.",
         ]
 
     def __str__(self) -> str:

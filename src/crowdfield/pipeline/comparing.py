@@ -131,7 +131,7 @@ class Change:
 
     @property
     def metres(self) -> bool:
-        """Whether the grid is in metres, so that areas can be told."""
+        """Whether the grid is in metres, so that areas can be stated."""
         from pyproj import CRS
 
         return self.grid.crs is not None and not CRS.from_user_input(self.grid.crs).is_geographic

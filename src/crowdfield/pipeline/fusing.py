@@ -347,7 +347,7 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
 
     def fit(model: Any, reports: Reports) -> Any:
         every = np.ones(len(reports), dtype=bool)
-        looks = repeated(reports, every, "a fit over a cluster takes every row for one look", MOST_CLUSTER_ROWS)
+        looks = repeated(reports, every, "a fit over a cluster counts every row once", MOST_CLUSTER_ROWS)
         return distributed.fit_model(model, looks, None if address == "local" else address)
 
     return fit

@@ -83,7 +83,7 @@ def _legend(axes: Axes, state: str) -> None:
     key.tick_params(labelsize=8, colors=FAINT, length=2)
     key.set_title(f"P({state})", fontsize=8.5, color=INK, loc="left")
     handles = [
-        Patch(fc="white", ec="#c8c8c8", lw=0.8, label="white: no change\nthat can be told"),
+        Patch(fc="white", ec="#c8c8c8", lw=0.8, label="white: no change\ndetected"),
         Patch(fc=DIFFERENCE(0.85), label=f"full colour: real with\nat least {100 * FULL_FROM:.0f} % probability"),
         Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows"),
     ]
