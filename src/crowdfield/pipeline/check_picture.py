@@ -24,7 +24,7 @@ def draw(check: ModelCheck) -> Figure:
     _agreement(panels[1], check)
     _reliability(panels[2], check)
     _sources(panels[3], check)
-    verdict = "the model holds" if check.holds else "the model FAILS a check"
+    verdict = "the model passes all checks" if check.holds else "the model FAILS a check"
     figure.suptitle(
         f"{check.reports:,} reports, {check.reports_model.replace('_', ' ')} model: {verdict}",
         color=INK if check.holds else ACCENT, fontsize=13, fontweight="bold", x=0.01, ha="left",
@@ -41,7 +41,7 @@ def _votes(axes: Any, check: ModelCheck) -> None:
     axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits per left-out report")
     axes.set_ylim(0.0, 1.25 * float(table[["surprise", "habit_surprise"]].to_numpy().max()))
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
-    _title(axes, f"Does the map predict more than habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
+    _title(axes, f"Does the map beat habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
 
 
 def _agreement(axes: Any, check: ModelCheck) -> None:
