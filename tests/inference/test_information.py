@@ -11,21 +11,21 @@ C = contrast(2)
 GOOD, COIN = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full((2, 2), 0.5)
 
 
-def told(pi, mean=0.0, variance=1.0):
+def predicted(pi, mean=0.0, variance=1.0):
     """What a source with this confusion matrix would say at one place of two states."""
     return information.ByStates(np.zeros((1, 2)), pi, C).foresee(np.full((1, 1), mean), np.full((1, 1), variance))
 
 
 def test_a_guessing_source_is_uninformative_and_a_good_one_is_not():
     for score in (information.about_field, information.about_state):
-        assert score(told(COIN))[0] == pytest.approx(0.0, abs=1e-12)
-        assert score(told(GOOD))[0] > 0.05
-    np.testing.assert_allclose(information.precision(told(COIN)), 0.0, atol=1e-15)
+        assert score(predicted(COIN))[0] == pytest.approx(0.0, abs=1e-12)
+        assert score(predicted(GOOD))[0] > 0.05
+    np.testing.assert_allclose(information.precision(predicted(COIN)), 0.0, atol=1e-15)
 
 
 def test_information_by_hand_and_by_monte_carlo():
     """I(c; t) at even odds is a binary channel's 1 − H(0.1); I(c; f) cannot exceed it, nor what the field has."""
-    by_hand = told(GOOD, variance=4.0)
+    by_hand = predicted(GOOD, variance=4.0)
     channel = 1.0 + 0.9 * np.log2(0.9) + 0.1 * np.log2(0.1)
     assert information.about_state(by_hand)[0] == pytest.approx(channel, abs=1e-9)
     f = 2.0 * np.random.default_rng(0).standard_normal(400_000)
@@ -37,8 +37,8 @@ def test_information_by_hand_and_by_monte_carlo():
 
 
 def test_nothing_is_left_to_learn_where_all_is_known():
-    assert information.about_field(told(GOOD, variance=1e-12))[0] == pytest.approx(0.0, abs=1e-9)
-    assert information.about_state(told(GOOD, mean=30.0))[0] == pytest.approx(0.0, abs=1e-6)
+    assert information.about_field(predicted(GOOD, variance=1e-12))[0] == pytest.approx(0.0, abs=1e-9)
+    assert information.about_state(predicted(GOOD, mean=30.0))[0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_precision_a_report_adds_is_what_its_score_varies():
@@ -46,7 +46,7 @@ def test_the_precision_a_report_adds_is_what_its_score_varies():
     sigma = 1.0 / (1.0 + np.exp(-0.7))
     p = 0.1 + 0.8 * sigma
     slope = 0.8 * sigma * (1 - sigma)
-    added = information.precision(told(GOOD, mean=0.7, variance=1e-10))[0, 0]
+    added = information.precision(predicted(GOOD, mean=0.7, variance=1e-10))[0, 0]
     assert added == pytest.approx(slope**2 / (p * (1 - p)), rel=1e-4)
 
 
@@ -99,7 +99,7 @@ def test_a_greedy_step_is_the_update_of_a_gaussian():
     mean, reports = np.zeros((6, 1)), information.ByStates(np.zeros((6, 2)), GOOD, C)
     first, _ = information.greedy(1, mean, [K], reports, "variance", np.ones(6))
     best = first[0]
-    lam = information.precision(told(GOOD, variance=K[best, best]))[0, 0]
+    lam = information.precision(predicted(GOOD, variance=K[best, best]))[0, 0]
     left = np.linalg.inv(np.linalg.inv(K) + lam * np.outer(np.eye(6)[best], np.eye(6)[best]))
     second, scores = information.greedy(2, mean, [K], reports, "variance", np.ones(6))
     others = [i for i in range(6) if i != best]

@@ -11,7 +11,7 @@ from crowdfield.errors import InputError
 
 @pytest.fixture(scope="module")
 def world():
-    """Every report on a target of its own, as the model has it, told as it is."""
+    """Every report on a target of its own, as in the model, by truthful sources."""
     return cf.simulate.simulate(
         500, rng=np.random.default_rng(2), places=(15, 15), continuous=True, lengthscale=6.0, inverse_scale=0.1
     )

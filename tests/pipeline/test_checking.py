@@ -1,4 +1,4 @@
-"""Does the model fit the reports? What the reports alone can tell, and that it is told."""
+"""Does the model fit the reports? What the reports alone show, and that it is reported."""
 
 import json
 

@@ -72,7 +72,7 @@ def test_a_kept_run_has_the_same_map(folder, tmp_path):
         fused = pipeline.fuse(reports, settings)
     assert fused.heatmap.metadata["covariates"][0]["covariate"] == "elevation"
     pipeline.save_run(fused, tmp_path / "run.cf")
-    again = pipeline.load_run(tmp_path / "run.cf")  # says no more of the gaps: whoever made it was told
+    again = pipeline.load_run(tmp_path / "run.cf")  # no second warning about the gaps
     np.testing.assert_allclose(again.heatmap.probability, fused.heatmap.probability, atol=1e-9)
     assert again.settings == fused.settings
 

@@ -31,7 +31,7 @@ def test_predicted_reports_are_the_literal_sum_over_field_and_appearance(fitted)
     place, source = 5, 2
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
     reports = alone(fitted, place, source)
-    told = reports.foresee(np.array([[mean]]), np.array([[variance]]))
+    predicted = reports.foresee(np.array([[mean]]), np.array([[variance]]))
     table = responses.log_responses(fitted.state.theta, fitted.problem.observed.scores)
     truth, nugget = fitted.link.truth, fitted.joint.variances.nugget
     rows = np.flatnonzero(fitted.problem.reported.site == place)
@@ -50,9 +50,9 @@ def test_predicted_reports_are_the_literal_sum_over_field_and_appearance(fitted)
             both += share * np.outer(truth[:, k], said)
         labels += share * given_f
         unsure += share * information.entropy(given_f)
-    np.testing.assert_allclose(told.weights @ told.labels[0], labels, atol=1e-6)
-    np.testing.assert_allclose(told.with_states[0], both, atol=1e-6)
-    assert information.about_field(told)[0] == pytest.approx(information.entropy(labels) - unsure, abs=1e-6)
+    np.testing.assert_allclose(predicted.weights @ predicted.labels[0], labels, atol=1e-6)
+    np.testing.assert_allclose(predicted.with_states[0], both, atol=1e-6)
+    assert information.about_field(predicted)[0] == pytest.approx(information.entropy(labels) - unsure, abs=1e-6)
 
 
 def test_slopes_agree_with_finite_differences(fitted):
@@ -73,16 +73,16 @@ def test_information_about_a_state_is_the_expected_gain_of_refits_with_each_labe
     """The posterior of the state, refitted with each label that the source could give."""
     source, asked = 1, fitted.problem
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
-    told = alone(fitted, place, source).foresee(np.array([[mean]]), np.array([[variance]]))
+    predicted = alone(fitted, place, source).foresee(np.array([[mean]]), np.array([[variance]]))
     now, later = information.entropy(fitted.site_states[place]), 0.0
-    probability = told.weights @ told.labels[0]
+    probability = predicted.weights @ predicted.labels[0]
     for label in range(4):
         columns = (np.append(a, b) for a, b in zip(asked.reported, (place, source, label, 1), strict=True))
         more = selection.Reported(*columns)
         again = asked._replace(reported=more, observed=asked.observed.with_reports(*more))
         refit = model.fit(again, fitted.state, EXACT, learn_variances=False)
         later += probability[label] * information.entropy(refit.site_states[place])
-    assert information.about_state(told)[0] == pytest.approx(now - later, abs=0.03, rel=0.15)
+    assert information.about_state(predicted)[0] == pytest.approx(now - later, abs=0.03, rel=0.15)
 
 
 @pytest.fixture(scope="module")
