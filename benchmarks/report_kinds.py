@@ -6,9 +6,9 @@
     python -m benchmarks.report_kinds grades [--sets 25] [--places 100]
     python -m benchmarks.report_kinds readings [--sets 25] [--side 1.5] [--reading some | all]
 
-Simulated worlds with a known field. Every set is fitted twice by the default inference: once told, once not. Cross
-entropy is of the true state probability on a grid of places, in bits; lower is better. Times are processor seconds of
-the fits.
+Simulated worlds with a known field. Every set is fitted twice by the default inference: with the information in
+question (used) and without it (unused). Cross entropy is of the true state probability on a grid of places, in bits;
+lower is better. Times are processor seconds of the fits.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def cross_entropy(model: Any, made: World) -> float:
 
 
 class Result(NamedTuple):
-    told: float
-    untold: float
+    used: float
+    unused: float
     seconds: float
-    untold_seconds: float
+    unused_seconds: float
 
 
 def fitted(
@@ -106,9 +106,9 @@ def accuracy(seed: int, given: argparse.Namespace) -> Result:
     site, label, source = CROWDS[given.crowd](made)
     sd = LENGTHSCALE / 2.0
     seen = made.X + sd * made.rng.standard_normal(made.X.shape)
-    told = fitted(made, seen[site], label, source, given, accuracy=RADIUS * sd)
-    untold = fitted(made, seen[site], label, source, given)
-    return Result(told[0], untold[0], told[1], untold[1])
+    used = fitted(made, seen[site], label, source, given, accuracy=RADIUS * sd)
+    unused = fitted(made, seen[site], label, source, given)
+    return Result(used[0], unused[0], used[1], unused[1])
 
 
 # --- scores ---------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ MACHINES = {"calibrated": (1.0, 1.0), "overconfident": (3.0, 6.0), "useless": (0
 
 
 def scores(seed: int, given: argparse.Namespace) -> Result:
-    """A machine scores every place that people vote on. Told: its scores. Not told: what it says, without how sure."""
+    """A machine scores every place that people vote on. Used: its scores. Not used: what it says, without how sure."""
     made = world(seed, given.places)
     site, label, source = instrument_crowd(made)
     n = int(site.max()) + 1
@@ -126,9 +126,9 @@ def scores(seed: int, given: argparse.Namespace) -> Result:
     sure = sigmoid(np.abs(z))
     X = np.vstack([made.X[site], made.X[:n]])
     said, who = np.concatenate([label, (z > 0).astype(int)]), np.concatenate([source, np.full(n, 99)])
-    told = fitted(made, X, said, who, given, scores=np.concatenate([np.full(len(site), np.nan), sure]))
-    untold = fitted(made, X, said, who, given)
-    return Result(told[0], untold[0], told[1], untold[1])
+    used = fitted(made, X, said, who, given, scores=np.concatenate([np.full(len(site), np.nan), sure]))
+    unused = fitted(made, X, said, who, given)
+    return Result(used[0], unused[0], used[1], unused[1])
 
 
 # --- areas ----------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def tiles(seed: int, given: argparse.Namespace) -> tuple[World, Any, float, Call
 
 
 def areas(seed: int, given: argparse.Namespace) -> Result:
-    """Tiles, of which a source says what is true of their average appearance. Not told: the tile's centroid."""
+    """Tiles, of which a source says what is true of their average appearance. Not used: the tile's centroid."""
     made, centre, side, field, parts = tiles(seed, given)
     rng, n = made.rng, len(centre)
     average = parts.mean(0)
@@ -163,14 +163,14 @@ def areas(seed: int, given: argparse.Namespace) -> Result:
     right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
     label = np.where(right, state, ~state).astype(int)
     made = made._replace(rate=sigmoid(field(made.grid)))
-    told = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0))
-    untold = fitted(made, centre, label, source, given)
-    return Result(told[0], untold[0], told[1], untold[1])
+    used = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0))
+    unused = fitted(made, centre, label, source, given)
+    return Result(used[0], unused[0], used[1], unused[1])
 
 
 def readings(seed: int, given: argparse.Namespace) -> Result:
-    """Half of the tiles are read as "most of it", half as "some of it" (or "all of it"), by ten sources each. Told: how
-    each report reads its tile; not told: all are taken for "most of it"."""
+    """Half of the tiles are read as "most of it", half as "some of it" (or "all of it"), by ten sources each. Used: how
+    each report reads its tile; not used: all are taken for "most of it"."""
     made, centre, side, field, parts = tiles(seed, given)
     rng, n = made.rng, len(centre)
     share = (rng.random(parts.shape) < sigmoid(parts)).mean(0)  # of the tile that is in the second state
@@ -182,11 +182,11 @@ def readings(seed: int, given: argparse.Namespace) -> Result:
     looks = cf.Reports.from_arrays(centre, label, source, accuracy=np.full(n, RADIUS * side / np.sqrt(12.0)))
     by_reading = cf.readings.with_readings(looks, np.where(other, given.reading, "most"))
     prior = cf.readings.priors(by_reading.sources, [0, 1], [0, 1], 1)
-    told, untold = (
+    used, unused = (
         fitted(made, centre, label, np.array(r.sources)[r.source], given, prior=p, accuracy=r.accuracy)
         for r, p in ((by_reading, prior), (looks, None))
     )
-    return Result(told[0], untold[0], told[1], untold[1])
+    return Result(used[0], unused[0], used[1], unused[1])
 
 
 # --- grades ---------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ THRESHOLDS = np.array([-2.0, 0.0, 2.0])  # between four grades, on the scale of 
 
 
 def grades(seed: int, given: argparse.Namespace) -> Result:
-    """Four grades, each place read once by one of ten people who mistake neighbouring ones. Not told: their order."""
+    """Four grades, each place read once by one of ten people who mistake neighbouring ones. Not used: their order."""
     made = world(seed, given.places)
     rng = made.rng
     true = (rng.random((len(made.X), 1)) < sigmoid(made.f[:, None] - THRESHOLDS)).sum(1)
@@ -237,11 +237,11 @@ def main(arguments: list[str] | None = None) -> int:
     results = []
     for seed in range(given.sets):
         results.append(KINDS[given.kind](seed, given))
-        print(f"{seed:3d}  told {results[-1].told:.4f}  untold {results[-1].untold:.4f} bits", flush=True)
-    told, untold, seconds, untold_seconds = np.array(results).T
-    print(f"better in {int((told < untold).sum())} of {len(told)}")
-    print(f"mean cross entropy {told.mean():.4f} against {untold.mean():.4f} bits")
-    print(f"processor seconds {seconds.sum():.1f} against {untold_seconds.sum():.1f}")
+        print(f"{seed:3d}  used {results[-1].used:.4f}  unused {results[-1].unused:.4f} bits", flush=True)
+    used, unused, seconds, unused_seconds = np.array(results).T
+    print(f"better in {int((used < unused).sum())} of {len(used)}")
+    print(f"mean cross entropy {used.mean():.4f} against {unused.mean():.4f} bits")
+    print(f"processor seconds {seconds.sum():.1f} against {unused_seconds.sum():.1f}")
     return 0
 
 
