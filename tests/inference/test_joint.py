@@ -306,6 +306,17 @@ def test_a_warm_start_from_another_length_scale_is_close_to_the_solution():
     assert warm.n_iter < cold.n_iter and warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)
 
 
+def test_a_warm_start_keeps_sources_of_few_reports_if_these_are_the_same_reports():
+    """Little is known about such sources, but another length-scale has nothing to add to it."""
+    sites, made = problem(reports=400, sources=80, seed=4)
+    engine = FeatureEngine(InducingBasis(WithLevel(Matern32(3.3), 1.0), sites.data.X), sites.data.X)
+    there = Sites(sites.data, sites.prior, engine)
+    other = method.Method(engine, made.alpha0, made.scale_prior, partial(sums.sweep, there))
+    learned = settled(made)
+    assert starting.unknown(learned.q).mean() > 0.5
+    assert not starting.elsewhere(other, learned.q)[1]
+
+
 def test_a_warm_start_learns_unknown_sources_from_their_expected_counts():
     sites, made = problem(reports=400, sources=20, seed=4)
     few = sites.data._replace(

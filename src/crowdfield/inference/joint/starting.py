@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.joint.method import Method
 
 KNOWN = 0.5  # a source is known if its variance is at most this share of its prior variance
+MUCH_LESS_KNOWN = 2.0  # q has seen too few reports of a source whose variance is this many times the one given all
 NEAR = 0.5  # largest change of a source's logits in a Newton step, which overshoots from far away
 MANY_NEW = 0.1  # share of the reports from unknown sources above which all sources are learned again
 
@@ -35,15 +36,18 @@ def many_new(reports: Array, new: NDArray[np.bool_]) -> bool:
 def elsewhere(method: Method, q: Posterior) -> tuple[State, bool]:
     """The state after one step from q, and whether sources are to be learned again.
 
-    The moments of q at the places give the sites of this engine. Sources that are known take a Newton step from there.
-    Sources that are unknown start from their expected counts; so do all sources if many reports are new.
+    The moments of q at the places give the sites of this engine. Sources take a Newton step from there, unless q has
+    seen too few of their reports or they would move far: these start from their expected counts. So do all sources if
+    many reports come from such ones.
     """
     prior, sums = method.prior()._replace(precision=q.scale.mean), method.sweep(table_elsewhere(q))
     nobody = np.zeros((0, *prior.rows.projected.shape[1:]))
     alone = q._replace(slope=nobody, shared=nobody, linear=prior.centre)
     step = method.step(Evaluated(prior, alone, sums, Bound(0.0, 0.0, 0.0, 0.0)), 1.0)
-    move = np.einsum("sfde,sfe->sfd", rows.covariance_of(step.rows.prior, step.rows.reports), step.rows.gradient)
-    new = unknown(q) | (np.abs(move).max((1, 2), initial=0.0) > NEAR)
+    variance = rows.covariance_of(step.rows.prior, step.rows.reports)
+    move = np.einsum("sfde,sfe->sfd", variance, step.rows.gradient)
+    less_known = np.einsum("sfdd->s", q.left) > MUCH_LESS_KNOWN * np.einsum("sfdd->s", variance)
+    new = less_known | (np.abs(move).max((1, 2), initial=0.0) > NEAR)
     anew = many_new(sums.counts.sum((1, 2)), new)
     counted, by_row = method.dirichlet_rows(step.alpha0 + sums.counts, step.alpha0), (new | anew)[:, None, None]
     started = step.rows._replace(
