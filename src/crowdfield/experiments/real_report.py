@@ -23,9 +23,9 @@ COLOURS = {
 }  # fmt: skip
 SHOWN = (real.INSTRUMENT, real.ONE_STATE, "IBCC", "Dawid–Skene", real.SHARE)  # in calibration diagrams
 WHAT = (
-    "Cross entropy of the truth in bits (lower is better) at the places that were not told; *sure*: share "
+    "Cross entropy of the truth in bits (lower is better) at the places that were not checked; *sure*: share "
     "of these said with more than 95 %; *wrong*: the part of the sure that is wrong. Columns: how many "
-    "random places were checked and told (means over draws). No setting was chosen by looking at the "
+    "random places were checked and given to the methods (means over draws). No setting was chosen by looking at the "
     "truth."
 )
 NOT_COVERED = (
