@@ -13,7 +13,7 @@ GOOD, COIN = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full((2, 2), 0.5)
 
 def predicted(pi, mean=0.0, variance=1.0):
     """What a source with this confusion matrix would say at one place of two states."""
-    return information.ByStates(np.zeros((1, 2)), pi, C).foresee(np.full((1, 1), mean), np.full((1, 1), variance))
+    return information.ByStates(np.zeros((1, 2)), pi, C).predict(np.full((1, 1), mean), np.full((1, 1), variance))
 
 
 def test_a_guessing_source_is_uninformative_and_a_good_one_is_not():
@@ -55,8 +55,8 @@ def test_three_states_are_treated_alike():
     mean, variance = np.array([[0.3, -0.2, 0.8]]), np.array([[1.0, 0.5, 2.0]])
     turn = [2, 0, 1]
     for score in (information.about_field, information.about_state):
-        one = score(reports.foresee(mean, variance))
-        other = score(reports.foresee(mean[:, turn], variance[:, turn]))
+        one = score(reports.predict(mean, variance))
+        other = score(reports.predict(mean[:, turn], variance[:, turn]))
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 

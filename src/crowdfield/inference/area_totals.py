@@ -20,7 +20,7 @@ from crowdfield.inference.rate_draws import BLOCK_ENTRIES, RateDraws, probabilit
 from crowdfield.inference.reported_draws import shifted_to_mean
 
 
-class Here(Protocol):
+class DrawsAtReports(Protocol):
     """Draws of the states of everything that was reported on."""
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
@@ -31,7 +31,7 @@ class Here(Protocol):
 class Reported(NamedTuple):
     """Things that were reported on."""
 
-    draws: Here
+    draws: DrawsAtReports
     mean: Array  # [P, J] their state probabilities in the map
     weights: sp.csr_matrix  # [A, P]
 

@@ -1,7 +1,7 @@
 """Expected information of a future report: mutual information of its label and the field; batches of places.
 
 A report depends on the field only through f at its own place, so its information about the whole map is that about f
-there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))]. The model gives p(c|f) (`Foresight`). In the one-state model
+there: I(c; f) = H(E[p(c|f)]) − E[H(p(c|f))]. The model gives p(c|f) (`ReportPredictor`). In the one-state model
 p(c|f) = Σ_j r_j(f) π_jc, r(f) = softmax(f Cᵀ + ℓ), with ℓ the log likelihood of the reports at that place so far. (The
 state t is summed out: at a place whose state is nearly certain a report tells little.)
 """
@@ -17,7 +17,7 @@ from crowdfield.inference.fields.base import Array
 from crowdfield.inference.quadrature import latent_nodes, softmax
 
 
-class Foreseen(NamedTuple):
+class PredictedReports(NamedTuple):
     """The predicted label of a report at each of some places, at nodes of f there."""
 
     labels: Array  # p(c | f) [n, Q, L]
@@ -26,10 +26,10 @@ class Foreseen(NamedTuple):
     weights: Array  # of the nodes [Q]
 
 
-class Foresight(Protocol):
+class ReportPredictor(Protocol):
     """Predicts reports at each of the candidates."""
 
-    def foresee(self, mean: Array, variance: Array) -> Foreseen:
+    def predict(self, mean: Array, variance: Array) -> PredictedReports:
         """The predicted reports, given the mean and variance of f at the candidates [n, F]."""
         ...
 
@@ -45,7 +45,7 @@ class ByStates(NamedTuple):
     pi: Array  # [J, L] of who would report
     C: Array  # [J, F]
 
-    def foresee(self, mean: Array, variance: Array) -> Foreseen:
+    def predict(self, mean: Array, variance: Array) -> PredictedReports:
         """The predicted report at places with these moments of f, and its derivative in f."""
         f, w = latent_nodes(mean, variance)
         r = softmax(f @ self.C.T + self.said[:, None, :])
@@ -53,7 +53,7 @@ class ByStates(NamedTuple):
         # ∂r_k/∂f_j = r_j (δ_jk − r_k), so ∂p_c/∂f_j = r_j (π_jc − p_c); with two states f is that of the second.
         own = self.pi[1:] if self.C.shape[1] == 1 else self.pi
         slopes = r_f[..., None] * (own - p[..., None, :])
-        return Foreseen(p, slopes, np.einsum("nqj,q->nj", r, w)[..., None] * self.pi, w)
+        return PredictedReports(p, slopes, np.einsum("nqj,q->nj", r, w)[..., None] * self.pi, w)
 
     def importance(self, mean: Array) -> Array:
         """The squared slopes of the state probabilities in f, by the field alone: [n, F]."""
@@ -66,7 +66,7 @@ def entropy(p: Array) -> Array:
     return np.asarray(-(p * np.log2(np.maximum(p, np.finfo(float).tiny))).sum(-1))
 
 
-def about_field(predicted: Foreseen) -> Array:
+def about_field(predicted: PredictedReports) -> Array:
     """Expected information, in bits, of one report about the field: [n]."""
     return np.asarray(
         entropy(np.einsum("nql,q->nl", predicted.labels, predicted.weights))
@@ -74,20 +74,20 @@ def about_field(predicted: Foreseen) -> Array:
     )
 
 
-def about_state(predicted: Foreseen) -> Array:
+def about_state(predicted: PredictedReports) -> Array:
     """Expected information, in bits, of one report about the state of its own place: [n]."""
     both = predicted.with_states
     return np.asarray(entropy(both.sum(1)) + entropy(both.sum(2)) - entropy(both.reshape(len(both), -1)))
 
 
-def precision(predicted: Foreseen) -> Array:
+def precision(predicted: PredictedReports) -> Array:
     """E[(∂ log p(c|f) / ∂f)²], the precision that a report is expected to add at its place. [n, F]"""
     each = predicted.slopes**2 / np.maximum(predicted.labels[..., None, :], 1e-300)
     return np.asarray(np.einsum("nqfl,q->nf", each, predicted.weights))
 
 
 def greedy(
-    n: int, mean: Array, covariance: list[Array], reports: Foresight, score: str, cost: Array
+    n: int, mean: Array, covariance: list[Array], reports: ReportPredictor, score: str, cost: Array
 ) -> tuple[list[int], list[float]]:
     """Pick places one after another, each with the posterior that the reports picked so far would leave.
 
@@ -101,7 +101,7 @@ def greedy(
     matters = reports.importance(mean)
     for _ in range(min(n, len(mean))):
         variance = np.maximum(np.stack([np.diag(c) for c in covariance], 1), 0.0)
-        predicted = reports.foresee(mean, variance)
+        predicted = reports.predict(mean, variance)
         value = np.where(open_, SCORES[score](predicted, variance, covariance, matters) / cost, -np.inf)
         best = int(np.argmax(value))
         chosen.append(best)
@@ -114,7 +114,7 @@ def greedy(
     return chosen, scores
 
 
-def _map_variance(predicted: Foreseen, variance: Array, covariance: list[Array], matters: Array) -> Array:
+def _map_variance(predicted: PredictedReports, variance: Array, covariance: list[Array], matters: Array) -> Array:
     """How much the expected report reduces the variance of f, summed over all candidates and weighted by the squared
     slope of the state probabilities in f."""
     added = precision(predicted)
@@ -124,7 +124,7 @@ def _map_variance(predicted: Foreseen, variance: Array, covariance: list[Array],
     return np.asarray(np.sum(gains, axis=0))
 
 
-Score = Callable[[Foreseen, Array, list[Array], Array], Array]
+Score = Callable[[PredictedReports, Array, list[Array], Array], Array]
 
 SCORES: dict[str, Score] = {
     "information": lambda predicted, variance, covariance, matters: about_field(predicted),

@@ -40,7 +40,7 @@ class SecondDerivatives(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Meetings:
+class ReportsByCell:
     """Which source said which label in which cell: the sparsity pattern of K, which no sweep changes."""
 
     cells: Cells
@@ -51,7 +51,7 @@ class Meetings:
     looks: Array | None  # [Rb] how often each report counts; None where all are 1
 
     @classmethod
-    def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> Meetings:
+    def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> ReportsByCell:
         """The reports of a block, by cell and key."""
         cell, order = cells.of(points), np.argsort(block.key, kind="stable")
         site = block.site[order]

@@ -22,7 +22,7 @@ LONGEST_SHIFT = 3.0  # logits, of one such step
 MOST_CONFUSIONS = 1 << 25  # entries of drawn confusion matrices; beyond, sources with few reports are held
 
 
-class Said(NamedTuple):
+class ReportDraws(NamedTuple):
     """Reports, place by place, for draws of the one-state model."""
 
     site: NDArray[Any]  # [R] in ascending order
@@ -34,7 +34,7 @@ class Said(NamedTuple):
     draws: NDArray[np.float32]  # log π [n, S', J, L]
 
     @classmethod
-    def of(cls, data: Data, alpha: Array, pi: Array, size: int, rng: np.random.Generator) -> Said:
+    def of(cls, data: Data, alpha: Array, pi: Array, size: int, rng: np.random.Generator) -> ReportDraws:
         """π ~ Dirichlet(α) of the sources with the most reports, as many as memory allows; the rest are held."""
         most = MOST_CONFUSIONS // (size * alpha.shape[1] * alpha.shape[2])
         busiest = np.argsort(-np.bincount(data.source, data.looks, len(alpha)), kind="stable")[:most]
@@ -59,11 +59,11 @@ class Said(NamedTuple):
         return out
 
 
-class StatesHere(NamedTuple):
+class StateLogitsAtReports(NamedTuple):
     """P(state | draw, reports) at places reported on, of the one-state model."""
 
     rates: StateRates
-    said: Said
+    said: ReportDraws
     X: Array  # [P, D]
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
@@ -73,7 +73,7 @@ class StatesHere(NamedTuple):
         return np.asarray(prior + self.said.log_likelihood(rows))
 
 
-class ThingsHere(NamedTuple):
+class AppearanceLogitsAtReports(NamedTuple):
     """P(state | draw, reports) of everything that was reported on, under the instrument model.
 
     Given f the appearance is about Gaussian: its mean moves by K for every unit of f, and τ²K is left. With one

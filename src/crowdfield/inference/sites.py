@@ -23,7 +23,7 @@ from crowdfield.inference.fields.base import Array, Engine, Field
 from crowdfield.inference.fields.cells import Cells
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.spectral import SpectralBasis
-from crowdfield.inference.newton import Meetings
+from crowdfield.inference.newton import ReportsByCell
 
 PROBES = 2048  # sites at which convergence is watched
 
@@ -56,7 +56,7 @@ class Sites:
         return contrast(self.data.n_states)
 
     @cached_property
-    def meetings(self) -> list[Meetings] | None:
+    def reports_by_cell(self) -> list[ReportsByCell] | None:
         """Which source said what in which cell, block by block: two states, on Fourier features, all sites here."""
         engine = self.engine
         if self.total is not None or self.data.n_states != 2 or not isinstance(engine, FeatureEngine):
@@ -64,7 +64,7 @@ class Sites:
         if type(engine.basis) is not SpectralBasis or any(engine.points(b).decay is not None for b in engine.blocks):
             return None
         cells, keys = Cells(engine.basis), self.data.n_sources * self.data.n_labels
-        return [Meetings.of(cells, engine.points(block.sites), block, keys) for block in self.blocks]
+        return [ReportsByCell.of(cells, engine.points(block.sites), block, keys) for block in self.blocks]
 
     def watched(self, block: Block) -> slice:
         """Which sites of a block are used to monitor convergence: an even subset of all sites."""
@@ -72,17 +72,17 @@ class Sites:
         return slice(-(self.first + block.sites.start) % stride, None, stride)
 
 
-class Elsewhere(NamedTuple):
+class ForeignField(NamedTuple):
     """A field of another engine (a warm start), which must be evaluated at the places of the sites."""
 
     field: Field
 
 
-def moments_at(sites: Sites, fields: Sequence[Field | Elsewhere], block: Block) -> tuple[Array, Array]:
+def moments_at(sites: Sites, fields: Sequence[Field | ForeignField], block: Block) -> tuple[Array, Array]:
     """Mean and variance of f at the sites of a block: [n, F] each."""
     moments = [
         f.field.as_sites(sites.data.X[block.sites])
-        if isinstance(f, Elsewhere)
+        if isinstance(f, ForeignField)
         else sites.engine.at_sites(f, block.sites)
         for f in fields
     ]

@@ -75,14 +75,14 @@ def _times(summary: vb.Summary, factor: float) -> vb.Summary:
     return summary._replace(counts=factor * summary.counts, statistics=statistics, targets=factor * summary.targets)
 
 
-class Seen(NamedTuple):
+class Snapshot(NamedTuple):
     """The user-visible part of a q, to be compared between epochs."""
 
     latent: Array
     log_scale: float
     pi: Array
 
-    def change(self, other: Seen) -> float:
+    def change(self, other: Snapshot) -> float:
         """The largest change between two epochs."""
         latent, pi = (np.sqrt(np.mean((a - b) ** 2)) for a, b in ((self.latent, other.latent), (self.pi, other.pi)))
         return float(max(latent, pi, abs(self.log_scale - other.log_scale)))
@@ -110,7 +110,7 @@ def run(
     whole = vb.Iteration.over(sites, scheme)
     watched = data.X[: min(WATCHED, data.n_sites)]
     state, t = whole.start(), 0
-    before: Seen | None = None
+    before: Snapshot | None = None
     quiet, change, epoch = 0, np.inf, 0
     while epoch < max_epochs and quiet < PATIENCE:
         for b in rng.permutation(len(sites.blocks)):
@@ -126,7 +126,7 @@ def run(
         epoch += 1
         q = whole.assemble(state)
         latent = np.stack([f.at(watched)[0] for f in q.fields], 1)
-        now = Seen(latent, float(np.log(q.scale.mean)), confusion.expected_pi(q.alpha))
+        now = Snapshot(latent, float(np.log(q.scale.mean)), confusion.expected_pi(q.alpha))
         change = np.inf if before is None else now.change(before)
         before = now
         quiet = quiet + 1 if change < tol and epoch >= MIN_EPOCHS else 0

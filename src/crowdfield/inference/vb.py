@@ -25,7 +25,7 @@ from crowdfield.inference.data import Block
 from crowdfield.inference.fields.base import Array, Engine, Statistics
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.scale import Gamma
-from crowdfield.inference.sites import Elsewhere, Sites, moments_at, over_blocks, rule_out, sum_over_blocks
+from crowdfield.inference.sites import ForeignField, Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
 LEAST_SHARE = 0.1  # smallest share of the information that a step is assumed to see
 ROUNDING = 1e-9  # relative fall of the bound that is rounding, not a fall
@@ -72,7 +72,7 @@ class Posterior(NamedTuple):
 
     alpha: Array  # [S, J, L] of q(π)
     alpha0: Array  # [S, J, L] of p(π)
-    fields: tuple[Any, ...]  # F: Field, or Elsewhere at the start
+    fields: tuple[Any, ...]  # F: Field, or ForeignField at the start
     scale: Gamma  # q(ς)
 
 
@@ -107,7 +107,7 @@ class Scheme(NamedTuple):
     local: Callable[[Sites, Posterior, Block, Array, Array], linearise.Local]
     mixing: float  # length of a plain step
     slack: float  # relative fall of the objective that a jump may cost: infinite where the objective need not rise
-    look_ahead: Callable[[Iteration, State, Posterior, Summary, State], Ahead]
+    extrapolate: Callable[[Iteration, State, Posterior, Summary, State], Ahead]
 
     def sweep(self, sites: Sites, q: Posterior) -> Summary:
         """One pass over the sites."""
@@ -161,7 +161,7 @@ def _pass_over(sites: Sites, q: Posterior, scheme: Scheme, b: int) -> Summary:
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = local.eta - local.lam * block.mean
     watched = sites.watched(block)
-    met = None if np.isinf(scheme.slack) else sites.meetings  # a joint step needs a bound to judge it
+    met = None if np.isinf(scheme.slack) else sites.reports_by_cell  # a joint step needs a bound to judge it
     at_sites = (mean[:, 0], variance[:, 0], local.lam[:, 0], local.missing[:, 0])
     return Summary(
         counts=confusion.counts(block, local.r, data.n_sources, data.n_labels),
@@ -194,7 +194,7 @@ class Evaluated(NamedTuple):
     summary: Summary
     bound: Bound
     image: State  # the state after one plain update
-    ahead: Ahead  # after one that looks ahead: what acceleration starts from
+    ahead: Ahead  # after a Newton update: the input of acceleration
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Iteration:
         q = self.assemble(state)
         summary = self.sweep(q)
         image = self._after(state.communities, summary, self._next_precision(state, q))
-        ahead = self.scheme.look_ahead(self, state, q, summary, image)
+        ahead = self.scheme.extrapolate(self, state, q, summary, image)
         return Evaluated(state, q, summary, self.objective(q, summary), image, ahead)
 
     def _after(self, communities: Communities | None, summary: Summary, precision: float) -> State:
@@ -287,7 +287,7 @@ class Iteration:
 
     def warm_start(self, q: Posterior) -> State:
         """The state that a q learned elsewhere (fewer reports, another engine) implies for these sites."""
-        summary = self.sweep(q._replace(fields=tuple(Elsewhere(f) for f in q.fields)))
+        summary = self.sweep(q._replace(fields=tuple(ForeignField(f) for f in q.fields)))
         return self._after(self.communities, summary, q.scale.mean)
 
     def objective(self, q: Posterior, summary: Summary) -> Bound:
@@ -297,7 +297,7 @@ class Iteration:
         )
 
 
-def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
+def _newton_update(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
     """A Newton step, because plain updates converge slowly where much of t is unknown; the fixed points are the same.
 
     It is joint for sources and field where the sites give their second derivatives, else separate for each.
@@ -316,18 +316,18 @@ def _look_ahead(iteration: Iteration, state: State, q: Posterior, summary: Summa
             both = ahead._replace(counts=sources.replace_impossible(counts, ahead.counts), statistics=(of_field,))
             return Ahead(both, (mean,), kind="joint Newton")
     statistics = tuple(
-        iteration.engine.look_ahead(s, image.precision, f, float(c)) if c < 1.0 else s
+        iteration.engine.extrapolate(s, image.precision, f, float(c)) if c < 1.0 else s
         for s, f, c in zip(image.statistics, q.fields, share, strict=True)
     )
     return iteration.ahead(ahead._replace(statistics=statistics))
 
 
-def _look_no_further(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
+def _plain_update(iteration: Iteration, state: State, q: Posterior, summary: Summary, image: State) -> Ahead:
     """The plain update, where there is no Newton step."""
     return iteration.ahead(image)
 
 
 SCHEMES = {
-    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, look_ahead=_look_ahead),
-    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, look_ahead=_look_no_further),
+    "polya_gamma": Scheme(_local_polya_gamma, mixing=1.0, slack=ROUNDING, extrapolate=_newton_update),
+    "ekf": Scheme(_local_ekf, mixing=0.7, slack=np.inf, extrapolate=_plain_update),
 }

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.errors import InputError
 from crowdfield.inference import information
 from crowdfield.inference.data import contrast
-from crowdfield.inference.information import Foresight
-from crowdfield.inference.instrument import foresight
-from crowdfield.inference.instrument.foresight import ByAppearance, Known
+from crowdfield.inference.information import ReportPredictor
+from crowdfield.inference.instrument import report_prediction
 from crowdfield.inference.instrument.model import Fitted
+from crowdfield.inference.instrument.report_prediction import ByAppearance, Known
 from crowdfield.models import instrument, sources
 from crowdfield.models.base import Array, validated_places, whole
 from crowdfield.models.reported import log_likelihoods, same_places
@@ -44,7 +44,7 @@ def places_to_look(
     return np.array(chosen, dtype=np.int64), np.array(scores)
 
 
-def _foresight(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], Foresight]:
+def _foresight(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], ReportPredictor]:
     """Mean [M, F] and covariances [M, M] of the field at the candidates, and the distribution of a report there."""
     fitted = model._instrument if model.reports_model_ == "instrument" else None
     if isinstance(fitted, Fitted):
@@ -77,12 +77,12 @@ def _reader(model: MapQueries, fitted: Fitted, source: Any) -> Array:
     elif isinstance(source, Hashable) and source in model.reports_.sources:
         weight = (np.arange(len(model.reports_.sources)) == model.reports_.sources.index(source)).astype(float)
     else:
-        return foresight.through_states(fitted, _confusion_of(model, source))
+        return report_prediction.through_states(fitted, _confusion_of(model, source))
     weight /= weight.sum()
     trusted = instrument.trusted_sources(model, model.reports_, model.classes_)[0] | fitted.scores_only
     by_state = np.einsum("sjl,s->jl", model.confusion_[trusted], weight[trusted])
-    reading = foresight.reading(fitted, np.where(trusted, 0.0, weight))[:, np.argsort(model._asked.order)]
-    return np.asarray(reading + foresight.through_states(fitted, by_state))
+    reading = report_prediction.reading(fitted, np.where(trusted, 0.0, weight))[:, np.argsort(model._asked.order)]
+    return np.asarray(reading + report_prediction.through_states(fitted, by_state))
 
 
 def whom_to_ask(

@@ -15,7 +15,7 @@ from crowdfield.inference import area_totals, rate_draws
 from crowdfield.inference.field_draws import corners
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
-from crowdfield.inference.reported_draws import Said, StatesHere, ThingsHere
+from crowdfield.inference.reported_draws import AppearanceLogitsAtReports, ReportDraws, StateLogitsAtReports
 from crowdfield.models import inexact
 from crowdfield.models.base import Array
 from crowdfield.models.reported import same_places
@@ -204,10 +204,10 @@ def _reported(
         fitted, thing_at = model._predictor, model._asked.place
         shared = np.bincount(thing_at, minlength=len(model.places_))
         weights = sp.csr_matrix(at_sites[:, thing_at] @ sp.diags(1.0 / shared[thing_at]))
-        return area_totals.Reported(ThingsHere(rates, fitted), fitted.site_states, weights)
+        return area_totals.Reported(AppearanceLogitsAtReports(rates, fitted), fitted.site_states, weights)
     data = model._posed.data
-    said = Said.of(data, model.alpha_, model.confusion_, size, rng)
-    return area_totals.Reported(StatesHere(rates, said, model.places_), model.posterior_, at_sites)
+    said = ReportDraws.of(data, model.alpha_, model.confusion_, size, rng)
+    return area_totals.Reported(StateLogitsAtReports(rates, said, model.places_), model.posterior_, at_sites)
 
 
 def _predicted(model: MapQueries, places: Array) -> tuple[Array, Array]:

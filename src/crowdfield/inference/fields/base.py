@@ -154,7 +154,7 @@ class Engine(Protocol):
         """q(g) of functions that share ς ~ Gamma(shape, rate), with ς integrated on a grid around `near`."""
         ...
 
-    def look_ahead(self, statistics: Statistics, precision: float, field: Any, share: float) -> Statistics:
+    def extrapolate(self, statistics: Statistics, precision: float, field: Any, share: float) -> Statistics:
         """Statistics of the mean to which repeated updates like this one, from `field`, would lead.
 
         A step A⁻¹b − m that sees only a share of the curvature is too short; (ςI + shareΛ)⁻¹A times it is Newton's

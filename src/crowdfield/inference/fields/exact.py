@@ -189,9 +189,9 @@ class ExactEngine:
         weighed = root_lam * sla.cho_solve((L, True), root_lam * prior_mean_part, check_finite=False)
         return np.asarray(self.K @ (eta - weighed) / precision)
 
-    def look_ahead(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
+    def extrapolate(self, statistics: Statistics, precision: float, field: ExactField, share: float) -> Statistics:
         """The statistics unchanged: with so few sites another plain step is cheap."""
-        return statistics  # with so few sites a step more is cheap
+        return statistics
 
     def at_sites(self, field: ExactField, block: slice) -> tuple[Array, Array]:
         """Mean and variance of g at the sites of a block."""

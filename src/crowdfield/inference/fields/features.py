@@ -272,7 +272,7 @@ class FeatureEngine:
         scale = integrate_scale(d, p, shape, rate, near)
         return tuple(self._mixture(part, scale, near) for part in parts)
 
-    def look_ahead(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
+    def extrapolate(self, statistics: Statistics, precision: float, field: FeatureField, share: float) -> Statistics:
         """The statistics after a Newton step of the field alone, or a share of it."""
 
         def alone(gradient: Array, precision: float, roughly: Callable[[Array], Array]) -> tuple[Array, None]:

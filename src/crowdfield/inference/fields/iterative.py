@@ -172,7 +172,7 @@ class IterativeEngine:
         system = System(self.basis, Convolution(self.basis, statistics.quadratic), P, precision)
         return system.solve(statistics.linear)
 
-    def look_ahead(self, statistics: Statistics, precision: float, field: IterativeField, share: float) -> Statistics:
+    def extrapolate(self, statistics: Statistics, precision: float, field: IterativeField, share: float) -> Statistics:
         """Statistics of the mean to which repeated updates like this one, from `field`, would lead."""
         return statistics  # two more solves would cost as much as they save
 

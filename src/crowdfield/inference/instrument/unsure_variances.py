@@ -36,7 +36,7 @@ TOL, SWEEPS = 0.005, 8  # of the fits with a displaced variance: far below the e
 KNOWN = 150.0  # observations: a variance learned from more is known to 12 %, and treated as known
 
 
-class Seen(NamedTuple):
+class Converged(NamedTuple):
     """A converged fit at some ψ."""
 
     slope: Array  # of the log evidence in the n displaced ψ [n]
@@ -52,14 +52,14 @@ def widen(
     if not len(displaced) or coupled.too_many(at.state):
         return joint
     held = policy._replace(tol=TOL, patience=1, max_iter=SWEEPS)
-    here = Seen(_slope(observed, design, prior, at)[displaced], joint, at.state.theta)
+    here = Converged(_slope(observed, design, prior, at)[displaced], joint, at.state.theta)
     psi, method = log_variances(at.state), OneAppearance(observed, design, prior)
     there = []
     for i in displaced:
         moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
         settled = iterate.run(method, moved, held, learn=False)
         again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
-        there.append(Seen(_slope(observed, design, prior, settled.at)[displaced], again, settled.at.state.theta))
+        there.append(Converged(_slope(observed, design, prior, settled.at)[displaced], again, settled.at.state.theta))
     return _widened(at.state, here, there, _posterior(here, there), displaced)
 
 
@@ -78,24 +78,26 @@ def _slope(observed: Observed, design: Design, prior: Prior, at: Evaluated) -> A
     return np.asarray(0.5 * fitting.informed(at, design, prior) * (ratio - 1.0))
 
 
-class Unsure(NamedTuple):
+class VariancePosterior(NamedTuple):
     """The posterior of those ψ that were displaced; the others are taken as known."""
 
     shift: Array  # δ: its mean less its mode [n]
     covariance: Array  # Σ [n, n]
 
 
-def _posterior(here: Seen, there: list[Seen]) -> Unsure:
+def _posterior(here: Converged, there: list[Converged]) -> VariancePosterior:
     """A Gaussian for the logarithms of the variances, from how the objective's slope changes around the optimum."""
     curvature = -np.stack([(seen.slope - here.slope) / STEP for seen in there])
     value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
     covariance = (vector / np.maximum(value, LEAST_CURVATURE)) @ vector.T
     shape = 1.0 / np.diag(covariance)
     skew = np.sqrt(shape * polygamma(1, shape))
-    return Unsure(np.log(shape) - digamma(shape), skew[:, None] * covariance * skew)
+    return VariancePosterior(np.log(shape) - digamma(shape), skew[:, None] * covariance * skew)
 
 
-def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure, displaced: NDArray[np.int64]) -> Coupled:
+def _widened(
+    state: State, here: Converged, there: list[Converged], unsure: VariancePosterior, displaced: NDArray[np.int64]
+) -> Coupled:
     """Covariances that include the uncertainty of the variances (law of total variance)."""
     S, d = here.theta.shape
     sources = np.empty((S, d, d))
@@ -128,7 +130,7 @@ def _widened(state: State, here: Seen, there: list[Seen], unsure: Unsure, displa
     )
 
 
-def _total(mode: Array, spread: Array, modes: list[Array], spreads: list[Array], unsure: Unsure) -> Array:
+def _total(mode: Array, spread: Array, modes: list[Array], spreads: list[Array], unsure: VariancePosterior) -> Array:
     """The law of total variance for one Gaussian vector."""
     J = np.stack([(other - mode) / STEP for other in modes], axis=1)
     log_own = np.log(np.diag(spread))

@@ -16,7 +16,7 @@ from crowdfield.inference.joint import rows
 from crowdfield.inference.joint.rows import Layout, RowMoments
 from crowdfield.inference.joint.sums import Coupling, Sums, Table
 from crowdfield.inference.scale import Gamma
-from crowdfield.inference.sites import Elsewhere
+from crowdfield.inference.sites import ForeignField
 
 
 class Rows(NamedTuple):
@@ -91,7 +91,7 @@ def table(q: Posterior) -> Table:
 
 def table_elsewhere(q: Posterior) -> Table:
     """The same for sites of another engine: without the slopes, but with the whole variance of the sources."""
-    return _table_without_slopes(q, tuple(Elsewhere(f) for f in q.fields))
+    return _table_without_slopes(q, tuple(ForeignField(f) for f in q.fields))
 
 
 def _table_without_slopes(q: Posterior, fields: tuple[Any, ...]) -> Table:

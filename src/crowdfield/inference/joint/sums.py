@@ -66,11 +66,11 @@ class Local(NamedTuple):
 
     mean: Array  # [n, F]
     site: linearise.Local
-    said: Said | None
+    said: CoupledReports | None
     flat: Array | None  # [n, 1] the share of f in the state's log odds, of inexact places
 
 
-class Said(NamedTuple):
+class CoupledReports(NamedTuple):
     """The reports of coupled sources at the sites of a block."""
 
     site: NDArray[np.int64]  # [Rc]
@@ -118,7 +118,7 @@ def _engine(sites: Sites) -> FeatureEngine:
     return sites.engine
 
 
-def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
+def _said(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
     """Which coupled sources reported about which site of a block, and which label."""
     labels = sites.data.n_labels
     position = coupling.position[block.key // labels]
@@ -128,11 +128,11 @@ def _said(sites: Sites, block: Block, coupling: Coupling) -> Said:
     start = np.concatenate([[0], np.cumsum(rows)])
     looks = np.ones(len(site)) if block.looks is None else block.looks[kept]
     by_key = csr_array((looks, key, start), shape=(block.n, len(coupling.slope)))
-    return Said(site, key, by_key, np.flatnonzero(np.bincount(site, looks, block.n) > 1))
+    return CoupledReports(site, key, by_key, np.flatnonzero(np.bincount(site, looks, block.n) > 1))
 
 
 def _covariance_with_field(
-    engine: FeatureEngine, block: Block, said: Said, coupling: Coupling, flat: Array | None = None
+    engine: FeatureEngine, block: Block, said: CoupledReports, coupling: Coupling, flat: Array | None = None
 ) -> Array:
     """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so 2φᵀ Σ s + sᵀ Σ s.   [n, F]"""
     twice = 2.0 if flat is None else 2.0 * flat[said.site, 0]

@@ -46,7 +46,7 @@ def update(block: Block, logits, alpha0, counts):
 
 
 @pytest.mark.parametrize(("states", "labels"), [(2, 2), (2, 4), (3, 3), (3, 2)])
-def test_a_look_ahead_of_the_sources_is_where_plain_updates_end(states, labels):
+def test_a_newton_step_of_the_sources_leads_to_where_plain_updates_converge(states, labels):
     block, logits, alpha0 = crowd(states, labels)
     counts = np.zeros_like(alpha0)
     for _ in range(3000):
@@ -64,7 +64,7 @@ def test_a_look_ahead_of_the_sources_is_where_plain_updates_end(states, labels):
     np.testing.assert_allclose(ahead.sum(1), image.sum(1), rtol=1e-9)
 
 
-def test_a_source_whose_look_ahead_is_no_count_keeps_the_plain_update():
+def test_a_source_whose_newton_step_has_impossible_counts_keeps_the_plain_update():
     counts, image = np.full((1, 2, 2), 5.0), np.full((1, 2, 2), 5.0)
     image[0, 0] += [4.9, -4.9]
     missing = 4.0 * np.broadcast_to(np.array([[1.0, -1.0], [-1.0, 1.0]]), (1, 2, 2, 2))
@@ -72,8 +72,8 @@ def test_a_source_whose_look_ahead_is_no_count_keeps_the_plain_update():
     np.testing.assert_array_equal(answer.replace_impossible(counts + answer.step, image), image)
 
 
-def test_a_look_ahead_of_the_field_solves_for_an_answer_in_proportion():
-    """Where sites answer the mean by (1 − c)Λm, updates end at (ςI + cΛ)⁻¹b: the look-ahead gets there at once."""
+def test_extrapolating_the_field_leads_to_where_plain_updates_converge():
+    """Where sites respond to the mean by (1 − c)Λm, updates converge to (ςI + cΛ)⁻¹b: one step of `extrapolate`."""
     rng = np.random.default_rng(0)
     X = rng.random((60, 2)) * 6.0
     engine = FeatureEngine(InducingBasis(Matern32(2.0), X), X)
@@ -82,12 +82,12 @@ def test_a_look_ahead_of_the_field_solves_for_an_answer_in_proportion():
     start = engine.posterior(Statistics(rng.standard_normal(engine.size), nothing.quadratic), precision)
     at_sites = engine.at_sites(start, engine.blocks[0])[0]
     image = engine.summarise(engine.blocks[0], said + (1.0 - share) * lam * at_sites, lam)
-    ahead = engine.posterior(engine.look_ahead(image, precision, start, share), precision)
+    ahead = engine.posterior(engine.extrapolate(image, precision, start, share), precision)
     end = engine.posterior(engine.summarise(engine.blocks[0], said, share * lam), precision)
     np.testing.assert_allclose(ahead.mean, end.mean, atol=1e-9)
 
 
-def test_the_observed_share_is_how_the_slope_answers_the_mean():
+def test_the_observed_share_is_the_derivative_of_the_slope_in_the_mean():
     """d/dm of r(m) − ½ − λ(m) m, by differences: two states, one site at a time."""
     C, step = contrast(2), 1e-5
     likelihood = np.array([[0.0, 1.2]])
@@ -104,7 +104,7 @@ def test_the_observed_share_is_how_the_slope_answers_the_mean():
         assert 0.0 < complete[0] <= 0.25
 
 
-def test_only_a_scheme_that_has_a_bound_looks_ahead():
+def test_only_a_scheme_with_a_bound_takes_newton_steps():
     rng = np.random.default_rng(4)
     X = rng.random((80, 2)) * 5.0
     for scheme, looks in (("polya_gamma", True), ("ekf", False)):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfield.inference.information import Foreseen
+from crowdfield.inference.information import PredictedReports
 from crowdfield.inference.instrument import places, responses, selection
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.link import Checks
@@ -64,29 +64,29 @@ class ByAppearance(NamedTuple):
     nugget: float
     together: Array  # [J, L, K]
 
-    def foresee(self, mean: Array, variance: Array) -> Foreseen:
+    def predict(self, mean: Array, variance: Array) -> PredictedReports:
         """The predicted reports, given the mean and variance of f at the candidates."""
         starts, said = range(0, len(mean), ROWS), self.known.likelihood
-        parts = [self._foresee(*(part[start : start + ROWS] for part in (said, mean, variance))) for start in starts]
+        parts = [self._predict(*(part[start : start + ROWS] for part in (said, mean, variance))) for start in starts]
         labels, slopes, both = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        predicted = Foreseen(labels, slopes, both, parts[0].weights)
+        predicted = PredictedReports(labels, slopes, both, parts[0].weights)
         for site, states in zip(*self.known.checks, strict=True):
             # Where a place is checked, its state is not what its appearance alone says.
             weight = np.exp(states - states.max())[:, None]
             own = self.together * (weight / (weight * self.together.sum(1)).sum(0))[:, None, :]
             here = slice(site, site + 1)
-            alone = self._replace(together=own)._foresee(said[here], mean[here], variance[here])
+            alone = self._replace(together=own)._predict(said[here], mean[here], variance[here])
             for whole, part in zip(predicted[:3], alone[:3], strict=True):
                 whole[site] = part[0]
         return predicted
 
-    def _foresee(self, likelihood: Array, mean: Array, variance: Array) -> Foreseen:
+    def _predict(self, likelihood: Array, mean: Array, variance: Array) -> PredictedReports:
         """The predicted reports for a given log likelihood of the appearances [M, K]."""
         f, w = latent_nodes(mean, variance)
         appearance = places.given_field(likelihood, f[..., 0], np.full(len(mean), self.nugget))
         both = np.einsum("nqk,q->nk", appearance, w) @ self.together.reshape(-1, len(APPEARANCES)).T
         labels, slopes = _with_slopes(appearance, self.together.sum(0), self.nugget)
-        return Foreseen(labels, slopes[:, :, None, :], both.reshape(len(mean), *self.together.shape[:2]), w)
+        return PredictedReports(labels, slopes[:, :, None, :], both.reshape(len(mean), *self.together.shape[:2]), w)
 
     def importance(self, mean: Array) -> Array:
         """The squared slopes of the state probabilities in f: [n, F]; with two states (∂ρ/∂f)²."""

@@ -8,7 +8,7 @@ from tests.inference.instrument.test_ordered import estimator, graded, posed, so
 
 import crowdfield as cf
 from crowdfield.inference import information
-from crowdfield.inference.instrument import foresight, iterate, model, responses, selection
+from crowdfield.inference.instrument import iterate, model, report_prediction, responses, selection
 from crowdfield.inference.instrument.grid import APPEARANCES
 
 EXACT = iterate.Policy(tol=1e-6, unsure_variances=False)
@@ -23,15 +23,17 @@ def fitted():
 def alone(fitted, place, source):
     """What one source would say at one place of the problem."""
     weight = (np.arange(6) == source).astype(float)
-    known = foresight.Known.of(fitted, [np.array([place])])
-    return foresight.ByAppearance(known, fitted.joint.variances.nugget, foresight.reading(fitted, weight))
+    known = report_prediction.Known.of(fitted, [np.array([place])])
+    return report_prediction.ByAppearance(
+        known, fitted.joint.variances.nugget, report_prediction.reading(fitted, weight)
+    )
 
 
 def test_predicted_reports_are_the_literal_sum_over_field_and_appearance(fitted):
     place, source = 5, 2
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
     reports = alone(fitted, place, source)
-    predicted = reports.foresee(np.array([[mean]]), np.array([[variance]]))
+    predicted = reports.predict(np.array([[mean]]), np.array([[variance]]))
     table = responses.log_responses(fitted.state.theta, fitted.problem.observed.scores)
     truth, nugget = fitted.link.truth, fitted.joint.variances.nugget
     rows = np.flatnonzero(fitted.problem.reported.site == place)
@@ -57,7 +59,7 @@ def test_predicted_reports_are_the_literal_sum_over_field_and_appearance(fitted)
 
 def test_slopes_agree_with_finite_differences(fitted):
     reports, step, narrow = alone(fitted, 9, 0), 1e-4, np.array([[1e-14]])
-    at = {shift: reports.foresee(np.array([[0.4 + shift]]), narrow) for shift in (-step, 0.0, step)}
+    at = {shift: reports.predict(np.array([[0.4 + shift]]), narrow) for shift in (-step, 0.0, step)}
     difference = (at[step].labels - at[-step].labels)[0, 0] / (2 * step)
     np.testing.assert_allclose(at[0.0].slopes[0, 0, 0], difference, atol=1e-7)
     rates = [
@@ -73,7 +75,7 @@ def test_information_about_a_state_is_the_expected_gain_of_refits_with_each_labe
     """The posterior of the state, refitted with each label that the source could give."""
     source, asked = 1, fitted.problem
     mean, variance = (part[place] for part in fitted.design.moments(fitted.joint.q))
-    predicted = alone(fitted, place, source).foresee(np.array([[mean]]), np.array([[variance]]))
+    predicted = alone(fitted, place, source).predict(np.array([[mean]]), np.array([[variance]]))
     now, later = information.entropy(fitted.site_states[place]), 0.0
     probability = predicted.weights @ predicted.labels[0]
     for label in range(4):
