@@ -52,20 +52,28 @@ class Lattice(NamedTuple):
         return np.asarray(np.concatenate([kept.real, kept.imag[:, 1:]], axis=1) * self.amplitude)
 
     def waves(self, angles: Array) -> tuple[Complex, Complex]:
-        """e^{i k₁ θ₁} and e^{i k₂ θ₂} of places.   [D, ...] -> [..., n₁], [..., n₂]"""
-        one = _powers(np.exp(1j * angles[0]).astype(SINGLE), self.axes[0])
+        """e^{i k₁ θ₁} and e^{i k₂ θ₂} of places.   [D, ...] -> [n₁, ...], [n₂, ...]"""
+        one = _powers(_unit(angles[0]), self.axes[0])
         if len(angles) == 1:
-            return one, np.ones((*one.shape[:-1], 1), SINGLE)
-        half = _powers(np.exp(1j * angles[1]).astype(SINGLE), self.axes[1])
-        return one, np.concatenate([half[..., :0:-1].conj(), half], axis=-1)
+            return one, np.ones((1, *one.shape[1:]), SINGLE)
+        half = _powers(_unit(angles[1]), self.axes[1])
+        return one, np.concatenate([half[:0:-1].conj(), half])
+
+
+def _unit(angle: Array) -> Complex:
+    """e^{iθ}."""
+    single, out = angle.astype(np.float32), np.empty(angle.shape, SINGLE)
+    np.cos(single, out=out.real)
+    np.sin(single, out=out.imag)
+    return out
 
 
 def _powers(z: Complex, most: int) -> Complex:
-    """1, z, z², …: [..., most + 1]."""
-    out = np.empty((*z.shape, most + 1), SINGLE)
-    out[..., 0] = 1.0
+    """1, z, z², …: [most + 1, ...]."""
+    out = np.empty((most + 1, *z.shape), SINGLE)
+    out[0] = 1.0
     for k in range(1, most + 1):
-        np.multiply(out[..., k - 1], z, out=out[..., k])
+        np.multiply(out[k - 1], z, out=out[k])
     return out
 
 
@@ -79,7 +87,8 @@ class Batch(NamedTuple):
 
 def batches(group: Codes, count: int) -> Iterator[Batch]:
     """Rows of a table by the group that each belongs to [R], the largest groups first."""
-    order = np.argsort(group, kind="stable")
+    # NumPy sorts short integers in linear time.
+    order = np.argsort(group.astype(np.uint16) if count < 1 << 16 else group, kind="stable")
     size = np.bincount(group, minlength=count)
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
     by_size = np.argsort(-size, kind="stable")[: int(np.count_nonzero(size))]
@@ -101,8 +110,9 @@ def evaluate(lattice: Lattice, angles: Array, group: Codes, weights: Array) -> A
     out = np.empty(len(group))
     for batch in batches(group, len(weights)):
         one, two = lattice.waves(angles[:, batch.members])
-        along = two @ lattice.boxes(weights[batch.groups]).swapaxes(1, 2)  # [g, n, n₁]
-        values = np.einsum("gnk,gnk->gn", one, along).real
+        along = lattice.boxes(weights[batch.groups]) @ two.swapaxes(0, 1)  # [g, n₁, n]
+        along *= one.swapaxes(0, 1)
+        values = along.sum(1).real
         out[batch.members[batch.present]] = values[batch.present]
     return out
 
@@ -112,6 +122,6 @@ def project(lattice: Lattice, angles: Array, group: Codes, values: Array, count:
     out = np.zeros((count, len(lattice.amplitude)))
     for batch in batches(group, count):
         one, two = lattice.waves(angles[:, batch.members])
-        one *= np.where(batch.present, values[batch.members], 0.0).astype(np.float32)[..., None]
-        out[batch.groups] = lattice.weights(one.swapaxes(1, 2) @ two)
+        one *= np.where(batch.present, values[batch.members], 0.0).astype(np.float32)
+        out[batch.groups] = lattice.weights(one.swapaxes(0, 1) @ np.moveaxis(two, 0, -1))
     return out
