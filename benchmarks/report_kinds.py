@@ -163,7 +163,7 @@ def areas(seed: int, given: argparse.Namespace) -> Result:
     right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
     label = np.where(right, state, ~state).astype(int)
     made = made._replace(rate=sigmoid(field(made.grid)))
-    used = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0))
+    used = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0), areas=True)
     unused = fitted(made, centre, label, source, given)
     return Result(used[0], unused[0], used[1], unused[1])
 
@@ -179,11 +179,12 @@ def readings(seed: int, given: argparse.Namespace) -> Result:
     source = rng.integers(0, 10, n)
     label = np.where(rng.random(n) < rng.uniform(0.75, 0.98, 10)[source], state, ~state).astype(int)
     made = made._replace(rate=sigmoid(field(made.grid)))
-    looks = cf.Reports.from_arrays(centre, label, source, accuracy=np.full(n, RADIUS * side / np.sqrt(12.0)))
+    reach = np.full(n, RADIUS * side / np.sqrt(12.0))
+    looks = cf.Reports.from_arrays(centre, label, source, accuracy=reach)
     by_reading = cf.readings.with_readings(looks, np.where(other, given.reading, "most"))
     prior = cf.readings.priors(by_reading.sources, [0, 1], [0, 1], 1)
     used, unused = (
-        fitted(made, centre, label, np.array(r.sources)[r.source], given, prior=p, accuracy=r.accuracy)
+        fitted(made, centre, label, np.array(r.sources)[r.source], given, prior=p, accuracy=reach, areas=True)
         for r, p in ((by_reading, prior), (looks, None))
     )
     return Result(used[0], unused[0], used[1], unused[1])

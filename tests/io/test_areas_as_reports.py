@@ -50,6 +50,8 @@ def test_a_file_of_polygons_is_one_report_each(tmp_path):
     assert read.reports.places[:, 0] == pytest.approx([20.0, 20.1, 20.2], abs=1e-6)
     assert read.reports.accuracy[:2] == pytest.approx(1.51 * np.array([1000, 3000]) / np.sqrt(12), rel=0.01)
     assert np.isnan(read.reports.accuracy[2])
+    assert read.reports.area.tolist() == [True, True, False]
+    assert cf.io.read(path, polygons="area", accuracy="50m").reports.area is None  # then every place is a rough one
     inner = cf.io.read(path, polygons="inner-point")
     assert inner.reports.accuracy is None
 
@@ -60,6 +62,7 @@ def test_polygons_in_cells_are_areas_too(tmp_path):
     path.write_text("\n".join(["geom,label", *rows]))
     read = cf.io.read(path, polygons="area")
     assert read.reports.accuracy == pytest.approx(np.full(3, 1.51 * 2000 / np.sqrt(12)), rel=0.01)
+    assert read.reports.area.all()
 
 
 def test_sources_that_read_some_or_all_of_an_area_are_told_apart(tmp_path):

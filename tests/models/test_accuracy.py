@@ -5,6 +5,7 @@ import pytest
 
 import crowdfield as cf
 from crowdfield.errors import InputError
+from crowdfield.inference import blur, kernels
 from crowdfield.models import inexact
 
 
@@ -105,6 +106,64 @@ def test_everything_a_model_is_asked_knows_inexact_places(settings, tmp_path):
     assert again.predict_proba(places) == pytest.approx(fitted.predict_proba(places), abs=1e-6)
     again.partial_fit([[3.0, 3.0]], [0], ["new"], accuracy=[1.0])
     assert len(again.reports_) == len(X) + 1
+
+
+def rate_by_integration(kappa):
+    """E[ρ] in the middle of one tile that is said to be in the second state: f̄ on a fine grid, f given it."""
+    kernel = blur.Blurred(kernels.kernel("rbf", 2.0), 2)
+    tile, middle, v = np.array([[0.0, 0.0, 1.5]]), np.array([[0.0, 0.0, 0.0]]), 4.0
+    var, cov = v * kernel.covariance(tile, tile)[0, 0], v * kernel.covariance(middle, tile)[0, 0]
+    average = np.sqrt(var) * np.linspace(-8, 8, 2001)
+    density = np.exp(-0.5 * average**2 / var) / (1 + np.exp(-kappa(v - var) * average))
+    mean, rest = cov / var * average, np.sqrt(v - cov**2 / var)
+    z = np.linspace(-8, 8, 401)
+    given = (1 / (1 + np.exp(-mean[:, None] - rest * z)) * np.exp(-0.5 * z**2)).sum(1) / np.exp(-0.5 * z**2).sum()
+    return (density * given).sum() / density.sum()
+
+
+@pytest.mark.parametrize("engine", ["exact", "spectral"])
+@pytest.mark.parametrize("areas", [True, False])
+def test_an_area_has_the_log_odds_of_its_average_and_a_place_in_it_flatter_ones(engine, areas):
+    known = model(
+        lengthscale=2.0, kernel="rbf", engine=engine, scale_shape=1e6, scale_rate=4e6,
+        confusion_prior=[[1e6, 1], [1, 1e6]],
+    )  # fmt: skip
+    reach = 1.5 / inexact.sd_of(np.ones(1), 2)[0]
+    known.fit([[0.0, 0.0], [60.0, 60.0]], [1, 0], [0, 0], accuracy=reach, areas=areas)
+    true = rate_by_integration(lambda lost: 1.0 if areas else 1 / np.sqrt(1 + np.pi / 8 * lost))
+    assert known.predict_rate([[0.0, 0.0]])[0][0, 1] == pytest.approx(true, abs=0.012)
+
+
+@pytest.mark.parametrize("settings", MODELS, ids=lambda s: s["reports_model"])
+def test_a_look_at_an_area_says_more_of_it_than_one_at_a_place_somewhere_in_it(settings, tmp_path):
+    X, y, s = crowd(200)
+    about = np.arange(200) % 3 == 0
+    accuracy = np.where(about, 4.0, 0.0)
+    grid = np.stack(np.meshgrid(np.arange(1, 20, 3.0), np.arange(1, 20, 3.0)), -1).reshape(-1, 2)
+    area = model(**settings).fit(X, y, s, accuracy=accuracy, areas=about)
+    place = model(**settings).fit(X, y, s, accuracy=accuracy)
+    assert not np.allclose(area.predict_proba(grid), place.predict_proba(grid), atol=1e-4)
+    area.save(tmp_path / "model")
+    again = cf.HeatmapBCC.load(tmp_path / "model")
+    assert again.reports_.area.sum() == about.sum()
+    assert again.predict_proba(grid) == pytest.approx(area.predict_proba(grid), abs=1e-6)
+    assert np.isfinite(area.score_reports()["bits"]).all()
+    both = area.partial_fit([[3.0, 3.0]], [0], ["new"]).reports_
+    assert len(both) == 201 and not both.area[-1]
+
+
+def test_a_place_and_an_area_at_one_coordinate_are_two_sites():
+    X, y, s = crowd(60)
+    fitted = model().fit(np.vstack([X, X[:1]]), np.r_[y, 1], np.r_[s, 0], accuracy=3.0, areas=np.arange(61) == 60)
+    assert len(fitted.places_) == 61
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [({"areas": True}, "how far it reaches"), ({"areas": [1, 0], "accuracy": 1.0}, "True or False")]
+)
+def test_areas_that_make_no_sense_are_refused(given, says):
+    with pytest.raises(InputError, match=says):
+        model().fit([[0.0, 0.0], [1.0, 1.0]], [0, 1], [0, 0], **given)
 
 
 def test_telling_how_exact_places_are_is_worth_it():

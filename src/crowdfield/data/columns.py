@@ -60,6 +60,17 @@ def accuracies(accuracy: ArrayLike, rows: int) -> NDArray[np.float64]:
     return frozen(metres)
 
 
+def whole_areas(area: ArrayLike, accuracy: NDArray[np.float64] | None, rows: int) -> NDArray[np.bool_]:
+    """Give which reports are about whole areas; each needs an accuracy, which says how far its area reaches: [R]."""
+    given = np.asarray(area)
+    if given.dtype != np.bool_ or given.shape != (rows,):
+        raise InputError(f"area must be True or False, one per report: {rows} reports, but shape {given.shape}.")
+    unsaid = given & (np.isnan(accuracy) if accuracy is not None else True)
+    if unsaid.any():
+        raise InputError(f"report {int(np.argmax(unsaid))} is about an area, and no accuracy says how far it reaches.")
+    return frozen(given)
+
+
 # The probabilities of one report must add up to 1 to within this.
 SUM_TOLERANCE = 0.02
 

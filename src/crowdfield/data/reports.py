@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfield.data.columns import accuracies, aligned_scores, counts_of, frozen, places_of, scored_rows, scores, times
+from crowdfield.data.columns import (
+    accuracies,
+    aligned_scores,
+    counts_of,
+    frozen,
+    places_of,
+    scored_rows,
+    scores,
+    times,
+    whole_areas,
+)
 from crowdfield.data.sites import Sites, distinct_places
 from crowdfield.errors import InputError
 
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 # Names of the two coordinate columns of a table, in order of preference.
 COORDINATES = (("easting", "northing"), ("lon", "lat"), ("longitude", "latitude"), ("x", "y"))
 SCORE_PREFIX = "p_"  # prefix of the columns with the probability of every label
+WHOLE_AREA = "whole_area"  # the column that says which reports are about areas
 _GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 
 
@@ -49,6 +60,9 @@ class Reports:
     accuracy : array_like [R], optional
         Accuracy of each place in metres: the radius around it that contains the true place with a probability of 68 %;
         NaN where it is not known (docs/accuracy.md).
+    area : array_like [R] of bool, optional
+        Which reports are about all of the area that their accuracy reaches (a tile, a village), rather than about one
+        place somewhere in it.
     score : array_like [R] or [R, L], optional
         How sure the report is of its label, a probability; or the probability of every label, one column for each of
         ``labels``. NaN where a report just says its label (docs/scores.md).
@@ -77,6 +91,7 @@ class Reports:
     accuracy: NDArray[np.float64] | None = None  # [R], metres
     score: NDArray[np.float64] | None = None  # [R], or [R, L]
     count: NDArray[np.int64] | None = None  # [R]
+    area: NDArray[np.bool_] | None = None  # [R]
 
     def __post_init__(self) -> None:
         places = places_of(self.places)
@@ -89,6 +104,8 @@ class Reports:
             object.__setattr__(self, "time", times(self.time, len(places)))
         if self.accuracy is not None:
             object.__setattr__(self, "accuracy", accuracies(self.accuracy, len(places)))
+        if self.area is not None:
+            object.__setattr__(self, "area", whole_areas(self.area, self.accuracy, len(places)))
         if self.score is not None:
             object.__setattr__(self, "score", scores(self.score, len(places), len(self.labels)))
         if self.count is not None:
@@ -113,6 +130,7 @@ class Reports:
         accuracy: ArrayLike | None = None,
         score: ArrayLike | None = None,
         count: ArrayLike | None = None,
+        area: ArrayLike | None = None,
     ) -> Reports:
         """Build a table with one row per report.
 
@@ -145,6 +163,7 @@ class Reports:
             accuracy=None if accuracy is None else accuracies(accuracy, len(where)),
             score=None if score is None else scores(score, len(where), len(label_names)),
             count=None if count is None else counts_of(count, len(where)),
+            area=None if area is None else np.array(area),
         )
 
     @classmethod
@@ -166,7 +185,8 @@ class Reports:
     ) -> Reports:
         """From a table with a column for each coordinate and for the label.
 
-        Source, time, id, accuracy and score are taken where there are any; counts only from a column that is named.
+        Source, time, id, accuracy, score and ``whole_area`` are taken where there are any; counts only from a column
+        that is named.
 
         >>> cf.Reports.from_frame(reports.to_frame()).labels
         ('dry', 'wet')
@@ -194,6 +214,7 @@ class Reports:
             accuracy=optional(accuracy),
             score=optional(score),
             count=optional(count),
+            area=optional(WHOLE_AREA),
         )._with_score_columns(frame)
 
     def _with_score_columns(self, frame: pd.DataFrame) -> Reports:
@@ -223,6 +244,8 @@ class Reports:
             columns["id"] = list(self.id)
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy
+        if self.area is not None:
+            columns[WHOLE_AREA] = self.area
         if self.score is not None and self.score.ndim == 1:
             columns["score"] = self.score
         if self.score is not None and self.score.ndim == 2:
@@ -343,6 +366,7 @@ class Reports:
             accuracy=_joined(self.accuracy, other.accuracy, len(self), len(other)),
             score=_joined_scores(self, other, labels),
             count=_joined_counts(self, other),
+            area=_joined_areas(self, other),
         )
 
     def take(self, rows: ArrayLike) -> Reports:
@@ -362,6 +386,7 @@ class Reports:
             accuracy=None if self.accuracy is None else self.accuracy[chosen],
             score=None if self.score is None else self.score[chosen],
             count=None if self.count is None else self.count[chosen],
+            area=None if self.area is None else self.area[chosen],
         )
 
     def _coordinate_names(self) -> list[str]:
@@ -387,6 +412,12 @@ def _joined_counts(first: Reports, then: Reports) -> NDArray[np.int64] | None:
     if first.count is None and then.count is None:
         return None
     return np.concatenate([np.ones(len(r), np.int64) if r.count is None else r.count for r in (first, then)])
+
+
+def _joined_areas(first: Reports, then: Reports) -> NDArray[np.bool_] | None:
+    if first.area is None and then.area is None:
+        return None
+    return np.concatenate([np.zeros(len(r), dtype=bool) if r.area is None else r.area for r in (first, then)])
 
 
 def _joined(

@@ -1,13 +1,16 @@
 """Inexact places: a report observes the average of f over the possible locations of its place.
 
 A place has D coordinates and, where some places are inexact, one more column: the standard deviation s of each of its
-first two coordinates. The smooth part at such a place is f̄(x) = E[f(x + u)], u ~ N(0, s² I): f is averaged, not the
-probability ρ. Averaging is a convolution, so
+first two coordinates. Where some reports are about whole areas, another column is 1 for these and 0 for the rest. The
+smooth part at such a place is f̄(x) = E[f(x + u)], u ~ N(0, s² I): f is averaged, not the probability ρ. Averaging is a
+convolution, so
 
     Cov(f̄(x), f̄(x′)) = E[k(x + u, x′ + u′)]      every frequency ξ of the kernel damped by exp(−2π² |ξ|² s²)
 
 The value at the true place keeps its full variance: f(x + u) = f̄(x) + ε with Var ε = k(0) − Var f̄(x), the *lost
-variance*, which is independent noise of that place. Places with D columns are exact.
+variance*, which is independent noise of that place. A report about a whole area (a tile, a village) is about f̄ itself,
+and nothing is lost: the log odds of its state are f̄, not those of one place somewhere in it. Places with D columns are
+exact.
 """
 
 from __future__ import annotations
@@ -77,6 +80,11 @@ def split(X: Array, dimension: int) -> tuple[Array, Array]:
     return X[:, :dimension], X[:, dimension] if X.shape[1] > dimension else np.zeros(len(X))
 
 
+def is_area(X: Array, dimension: int) -> NDArray[np.bool_]:
+    """Which places are whole areas: [n]."""
+    return X[:, dimension + 1] > 0.0 if X.shape[1] > dimension + 1 else np.zeros(len(X), dtype=bool)
+
+
 def by_level(sd: Array) -> Iterator[tuple[float, NDArray[np.int64]]]:
     """Every standard deviation that occurs, and the rows that have it."""
     levels, which = np.unique(sd, return_inverse=True)
@@ -101,12 +109,14 @@ def damping(frequencies: Array, sd: float) -> Array:
 
 
 def lost_variance(kernel: Kernel, X: Array) -> Array | None:
-    """k(0) − Var f̄ at places, in units of the smooth part's variance: [n]; None where all are exact."""
+    """k(0) − Var f̄ of one place somewhere in what is averaged over, in units of the smooth part's variance: [n]; zero
+    for whole areas; None where all are exact."""
     blurred = of(kernel)
     if blurred is None or X.shape[1] == blurred.dimension:
         return None
     whole = blurred.part.variance(X[:, : blurred.dimension])
-    return np.asarray(np.maximum(whole - blurred.variance(X), 0.0))
+    lost = np.maximum(whole - blurred.variance(X), 0.0)
+    return np.where(is_area(X, blurred.dimension), 0.0, lost)
 
 
 def flattening(kernel: Kernel, X: Array, variance: float) -> Array | None:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
 from crowdfield.io.columns import some
-from crowdfield.io.names import Coded, NameColumn, clean
+from crowdfield.io.names import Coded, NameColumn, arrow_text, clean
 from crowdfield.io.rejects import Refusal, Refusals
+from crowdfield.io.text_words import words
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
 SHORTEST_COPY = 20  # characters: "Need food" may well be said by two people
@@ -36,6 +37,7 @@ class Batch:
     accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
     score: NDArray[np.float64] | None = None  # how sure of the label; NaN where it is just said
     looks: NDArray[np.float64] | None = None  # how often each counts; NaN where that is not said
+    area: NDArray[np.bool_] | None = None  # which are about all of what their accuracy reaches
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -45,9 +47,10 @@ class Codes:
     def __init__(self, *, fold: bool = False) -> None:
         self.names: list[str] = []
         self._fold = fold
-        self._code: dict[str, int] = {}
+        self._code: dict[str, int] | None = None  # made when it is first needed: one column numbers its names itself
         self._column: NameColumn | None = None
         self._code_in_column = np.empty(0, dtype=np.int32)  # by the code in the column; −1 for names not yet met
+        self._alone = False  # whether that column is the only one, so that none of its names was met elsewhere
 
     def of(self, values: Any) -> NDArray[np.int32]:
         # 32 bits: a table of a gigabyte has tens of millions of rows, and this is kept for each.
@@ -57,25 +60,38 @@ class Codes:
         return self._add(clean(seen))[which] if len(which) else np.empty(0, dtype=np.int32)
 
     def _of_column(self, cells: Coded) -> NDArray[np.int32]:
+        only = self._column is None and not self.names
         if cells.column is not self._column:
             self._column, self._code_in_column = cells.column, np.empty(0, dtype=np.int32)
+            self._alone = only and not self._fold
         new = np.full(len(cells.column.names) - len(self._code_in_column), -1, dtype=np.int32)
         known = self._code_in_column = np.concatenate([self._code_in_column, new])
         codes = known[cells.codes]
         # A name counts from the first row on that is used, so that a column may know more names than are numbered here.
         if len(codes) and codes.min() < 0:
             fresh = pd.unique(cells.codes[codes < 0])
-            known[fresh] = self._add([cells.column.names[i] for i in fresh.tolist()])
+            names = [cells.column.names[i] for i in fresh.tolist()]
+            known[fresh] = self._append(names) if self._alone else self._add(names)
             codes = known[cells.codes]
         return codes
 
+    def _append(self, names: list[str]) -> NDArray[np.int32]:
+        """Codes of names of which none was met before."""
+        first = len(self.names)
+        self.names += names
+        self._code = None
+        return np.arange(first, first + len(names), dtype=np.int32)
+
     def _add(self, names: list[str]) -> NDArray[np.int32]:
+        if self._code is None:
+            spelt = map(str.casefold, self.names) if self._fold else self.names
+            self._code = dict(zip(spelt, range(len(self.names)), strict=False))
         keys = [name.casefold() for name in names] if self._fold else names
-        known = len(self.names)
-        codes = [self._code.setdefault(key, len(self._code)) for key in keys]
-        if len(self._code) > known:
+        known, code_of = len(self.names), self._code
+        codes = [code_of.setdefault(key, len(code_of)) for key in keys]
+        if len(code_of) > known:
             first = dict(zip(reversed(codes), reversed(names), strict=True))  # as it was spelt first
-            self.names += [first[code] for code in range(known, len(self._code))]
+            self.names += [first[code] for code in range(known, len(code_of))]
         return np.array(codes, dtype=np.int32)
 
 
@@ -93,6 +109,7 @@ class Collected(NamedTuple):
     accuracy: NDArray[np.float64] | None = None
     score: NDArray[np.float64] | None = None
     looks: NDArray[np.float64] | None = None
+    area: NDArray[np.bool_] | None = None
 
 
 class Collector:
@@ -133,6 +150,7 @@ class Collector:
             return whole
 
         accuracy, score, looks = (self._numbers(name) for name in ("accuracy", "score", "looks"))
+        area = self._numbers("area", fill=False)
         row = joined("row", np.int64)
         if row is None:
             row = np.empty(0, dtype=np.int64)
@@ -171,16 +189,17 @@ class Collector:
             accuracy = None if accuracy is None else accuracy[keep]
             score = None if score is None else score[keep]
             looks = None if looks is None else looks[keep]
+            area = None if area is None else area[keep]
         names = None if ids is None else _or_none(ids)
-        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score, looks)
+        return Collected(row, places, label, source, when, names, event, int(dropped), accuracy, score, looks, area)
 
-    def _numbers(self, name: str) -> NDArray[np.float64] | None:
-        """A numeric column (accuracy, score or count) of all batches; NaN in batches that lack it."""
+    def _numbers(self, name: str, fill: float = np.nan) -> NDArray[Any] | None:
+        """A column of numbers or flags (accuracy, score, count, area) of all batches; `fill` in those that lack it."""
         stated = [getattr(batch, name) for batch in self._batches]
         if all(values is None for values in stated):
             return None
         return np.concatenate(
-            [np.full(len(b.lon), np.nan) if v is None else v for b, v in zip(self._batches, stated, strict=True)]
+            [np.full(len(b.lon), fill) if v is None else v for b, v in zip(self._batches, stated, strict=True)]
         )
 
 
@@ -213,7 +232,9 @@ def _repeated(
     if ids is not None:
         own = ids if len(first) == len(row) else ids.iloc[first]
         has_id = own.notna().to_numpy(dtype=bool)
-        repeat = own.duplicated().to_numpy(dtype=bool) & has_id
+        text = arrow_text(own)
+        cells = None if text is None else words(text)
+        repeat = has_id & (_same_rows(cells) if cells else own.duplicated().to_numpy(dtype=bool))
     # Without a source and a time nothing tells one person's report from another's, so nothing is called a duplicate.
     told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
     rest: Any = first[~has_id]

@@ -21,10 +21,10 @@ from crowdfield.io.delimited import Chunk
 from crowdfield.io.features import Features
 from crowdfield.io.layouts import Options
 from crowdfield.io.plain import with_scores
-from crowdfield.io.points import Plan, refused_shape
+from crowdfield.io.points import REACH, Plan, refused_shape
 from crowdfield.io.tabular import sampled
 
-LAT, LON, KIND, REACH = "<latitude>", "<longitude>", "<geometry>", "<reach>"
+LAT, LON, KIND = "<latitude>", "<longitude>", "<geometry>"
 POLYGONS = ("Polygon", "MultiPolygon")
 
 

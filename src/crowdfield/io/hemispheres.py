@@ -23,9 +23,11 @@ def find(header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Seq
     found: dict[str, str] = {}
     for role, words in _WORDS.items():
         for name in header:
-            said = {cell.strip().casefold() for cell in samples.get(name, ()) if not is_missing(cell)}
             plain = canonical(name).replace("_", "")
-            if name not in taken and said and said <= words and any(part in plain for part in _NAMED[role]):
+            if name in taken or not any(part in plain for part in _NAMED[role]):
+                continue
+            said = {cell.strip().casefold() for cell in set(samples.get(name, ())) if not is_missing(cell)}
+            if said and said <= words:
                 found.setdefault(role, name)
     return found
 

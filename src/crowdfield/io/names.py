@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from crowdfield.io.text_words import KnownCells
 
 
 def clean(names: Any) -> list[str]:
@@ -51,13 +55,10 @@ class NameColumn:
 
     def __init__(self, missing: frozenset[str]) -> None:
         self.names: list[str] = []
-        self._code: dict[str, int] = {}
-        self._missing = missing
-        # Folding the case of a name never makes it shorter, so longer names are no word for "missing".
-        self._longest_missing = max(map(len, missing), default=0)
+        self._code: defaultdict[str, int] = defaultdict(count().__next__)  # a name that is new gets the next code
+        self._missing = missing | {""}
         self._is_blank = np.ones(1, dtype=bool)  # one per name; the last is that of an empty cell, whose code is −1
-        self._cells: Any = None  # Arrow array of the cells as they are written, in the order they were first seen
-        self._code_of_cell = np.empty(0, dtype=np.int32)
+        self._cells = KnownCells()  # as they are written
 
     def read(self, values: pd.Series[Any]) -> tuple[Coded, NDArray[np.bool_]]:
         """The cells as codes, and which of them name nothing."""
@@ -75,31 +76,25 @@ class NameColumn:
 
     def _looked_up(self, array: Any) -> NDArray[np.int32]:
         """The codes of an Arrow array: Python sees only cells that no chunk before had."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        found = self._cells.codes(array, self._new_cells)
+        if found is not None:
+            return found
+        cells = array.dictionary_encode()
+        codes = self._new_cells(cells.dictionary)
+        return np.asarray(np.append(codes, np.int32(-1))[cells.indices.fill_null(-1).to_numpy()])
 
-        if self._cells is None:
-            self._cells = array.slice(0, 0)
-        found = pc.index_in(array, value_set=self._cells)
-        at = (found.fill_null(-1) if found.null_count else found).to_numpy()
-        if found.null_count > array.null_count:
-            new = pc.and_(pc.is_null(found), pc.is_valid(array))
-            fresh = array.filter(new).dictionary_encode()
-            at = at.copy()
-            at[new.to_numpy(zero_copy_only=False)] = fresh.indices.to_numpy() + len(self._cells)
-            self._cells = pa.concat_arrays([self._cells, fresh.dictionary])
-            codes = self._codes(clean(fresh.dictionary.to_numpy(zero_copy_only=False)))
-            self._code_of_cell = np.concatenate([self._code_of_cell, codes])
-        return np.asarray(np.append(self._code_of_cell, np.int32(-1))[at], dtype=np.int32)
+    def _new_cells(self, cells: Any) -> NDArray[np.int32]:
+        """The codes of different cells, of which one may be empty."""
+        absent = cells.is_null().to_numpy(zero_copy_only=False)
+        codes = self._codes(clean(cells.fill_null("").to_numpy(zero_copy_only=False)))
+        return np.where(absent, np.int32(-1), codes)
 
     def _codes(self, names: list[str]) -> NDArray[np.int32]:
-        fresh = [name for name in dict.fromkeys(names) if name not in self._code]
-        if fresh:
-            self._code.update(zip(fresh, range(len(self.names), len(self.names) + len(fresh)), strict=True))
+        known = len(self._code)
+        codes = np.fromiter(map(self._code.__getitem__, names), dtype=np.int32, count=len(names))
+        if len(self._code) > known:
+            fresh = list(islice(self._code, known, None))
             self.names += fresh
-            blank = [len(name) <= self._longest_missing and self._says_nothing(name) for name in fresh]
-            self._is_blank = np.concatenate([self._is_blank[:-1], np.array(blank, dtype=bool), [True]])
-        return np.fromiter(map(self._code.__getitem__, names), dtype=np.int32, count=len(names))
-
-    def _says_nothing(self, name: str) -> bool:
-        return not name or name.casefold() in self._missing
+            blank = np.fromiter(map(self._missing.__contains__, map(str.casefold, fresh)), dtype=bool, count=len(fresh))
+            self._is_blank = np.concatenate([self._is_blank[:-1], blank, [True]])
+        return codes

@@ -56,7 +56,7 @@ class Place(NamedTuple):
     lat: float = np.nan
     accuracy: float = np.nan  # metres
     why: str | None = None
-    is_area: bool = False
+    is_area: bool = False  # a polygon, whether it is read or not
     in_doubt: bool = False  # a place that could be one of two
 
 
@@ -192,7 +192,8 @@ def _of_shape(shape: Any, polygons: str | None) -> Place:
     area = shape.geom_type in _POLYGONS
     if area and polygons == "area":
         middle = shapely.centroid(shape)
-        return Place(middle.x, middle.y, float(radii(np.array([shape], dtype=object), WGS84)[0]))
+        reach = float(radii(np.array([shape], dtype=object), WGS84)[0])
+        return Place(middle.x, middle.y, reach, is_area=True)
     if area and polygons is not None:
         point = shapely.point_on_surface(shape)
         return Place(point.x, point.y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.times import Times
 
 NO_LABEL = "has no label."
+REACH = "<reach>"  # the column with how far the areas of a file of polygons reach
 # A report seen by more people than this in one row is a mistake.
 MOST_COUNTED = 100_000
 
@@ -75,7 +76,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, so
         for at, (column, reason) in plan.refuse(frame).items():
             why.one(at, column, reason)
 
-    lat, lon, accuracy = _where(frame, plan, why)
+    lat, lon, accuracy, area = _where(frame, plan, why)
     if plan.crs not in (geography.WGS84, "local"):
         lon, lat = _to_degrees(lon, lat, plan, why)
     if plan.crs != "local":
@@ -124,6 +125,7 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, so
         accuracy=None if accuracy is None else kept(accuracy),
         score=None if score is None else kept(score),
         looks=None if counts is None else kept(counts),
+        area=None if area is None else kept(area),
         refused=why.refusals(chunk.first),
     )
 
@@ -201,33 +203,46 @@ _NUMBER = r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?"
 _TITLE = {"lat": "latitude", "lon": "longitude"}
 
 
-def _where(
-    frame: pd.DataFrame, plan: Plan, why: _Refusals
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Latitudes, longitudes, and how exact they are in metres where the file says."""
+class Where(NamedTuple):
+    """The places of a chunk."""
+
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
+    area: NDArray[np.bool_] | None = None  # which are areas, as far as the accuracy reaches
+
+
+def _where(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> Where:
+    """Where, and how exactly that is known or how far the area reaches, where the file says."""
     if "place" in plan.columns:
-        lat, lon, accuracy = _whole_places(frame[plan.columns["place"]], plan, why)
+        where = _whole_places(frame[plan.columns["place"]], plan, why)
     else:
-        lat, lon = (_coordinate(frame, plan, role, why) for role in ("lat", "lon"))
-        accuracy = None
+        where = Where(_coordinate(frame, plan, "lat", why), _coordinate(frame, plan, "lon", why))
     name = plan.column("accuracy")
     if name is None or name not in frame:
-        return lat, lon, accuracy
+        return where
     stated = numbers(frame[name]) * metres_in(name)
     # A receiver that knows nothing writes 0 or a negative number.
     stated = np.where(stated > 0, stated, np.nan)
-    return lat, lon, stated if accuracy is None else np.where(np.isfinite(stated), stated, accuracy)
+    known = np.isfinite(stated)
+    if name == REACH:
+        return where._replace(accuracy=stated, area=known)
+    if where.accuracy is None:
+        return where._replace(accuracy=stated)
+    area = None if where.area is None else where.area & ~known
+    return where._replace(accuracy=np.where(known, stated, where.accuracy), area=area)
 
 
-def _whole_places(
-    cells: pd.Series[Any], plan: Plan, why: _Refusals
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+def _whole_places(cells: pd.Series[Any], plan: Plan, why: _Refusals) -> Where:
     name = plan.columns["place"]
     why.add(_empty(cells, plan.missing), name, "has no place.")
     found = places.places(cells, lon_first=plan.lon_first, polygons=plan.polygons)
     lat, lon, accuracy = (np.array([getattr(p, part) for p in found]) for part in ("lat", "lon", "accuracy"))
     why.add(~np.isfinite(lat), name, lambda at: refused_shape(found[at].why or "is not a place.", found[at].is_area))
-    return lat, lon, accuracy if np.isfinite(accuracy).any() else None
+    if not np.isfinite(accuracy).any():
+        return Where(lat, lon)
+    area = np.array([p.is_area for p in found]) & np.isfinite(accuracy)
+    return Where(lat, lon, accuracy, area if area.any() else None)
 
 
 def refused_shape(reason: str, is_area: bool) -> str:

@@ -286,7 +286,7 @@ def _result(
         row = row[keep]
     used = int(np.count_nonzero(np.diff(row, prepend=-1)))
     rows, codes, reasons = refused.in_order()
-    rejects = Rejects(found.table.lines(rows), codes, [(_shown(column), reason) for column, reason in reasons])
+    rejects = Rejects(rows, codes, [(_shown(column), reason) for column, reason in reasons], found.table.lines)
     if used == 0:
         first = rejects[0]
         several = f"none of the {collector.rows} rows can be used. The first: " if collector.rows > 1 else ""
@@ -321,6 +321,7 @@ def _result(
         accuracy=_accuracies(collected, kept, options),
         score=None if collected.score is None else by_label(kept(collected.score), code[scored], len(labels)),
         count=None if collected.looks is None else _looks(kept(collected.looks)),
+        area=_areas(collected, kept, options),
     )
     events = None if collected.event is None else kept(collected.event)
     states = found.states or found.labels or _states(reports.labels, positive)
@@ -375,6 +376,13 @@ def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np
         return stated if stated is not None and np.isfinite(stated).any() else None
     count = len(kept(collected.row))
     return np.full(count, options.all_accuracy)
+
+
+def _areas(collected: Collected, kept: Any, options: Options) -> NDArray[np.bool_] | None:
+    """Which reports are about whole areas; None where none are, or the accuracy is given otherwise."""
+    given = options.given("accuracy") == NONE or options.all_accuracy is not None
+    area = None if collected.area is None or given else kept(collected.area)
+    return area if area is not None and area.any() else None
 
 
 def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:

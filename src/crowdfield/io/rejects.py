@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -70,13 +71,26 @@ class Refusals:
 
 
 class Rejects(Sequence[Reject]):
-    """The rejected rows in the order of the file; each is made when it is looked at."""
+    """The rejected rows in the order of the file; each is made when it is looked at.
 
-    def __init__(self, lines: NDArray[np.int64], codes: NDArray[np.int32], reasons: Sequence[tuple[str, str]]) -> None:
-        self._lines, self._codes, self._reasons = lines, codes, reasons
+    Their lines are counted when they are first asked for: that is one more pass over the file.
+    """
+
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        codes: NDArray[np.int32],
+        reasons: Sequence[tuple[str, str]],
+        lines: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    ) -> None:
+        self._rows, self._codes, self._reasons, self._line_of = rows, codes, reasons, lines
+
+    @cached_property
+    def _lines(self) -> NDArray[np.int64]:
+        return self._line_of(self._rows)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._rows)
 
     @overload
     def __getitem__(self, at: int) -> Reject: ...

@@ -228,6 +228,7 @@ class HeatmapBCC(MapQueries):
         accuracy: ArrayLike | None = None,
         scores: Scores | None = None,
         counts: ArrayLike | None = None,
+        areas: ArrayLike | None = None,
     ) -> Self:
         """Learn from reports, one row per report.
 
@@ -253,6 +254,9 @@ class HeatmapBCC(MapQueries):
         counts : int or array_like [R] of int, optional
             How many identical reports each row stands for, as in "seen by 12"; a row costs no more than one report
             (docs/counts.md).
+        areas : bool or array_like [R] of bool, optional
+            Which reports are about all of the area that `accuracy` reaches (a tile, a village), rather than about one
+            place somewhere in it (docs/accuracy.md).
 
         Returns
         -------
@@ -269,7 +273,7 @@ class HeatmapBCC(MapQueries):
         problem.check_settings(self)
         reports, states = validated_reports(self, X, y, sources, states=self.states, labels=self.labels)
         grades.check_order(self.ordered, self.states, states)
-        reports = _with_columns(reports, states, accuracy, scores, counts)
+        reports = _with_columns(reports, states, accuracy, areas, scores, counts)
         about = _task_codes(tasks, len(reports))
         learning.learn(self, reports, states, problem.gold(gold, states, self.n_features_in_), tasks=about)
         return self
@@ -284,12 +288,13 @@ class HeatmapBCC(MapQueries):
         accuracy: ArrayLike | None = None,
         scores: Scores | None = None,
         counts: ArrayLike | None = None,
+        areas: ArrayLike | None = None,
     ) -> Self:
         """Add reports: starts from the current fit, and ends where a fit to all reports would.
 
         Parameters
         ----------
-        X, y, sources, accuracy, scores, counts
+        X, y, sources, accuracy, scores, counts, areas
             As for `fit`: the new reports only.
         classes : sequence, optional
             The states, as scikit-learn names them on the first call; `states` of the constructor takes precedence.
@@ -306,12 +311,12 @@ class HeatmapBCC(MapQueries):
             named = classes if self.states is None else self.states
             reports, states = validated_reports(self, X, y, sources, states=named, labels=self.labels)
             grades.check_order(self.ordered, named, states)
-            reports = _with_columns(reports, states, accuracy, scores, counts)
+            reports = _with_columns(reports, states, accuracy, areas, scores, counts)
             learning.learn(self, reports, states, problem.gold(None, states, self.n_features_in_))
             return self
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
-        new = _with_columns(new, tuple(self.classes_.tolist()), accuracy, scores, counts)
+        new = _with_columns(new, tuple(self.classes_.tolist()), accuracy, areas, scores, counts)
         learning.learn(self, self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
         return self
 
@@ -392,11 +397,12 @@ def _with_columns(
     reports: Reports,
     states: Sequence[Hashable],
     accuracy: ArrayLike | None,
+    areas: ArrayLike | None,
     scores: Scores | None,
     counts: ArrayLike | None,
 ) -> Reports:
     """The reports with their optional columns."""
-    placed = inexact.with_accuracy(reports, accuracy)
+    placed = inexact.with_areas(inexact.with_accuracy(reports, accuracy), areas)
     return counted.with_counts(scored.with_scores(placed, scores, states), counts)
 
 

@@ -1,8 +1,9 @@
 """Accuracy of the places of reports: from a user's `accuracy` to the input of inference.
 
 An accuracy is a radius: the true place lies within it with a probability of 68 %, as phones and GPS receivers report
-it. Inference takes the standard deviation s of each coordinate. Reports with equal coordinates and equal accuracy are
-about one site; with different accuracies they are about different ones.
+it. Inference takes the standard deviation s of each coordinate. A report may also be about the whole area within that
+radius instead of one place in it. Reports with equal coordinates and equal accuracy are about one site; with different
+accuracies, or where one is about the area and one about a place in it, they are about different ones.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ def with_accuracy(reports: Reports, accuracy: ArrayLike | None) -> Reports:
     return replace(reports, accuracy=given)
 
 
+def with_areas(reports: Reports, areas: ArrayLike | None) -> Reports:
+    """The reports with which of them are about whole areas: True for all, or one per report."""
+    if areas is None:
+        return reports
+    given = np.asarray(areas)
+    if given.dtype != np.bool_:
+        raise InputError("areas must be True or False: for all reports, or one per report.")
+    if given.ndim == 0:
+        given = np.full(len(reports), given)
+    return replace(reports, area=given)
+
+
 def rounded(reports: Reports) -> Reports:
     """The reports with few different accuracies; None where all places are as good as exact."""
     if reports.accuracy is None:
@@ -52,14 +65,15 @@ def rounded(reports: Reports) -> Reports:
     accuracy = np.nan_to_num(reports.accuracy)  # not known: taken for exact
     accuracy[accuracy < EXACT * np.ptp(reports.places[:, :SPACE], axis=0).max(initial=0.0)] = 0.0
     if not accuracy.any():
-        return replace(reports, accuracy=None)
+        return replace(reports, accuracy=None, area=None)
+    area = None if reports.area is None else reports.area & (accuracy > 0.0)
     values = np.unique(accuracy[accuracy > 0.0])
     if len(values) > MOST_LEVELS:
         inexact = accuracy > 0.0
         levels = np.geomspace(values[0], values[-1], MOST_LEVELS)
         nearest = np.abs(np.log(accuracy[inexact, None] / levels)).argmin(1)
         accuracy[inexact] = levels[nearest]
-    return replace(reports, accuracy=accuracy)
+    return replace(reports, accuracy=accuracy, area=area if area is not None and area.any() else None)
 
 
 def sd_of(accuracy: Array, dimension: int) -> Array:
@@ -69,14 +83,17 @@ def sd_of(accuracy: Array, dimension: int) -> Array:
 
 
 def sites_of(reports: Reports) -> Array:
-    """Places of all reports, with the standard deviation as one more column where some are inexact: [R, D (+ 1)]."""
+    """Places of all reports, with the columns of `blur` where some are inexact, or areas: [R, D (+ 1 or 2)]."""
     if reports.accuracy is None:
         return reports.places
-    return np.column_stack([reports.places, sd_of(reports.accuracy, reports.places.shape[1])])
+    more = [sd_of(reports.accuracy, reports.places.shape[1])]
+    if reports.area is not None:
+        more.append(reports.area.astype(np.float64))
+    return np.column_stack([reports.places, *more])
 
 
 def like(sites: Array, X: Array) -> Array:
-    """Exact places in the columns of the sites: [M, D] -> [M, D (+ 1)]."""
+    """Exact places in the columns of the sites: [M, D] -> [M, D (+ 1 or 2)]."""
     return np.pad(X, ((0, 0), (0, sites.shape[1] - X.shape[1])))
 
 
@@ -87,8 +104,8 @@ def refuse(what: str, reports: Reports) -> None:
 
 
 def sites(model: MapQueries) -> Array:
-    """The sites of a fitted model as inference takes them: [N, D (+ 1)]."""
-    return model.places_ if model._site_sd is None else np.column_stack([model.places_, model._site_sd])
+    """The sites of a fitted model as inference takes them: [N, D (+ 1 or 2)]."""
+    return model.places_ if model._site_reach is None else np.column_stack([model.places_, model._site_reach])
 
 
 def report_sites(model: MapQueries) -> NDArray[np.int64]:
@@ -99,9 +116,9 @@ def report_sites(model: MapQueries) -> NDArray[np.int64]:
 
 def exact_rows(model: MapQueries) -> NDArray[np.int64]:
     """Which sites of a fitted model are known exactly: positions [n]."""
-    if model._site_sd is None:
+    if model._site_reach is None:
         return np.arange(len(model.places_))
-    return np.flatnonzero(model._site_sd == 0.0)
+    return np.flatnonzero(model._site_reach[:, 0] == 0.0)
 
 
 def latent(model: MapQueries) -> tuple[Array, Array]:

@@ -50,7 +50,7 @@ def keep_input(model: HeatmapBCC, given: FitInput) -> None:
 def _keep_sites(model: HeatmapBCC, sites: Array) -> None:
     """Places, and how inexact each is where some are."""
     D = model.n_features_in_
-    model.places_, model._site_sd = sites[:, :D], None if sites.shape[1] == D else sites[:, D]
+    model.places_, model._site_reach = sites[:, :D], None if sites.shape[1] == D else sites[:, D:]
 
 
 def keep_fit(model: HeatmapBCC, solved: selection.Solved, targets: Array) -> None:

@@ -47,7 +47,7 @@ class MapQueries(ReportClassifier):
     inference_: str
     communities_: Communities | None
     _gold_: Gold
-    _site_sd: Array | None = None  # [N] standard deviation of every place, where some are inexact
+    _site_reach: Array | None = None  # [N, 1 or 2] the columns of `blur` beside coordinates, where some are inexact
     _membership: Array  # [S, communities]
     _predictor: Predictor
     _posed: Posed

@@ -86,6 +86,8 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         arrays["time"] = reports.time
     if reports.accuracy is not None:
         arrays["accuracy"] = reports.accuracy
+    if reports.area is not None:
+        arrays["area"] = reports.area
     if reports.score is not None:
         arrays["score"] = reports.score
     if reports.count is not None:
@@ -160,6 +162,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
         sources=tuple(header["sources"]),
         time=arrays.get("time"),
         accuracy=arrays.get("accuracy"),
+        area=arrays.get("area"),
         score=arrays.get("score"),
         count=arrays.get("count"),
         crs=header["crs"],

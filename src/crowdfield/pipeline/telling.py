@@ -33,6 +33,7 @@ def as_arguments(model: Any, reports: Reports) -> dict[str, Any]:
         "y": said_labels(reports),
         "sources": said_sources(reports),
         "accuracy": None if exact else reports.accuracy,
+        "areas": None if exact else reports.area,
         "scores": scored.by_label(reports),
         "counts": reports.count,
     }

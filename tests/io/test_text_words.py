@@ -1,0 +1,45 @@
+"""Text cells compared as numbers: the same answers as comparing the text."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from crowdfield.io import text_words
+from crowdfield.io.names import NameColumn
+
+CELLS = ["", "a", "a\0", "user1", "user12345678", "12345678", "123456789", "é", "日本語日本語", " ann", "ann", "x" * 64]
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_cells_are_equal_in_all_words_exactly_where_their_text_is(offset):
+    rng = np.random.default_rng(0)
+    cells = rng.choice(np.array(CELLS, dtype=object), 500).tolist()
+    cells[7] = cells[90] = None
+    array = pa.array(cells).slice(offset)
+    columns = text_words.words(array)
+    assert columns is not None
+    words = np.stack(columns)
+    text = array.to_pylist()
+    for i in range(40):
+        assert (words == words[:, i : i + 1]).all(axis=0).tolist() == [cell == text[i] for cell in text]
+
+
+def test_names_are_numbered_in_the_order_they_are_met_chunk_after_chunk():
+    rng = np.random.default_rng(1)
+    text = pd.ArrowDtype(pa.string())
+    column, plain = NameColumn(frozenset({"na"})), NameColumn(frozenset({"na"}))
+    for size in (50, 0, 400, 300):
+        cells = rng.choice(np.array([*CELLS, " user1 ", "NA", "y" * 200], dtype=object), size).tolist()
+        cells[3:5] = [None, None] if size else []
+        found, blank = column.read(pd.Series(cells, dtype=text))
+        expected, absent = plain.read(pd.Series(cells, dtype=object))
+        assert found.names().tolist() == expected.names().tolist()
+        assert blank.tolist() == absent.tolist()
+
+
+def test_two_cells_with_one_digest_are_told_apart(monkeypatch):
+    monkeypatch.setattr(text_words, "digests", lambda columns: columns[0] * np.uint64(0))
+    column = NameColumn(frozenset())
+    found, _ = column.read(pd.Series(["ann", "bob", "ann", "eve"], dtype=pd.ArrowDtype(pa.string())))
+    assert found.names().tolist() == ["ann", "bob", "ann", "eve"]
