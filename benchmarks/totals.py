@@ -1,10 +1,13 @@
 """Do intervals of district totals hold, and what do totals of a large map cost?
 
     python -m benchmarks totals coverage --worlds 200
+    python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior
     python -m benchmarks totals size --cells 1000000
 
-A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. A
-district is a run of cells around a random cell, by a distance that is bent at random, so that its shape is no circle.
+A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. With
+`--from-prior` how much the field varies and how every source errs are drawn from the priors of the one-state model,
+which then fits the reports: intervals of exact inference would hold 90 %. A district is a run of cells around a random
+cell, by a distance that is bent at random, so that its shape is no circle.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import resource
 import sys
 import time
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +30,8 @@ import crowdfield as cf
 from crowdfield import simulate
 from crowdfield.data import Grid
 from crowdfield.inference.kernels import Matern32
+from crowdfield.models.base import weakly_diagonal
+from crowdfield.models.problem import default_scale_rate
 
 DISTRICTS = (10, 100, 1000)  # cells
 SIDE = 60  # cells of a world along each side
@@ -41,15 +47,22 @@ def root() -> NDArray[np.float64]:
     return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))
 
 
-def world(seed: int, reports: int, variance: float, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
-    """Cells of side 1, their states, and reports at the centres of random cells."""
+def world(seed: int, reports: int, variance: float | None, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
+    """Cells of side 1, their states, and reports at the centres of random cells. variance: of the field; None: that and
+    the crowd are drawn from the priors of the one-state model."""
     rng = np.random.default_rng([seed, reports])
+    from_prior = variance is None
+    if variance is None:
+        variance = default_scale_rate(2) / rng.standard_gamma(1.0)
     grid = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE)
     f = level + np.sqrt(variance) * root() @ rng.standard_normal(grid.size)
     rho = expit(f)
     state = (rng.random(grid.size) < rho).astype(np.int64)
     field = simulate.Field(grid.centres(), f[:, None], np.stack([1.0 - rho, rho], axis=1), state, (0, 1))
     crowd = simulate.draw_crowd(reliable=12, noisy=8, states=2, rng=rng)
+    if from_prior:
+        drawn = rng.standard_gamma(weakly_diagonal((0, 1), (0, 1)), (len(crowd.confusion), 2, 2))
+        crowd = replace(crowd, confusion=drawn / drawn.sum(2, keepdims=True))
     site = rng.integers(0, len(field), reports)
     return grid, field, simulate.draw_reports(field, crowd, site, rng=rng)
 
@@ -66,13 +79,14 @@ def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int6
 
 
 def held(
-    seed: int, reports: int, variance: float, level: float, scale_rate: float | None = None, draws: int = 200
+    seed: int, reports: int, variance: float | None, level: float, scale_rate: float | None = None, draws: int = 200
 ) -> dict[int, list[tuple[bool, float]]]:
     """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
     grid, field, said = world(seed, reports, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, scale_rate=scale_rate).fit(
+        reports_model = "one_state" if variance is None else "auto"
+        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, scale_rate=scale_rate, reports_model=reports_model).fit(
             said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
         )
     rng = np.random.default_rng(seed)
@@ -92,7 +106,7 @@ def held(
 def coverage(
     worlds: int,
     reports: int,
-    variance: float,
+    variance: float | None,
     level: float,
     first: int = 0,
     scale_rate: float | None = None,
@@ -108,7 +122,7 @@ def coverage(
     return {
         "worlds": worlds,
         "reports": reports,
-        "variance": round(variance, 3),
+        "variance": "from the prior" if variance is None else round(variance, 3),
         "level": level,
         **{
             f"{size} cells": {
@@ -159,6 +173,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--reports", type=int, nargs="*", default=[100, 400, 1500])
     parser.add_argument("--variance", type=float, default=1 / 1.2, help="of the field; the paper's by default")
+    parser.add_argument("--from-prior", action="store_true", help="field and crowd from the priors of the model")
     parser.add_argument("--level", type=float, default=0.0, help="mean log odds of the field")
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--engine", default="auto")
@@ -171,5 +186,6 @@ def main(arguments: list[str]) -> int:
         return 0
     for reports in given.reports:
         settings = (given.first, given.scale_rate, given.draws)
-        print(json.dumps(coverage(given.worlds, reports, given.variance, given.level, *settings)), flush=True)
+        variance = None if given.from_prior else given.variance
+        print(json.dumps(coverage(given.worlds, reports, variance, given.level, *settings)), flush=True)
     return 0

@@ -5,11 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shapely
 
 from crowdfield import io, pipeline, plot
 from crowdfield.cli import main
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
+from crowdfield.io.areas import NamedAreas
+from crowdfield.pipeline import totals as district_totals
+from crowdfield.pipeline.report import district_table
+from crowdfield.pipeline.report.page import read_texts
 
 ORDER = ("none", "minor", "major", "destroyed")
 FAST: dict[str, Any] = {"cell": "2km", "lengthscale": "5km"}
@@ -125,3 +130,27 @@ def test_the_command_takes_an_order_or_none(file, tmp_path, capsys):
         assert (io.read_map(path).grades is not None) == ordered
     assert command(file, "-o", path, "--grades", "major") == 2
     assert "two states at least" in capsys.readouterr().err
+
+
+def test_totals_of_grades_tell_how_much_is_at_least_each(fused, tmp_path):
+    half = shapely.box(36.15, 37.0, 36.3, 37.2)
+    areas = NamedAreas(("west", "east"), np.array([shapely.box(36.0, 37.0, 36.15, 37.2), half], dtype=object))
+    found = district_totals.totals(fused, areas, draws=100)
+    table = found.table.set_index("area")
+    for grade, worse in (("minor", ORDER[1:]), ("major", ORDER[2:])):
+        together = sum(table[f"share_{state}"] for state in worse)
+        assert table[f"share_at_least_{grade}"].to_numpy() == pytest.approx(together.to_numpy())
+        low, high = table[f"amount_low_at_least_{grade}"], table[f"amount_high_at_least_{grade}"]
+        assert (low <= table[f"amount_at_least_{grade}"]).all() and (table[f"amount_at_least_{grade}"] <= high).all()
+        # Grades that are mistaken for each other make up for each other: their sum is known better than its parts.
+        widths = sum(table[f"amount_high_{state}"] - table[f"amount_low_{state}"] for state in worse)
+        assert (high - low < widths).all()
+    assert "share_at_least_none" not in table and "share_at_least_destroyed" not in table
+    for name in ("totals.csv", "totals.xlsx", "totals.geojson", "totals.png"):
+        district_totals.write_totals(found, tmp_path / name, state="at least major")
+    assert "#indicator+share+at_least_major+num" in (tmp_path / "totals.csv").read_text()
+    assert found.column("at least major") == "at_least_major" and found.column() == "destroyed"
+    with pytest.raises(InputError, match="at least minor"):
+        found.column("at least none")
+    page = district_table.html(found.table, "destroyed", read_texts())
+    assert "at least major" in page

@@ -37,6 +37,13 @@ def totals(
             min=0.0, max=1.0, help="Give the probability that a state covers at least this share. May be repeated."
         ),
     ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help='What is printed and drawn: a state, or "at least STATE" of grades. [default: the state in question]',
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Coverage of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=20, help="Draws of the whole map.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
@@ -73,10 +80,10 @@ def totals(
             seed=seed,
         )
     for path in output or []:
-        job.write_totals(found, path)
+        job.write_totals(found, path, state=show)
     for note in found.notes:
         talk.remark(f"note: {note}.")
-    state, unit = found.positive, found.unit
+    state, unit = found.column(show), found.unit
     rows = []
     for row in found.table.to_dict("records"):
         if not row["cells"] or row["weight"] <= 0:
@@ -96,8 +103,9 @@ def totals(
             ]
         )
     cut = ", ".join(share(value) for value in found.thresholds)
-    names = ["district", f"share {state}", f"amount ({unit})", f"P(at least {cut})", "unknown", "reports"]
-    title = f"{state}, with {share(level)} intervals"
+    said = job.in_words(state)
+    names = ["district", f"share {said}", f"amount ({unit})", f"P(at least {cut})", "unknown", "reports"]
+    title = f"{said}, with {share(level)} intervals"
     text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)
 

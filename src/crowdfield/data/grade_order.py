@@ -19,6 +19,7 @@ from crowdfield.data.positive import Meaning, grade, meaning, named_states
 
 FEWEST = 3  # states; with two, the order makes no difference
 MOST = 12
+AT_LEAST_WORDS = "at least "  # before a grade: what is asked for, and what pictures and tables say
 # Names of columns whose whole numbers are grades.
 _GRADED_COLUMNS = words.word_set(
     "grade, grades, grading, grado, grad, level, severity, intensity, damage, rating, scale, niveau, nivel, stufe,"

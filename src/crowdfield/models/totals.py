@@ -10,6 +10,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.inference import area_totals, rate_draws
 from crowdfield.inference.field_draws import corners
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 DRAWS = 200  # draws of the states: each end of a 90 % interval is then accurate to 1.5 % of probability
 PREDICTED = 1 << 16  # places per block where rates must be computed
 THRESHOLDS = (0.5,)
+AT_LEAST = AT_LEAST_WORDS.replace(" ", "_")  # in names of columns, before a grade
 
 
 def sample_rate(model: MapQueries, X: Array, size: int, rng: np.random.Generator) -> Array:
@@ -147,7 +149,9 @@ def of_shown(
     weighed = sp.csr_matrix(areas.share @ sp.diags(each))
     total = np.asarray(weighed.sum(axis=1)).ravel()
     drawn = _drawn(model, places, shown, weighed, rng, draws)  # [A, J, n]
-    expected = weighed @ shown.probability
+    names, members = _counted(model)  # [K], [J, K]
+    drawn = np.einsum("ajn,jk->akn", drawn, members)
+    expected = weighed @ (shown.probability @ members)
     unknown = weighed @ is_unknown(
         shown.sd, prior_rate_sd(model), ordered=bool(getattr(model, "ordered", False))
     ).astype(np.float64)
@@ -162,7 +166,7 @@ def of_shown(
         "unknown_share": nobody_knows,
     }
     empty = total <= 0.0
-    for j, state in enumerate(model.classes_.tolist()):
+    for j, state in enumerate(names):
         columns[f"share_{state}"] = share[:, j]
         for name, end in (("low", 0), ("high", 1)):
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -175,6 +179,17 @@ def of_shown(
     table = pd.DataFrame(columns)
     table.attrs |= {"level": level, "draws": draws, "thresholds": cut}
     return table
+
+
+def _counted(model: MapQueries) -> tuple[list[str], Array]:
+    """What is totalled, as columns are named, and which states each is made of [J, K]: every state; of grades also "at
+    least" each between the lowest and the highest."""
+    states = model.classes_.tolist()
+    names, members = [str(state) for state in states], np.eye(len(states))
+    if getattr(model, "ordered", False) and len(states) > 2:
+        names += [f"{AT_LEAST}{state}" for state in states[1:-1]]
+        members = np.hstack([members, np.tri(len(states))[:, 1:-1]])
+    return names, members
 
 
 def _drawn(

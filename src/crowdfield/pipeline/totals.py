@@ -13,11 +13,13 @@ import shapely
 
 from crowdfield import geography, io
 from crowdfield.data import Grid, Heatmap
+from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.io.layers import description
 from crowdfield.models import totals as totals_
 from crowdfield.models.heatmap_bcc import HeatmapBCC
+from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
@@ -40,6 +42,18 @@ class DistrictTotals:
     weights: str | None  # what the amounts measure, if a raster of weights is given
     notes: tuple[str, ...]
     about: dict[str, Any]
+
+    def column(self, show: Any = None) -> str:
+        """What is told where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
+        by default the state in question."""
+        wanted = str(self.positive if show is None else show)
+        at_least = wanted.replace(AT_LEAST_WORDS, AT_LEAST, 1)
+        found = next((name for name in (wanted, at_least) if f"share_{name}" in self.table), None)
+        if found is None:
+            grades = [in_words(n[len("share_") :]) for n in map(str, self.table) if n.startswith(f"share_{AT_LEAST}")]
+            known = ", ".join(f"'{name}'" for name in (*self.states, *grades))
+            raise InputError(f"there is no state '{wanted}' to show; the figures are of {known}.")
+        return found
 
     @property
     def unit(self) -> str:
@@ -245,7 +259,7 @@ def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
 
 def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path:
     """Write the figures in the format that the suffix names: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a
-    coloured map (.png) of one state."""
+    coloured map (.png) of one state, or of "at least" one of the grades."""
     path = Path(path)
     suffix = path.suffix.lower()
     check_format(path)
@@ -260,6 +274,11 @@ def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) 
     columns = tuple((name, hxl(name, found), found.table[name].tolist()) for name in found.table.columns)
     getattr(figures, f"write_{suffix[1:]}")(columns, found.areas.shapes, found.about, path)
     return path
+
+
+def in_words(name: str) -> str:
+    """What a total is of, from the name in its columns."""
+    return name.replace(AT_LEAST, AT_LEAST_WORDS, 1) if name.startswith(AT_LEAST) else name
 
 
 def check_format(path: str | Path) -> None:

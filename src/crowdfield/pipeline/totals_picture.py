@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import shapely
@@ -15,12 +15,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import PercentFormatter
 
 from crowdfield.data.positive import scale_name
-from crowdfield.errors import InputError
+from crowdfield.pipeline.totals import DistrictTotals, in_words
 from crowdfield.plot import FAINT, INK, UNKNOWN, scale, suppressed
 from crowdfield.plot.furniture import draw_north, draw_scale_bar
-
-if TYPE_CHECKING:
-    from crowdfield.pipeline.totals import DistrictTotals
 
 NAMED = 30  # largest number of districts whose names and figures are written into them
 LONGEST_NAME = 18
@@ -29,11 +26,10 @@ METRES_PER_DEGREE = 111_320.0  # of latitude
 
 def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     """By default of the state in question, in the colours of the map."""
-    state = found.positive if state is None else state
-    if state not in found.states:
-        raise InputError(f"there is no state {state!r}; the map has {found.states!r}.")
-    table = found.table
-    share, known = table[f"share_{state}"].to_numpy(float), 1.0 - table["unknown_share"].to_numpy(float)
+    table, column = found.table, found.column(state)
+    said = in_words(column)
+    state = next((s for s in found.states if said == str(s)), found.positive)
+    share, known = table[f"share_{column}"].to_numpy(float), 1.0 - table["unknown_share"].to_numpy(float)
     figure = Figure(figsize=(8.2, 6.4), layout="constrained", dpi=130)
     axes = figure.subplots()
     colours = scale(scale_name(found.states, found.positive, state))
@@ -56,11 +52,11 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     axes.set_aspect(1.0 / max(np.cos(np.radians((south + north) / 2)), 0.05))
     axes.set_axis_off()
     if len(table) <= NAMED:
-        _name(axes, found, state)
+        _name(axes, found, column)
     shrunk = np.cos(np.radians((south + north) / 2))
     draw_scale_bar(axes, float(np.diff(axes.get_xlim())[0] * shrunk * METRES_PER_DEGREE))
     draw_north(axes)
-    figure.suptitle(f"Share: {state}", x=0.012, ha="left", color=INK, fontsize=14, fontweight="bold")
+    figure.suptitle(f"Share: {said}", x=0.012, ha="left", color=INK, fontsize=14, fontweight="bold")
     bar = figure.colorbar(
         ScalarMappable(Normalize(0.0, 1.0), colours),
         ax=axes,
@@ -70,7 +66,7 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     )
     bar.outline.set_visible(False)
     whole = f" of “{found.weights}”" if found.weights else ""
-    bar.set_label(f"expected share{whole} that is “{state}”", fontsize=8.5, color=INK)
+    bar.set_label(f"expected share{whole} that is “{said}”", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
     handles = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="nobody knows")]
     if not np.isfinite(share).all():
@@ -83,7 +79,7 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     return figure
 
 
-def _name(axes: Any, found: DistrictTotals, state: Any) -> None:
+def _name(axes: Any, found: DistrictTotals, state: str) -> None:
     for shape, row in zip(found.areas.shapes, found.table.to_dict("records"), strict=True):
         if shape.is_empty or not np.isfinite(row[f"share_{state}"]):
             continue

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from crowdfield import __version__
+from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.plot.coast import CREDIT, coast_lines
 from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend
@@ -21,12 +22,11 @@ if TYPE_CHECKING:
 
 MOST_PROBABLE = "most-probable"
 GRADE = "grade"
-AT_LEAST = "at least "
 
 
 def names_state(show: Any) -> bool:
     """Whether `show` names one state, rather than a summary of all states."""
-    made = isinstance(show, str) and (show in (MOST_PROBABLE, GRADE) or show.startswith(AT_LEAST))
+    made = isinstance(show, str) and (show in (MOST_PROBABLE, GRADE) or show.startswith(AT_LEAST_WORDS))
     return show is not None and not made
 
 
@@ -78,8 +78,8 @@ def sheet(
     >>> figure = cf.plot.sheet(fused.heatmap, title="Flooded, Léogâne", size="a4")
     >>> figure.savefig("map.pdf")
     """
-    if isinstance(show, str) and show.startswith(AT_LEAST) and show not in heatmap.states:
-        heatmap, show = heatmap.at_least(show.removeprefix(AT_LEAST)), None
+    if isinstance(show, str) and show.startswith(AT_LEAST_WORDS) and show not in heatmap.states:
+        heatmap, show = heatmap.at_least(show.removeprefix(AT_LEAST_WORDS)), None
     made = show if show in (MOST_PROBABLE, GRADE) and show not in heatmap.states else None
     figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from crowdfield.models.totals import AT_LEAST
+from crowdfield.pipeline.totals import in_words
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -15,18 +18,22 @@ MOST_ROWS = 60
 _ABOVE = re.compile(r"probability_above_([\d.]+)_")
 
 
-def is_totals(frame: pd.DataFrame, state: Any) -> bool:
+def is_totals(frame: pd.DataFrame, state: str) -> bool:
     """Whether a table is one of `crowdfield totals` that holds this state."""
     return {"area", *(f"share_{end}{state}" for end in ("", "low_", "high_"))} <= set(frame.columns)
 
 
-def html(frame: pd.DataFrame, state: Any, texts: Mapping[str, str]) -> str:
+def html(frame: pd.DataFrame, state: str, texts: Mapping[str, str]) -> str:
     """One row per district: share and amount of a state with their intervals, what nobody knows, reports, remarks."""
     unit = frame.attrs.get("unit")
     amount = texts["district_amount"] + (f" ({unit})" if unit else "")
     heads = [texts["district"], texts["district_share"].format(state=state), amount]
-    above = [(name, found[1]) for name in frame.columns if (found := _ABOVE.match(name)) and name.endswith(f"_{state}")]
+    above = [
+        (name, found[1]) for name in frame.columns if (found := _ABOVE.match(name)) and name == f"{found[0]}{state}"
+    ]
     heads += [texts["district_above"].format(share=_percent(float(value))) for _, value in above]
+    graded = [str(name).removeprefix("share_") for name in frame.columns if str(name).startswith(f"share_{AT_LEAST}")]
+    heads += [texts["district_share"].format(state=in_words(name)) for name in graded]
     heads += [texts["district_unknown"], texts["district_reports"]]
     rows = []
     for row in frame.head(MOST_ROWS).to_dict("records"):
@@ -34,6 +41,7 @@ def html(frame: pd.DataFrame, state: Any, texts: Mapping[str, str]) -> str:
             _between(row, "share", state, _percent),
             _between(row, "amount", state, _short),
             *(_percent(row[name]) for name, _ in above),
+            *(_between(row, "share", name, _percent) for name in graded),
             _percent(row.get("unknown_share")),
             _short(row.get("reports")),
         ]

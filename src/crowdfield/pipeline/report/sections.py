@@ -93,7 +93,7 @@ def districts_section(content: Content, texts: Texts) -> str:
     """The figures of districts."""
     if content.districts is None or not len(content.districts):
         return ""
-    state = content.heatmap.positive
+    state = str(content.heatmap.positive)
     if district_table.is_totals(content.districts, state):
         return _section(texts["districts"], district_table.html(content.districts, state, texts))
     return _section(texts["districts"], _frame(content.districts))
