@@ -297,4 +297,16 @@ def test_every_kind_of_file_is_read_as_by_the_command_line(workspace, content, l
     found = previewed(workspace.client("admin"), content, address="/situations/flood/import/preview")
     assert (found["read"], found["rejected"], found["layout"]) == (2, 0, layout)
     assert {label["label"] for label in found["labels"]} == {"flooded", "dry"}
-    assert any("only the labels are" in note for note in found["notes"]) == ("p_dry" in content)
+    assert not any("is not used" in note for note in found["notes"])
+
+
+def test_answers_that_mean_cannot_tell_are_no_states_of_a_new_map(workspace):
+    """As `fuse` has it: "maybe" says something about its source, and nothing that a place could be."""
+    client = workspace.client("admin")
+    content = "lat,lon,label,source\n18.5,-72.3,yes,a\n18.51,-72.3,no,a\n18.52,-72.3,maybe,a\n18.53,-72.31,maybe,b\n"
+    found = previewed(client, content, address="/import/preview")
+    assert found["states"] == ["no", "yes"] and found["usable"] == 4
+    assert {row["label"]: row["state"] for row in found["labels"]} == {"no": "no", "yes": "yes", "maybe": "maybe"}
+    made = client.post("/import", files={"file": ("answers.csv", content)}).json()
+    assert made["states"] == ["no", "yes"] and made["labels"] == ["no", "yes", "maybe"]
+    assert made["receipt"]["stored"] == 4

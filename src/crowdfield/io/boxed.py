@@ -21,6 +21,7 @@ from crowdfield.io import kinds, limits
 from crowdfield.io.rejects import without_advice
 
 if TYPE_CHECKING:
+    from crowdfield.data import Reports
     from crowdfield.io.features import Features
     from crowdfield.io.result import ReadResult
 
@@ -65,8 +66,12 @@ def reports(
         question = [f"the column '{error.column}' {error.message} Every row counts once unless that column is chosen"]
         result = read(path, count=NONE, **given)
     table = result.reports
-    if table.score is not None:
-        question.append("how sure reports are of their labels is not used on a live map, only the labels are")
+    scores = _vectors(table)
+    if table.score is not None and scores is None:
+        question.append(
+            "how sure reports are of their own labels is not used where there are three or more: give the probability "
+            "of every state"
+        )
     ids = [None] * len(table) if table.id is None else _unique_ids(table.id)
     codes, names = as_codes(ids)
     header = {
@@ -90,8 +95,18 @@ def reports(
         "count": np.ones(len(table), dtype=np.int64) if table.count is None else table.count,
         "id": codes,
         "line": result.lines().astype(np.int64),
+        "scores": np.empty((0, len(table.labels))) if scores is None else scores,
     }
     return header, arrays
+
+
+def _vectors(table: Reports) -> NDArray[np.float64] | None:
+    """The probability of every label, NaN for reports that just say theirs; None where that is not told.   [R, L]"""
+    from crowdfield.data.columns import aligned_scores
+
+    if table.score is None or (table.score.ndim == 1 and len(table.labels) != 2):
+        return None
+    return aligned_scores(table.score, table.label, table.labels, table.labels)
 
 
 def _unique_ids(ids: Sequence[Any]) -> list[str | None]:

@@ -13,6 +13,7 @@ import numpy as np
 from crowdfield import geography
 from crowdfield.service import tiles
 from crowdfield.service.auth import TRUSTED, Principal, Role
+from crowdfield.service.journal import scores_in
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
 from crowdfield.service.store import Situation
@@ -161,7 +162,7 @@ def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
             "properties": {
                 "label": row.label, "source": row.source, "time": row.time, "text": row.text,
                 "received": row.received, "accuracy": row.accuracy, "count": row.looks or 1,
-            },
+            } | ({} if (scores := scores_in(row.value)) is None else {"scores": scores}),
         }
         for row in rows
     ]  # fmt: skip

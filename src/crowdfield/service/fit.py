@@ -21,7 +21,7 @@ from scipy.special import betaincinv
 import crowdfield as cf
 from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Heatmap, Reports
-from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, InputError
+from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, DataWarning, InputError
 from crowdfield.io.layers import plain
 from crowdfield.pipeline.quiet import only_label, with_silence
 from crowdfield.pipeline.shores import land_cells
@@ -45,6 +45,8 @@ HEAVY, FEW_SWEEPS = 15_000, 5
 MOST_ROUNDS = 50
 # Of the log odds between sweeps, in fits that are not those of `fuse` anyway: far below what a map can show.
 TOLERANCE = 5e-3
+# The kinds of inference that read the probabilities of states.
+READ_SCORES = ("auto", "collapsed")
 # A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
 SEARCH_AGAIN = 1.5
 
@@ -266,8 +268,21 @@ def _said(situation: Situation, reports: Placed) -> Reports:
         labels=list(situation.labels),
         crs=situation.crs,
         accuracy=_accuracies(situation, entries),
+        score=_scores(situation, entries),
         count=_looks(entries),
     )
+
+
+def _scores(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
+    """The probability of every label, NaN in reports that just say theirs and in those of other states than the map has
+    now; None where all do.   [R, L]"""
+    columns = [situation.labels.index(state) for state in situation.states]
+    vectors = np.full((len(reports), len(situation.labels)), np.nan)
+    for row, report in enumerate(reports):
+        told = report.scores
+        if told is not None and told.keys() == set(situation.states):
+            vectors[row, columns] = [told[state] for state in situation.states]
+    return vectors if np.isfinite(vectors).any() else None
 
 
 def _looks(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
@@ -294,6 +309,9 @@ def _fitted(
     interrupted: Callable[[], bool] = never,
 ) -> Fit:
     said = _said(situation, reports)
+    if said.is_score.any() and (scheduler is not None or situation.model["inference"] not in READ_SCORES):
+        said = replace(said, score=None)
+        warnings.warn("Fits over a cluster, and fits as in the paper, read labels and not scores.", DataWarning, 2)
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
         if only_label(said) is None:
@@ -337,6 +355,8 @@ def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps
         return None
     if len(np.unique(said.label[~new])) < 2 <= len(np.unique(said.label)):
         return None  # before, nothing told over what distance reports differ
+    if said.is_score.any() and previous.model.reports_model_ != "instrument":
+        return None  # the first probabilities: only the other model reads them
     return pipeline.update(previous.model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
 
 
@@ -344,8 +364,8 @@ def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort
     """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for."""
     began = time.perf_counter()
     work, most = len(said) * functions, max(effort.searched // functions, 1)
-    # With three or more states the instrument model takes many times as long as there is.
-    kind = "auto" if functions == 1 else "one_state"
+    # With three or more states the instrument model takes many times as long as there is, but only it reads scores.
+    kind = "auto" if functions == 1 or said.is_score.any() else "one_state"
     if work <= effort.searched and not effort.thins:
         return Fit(pipeline.hold(pipeline.learn(settings, said, grid, reports_model=kind)), True, len(said))
     if effort.thins and settings.lengthscale == "learn":

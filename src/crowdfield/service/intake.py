@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crowdfield.data import Grid, Region
 from crowdfield.service.auth import TRUSTED, Principal, Role
-from crowdfield.service.journal import Entry
+from crowdfield.service.journal import SCORES, Entry
 from crowdfield.service.problems import Problem, faults
 from crowdfield.service.schemas import Rejected, ReportIn
 from crowdfield.service.store import Situation
@@ -38,6 +38,8 @@ class Intake:
     note: str | None = None
     unlisted: int = 0
     """Rejected rows of a file that are counted but not listed."""
+    only_labels: int = 0
+    """Rows of a file whose probabilities are not those of the states of the map, so that only their labels are used."""
 
     @property
     def rejected(self) -> int:
@@ -47,6 +49,11 @@ class Intake:
         """Together with what the reader of the file could not use, in the file's order."""
         self.rejects = sorted([*rejects, *self.rejects], key=lambda reject: reject.row)
         self.unlisted = rejected - len(rejects)
+        if self.only_labels:
+            note += (
+                f"; {self.only_labels:,} have probabilities of other states than those of this map, and only their "
+                "labels are used"
+            )
         self.note = note
         return self
 
@@ -164,12 +171,17 @@ def admit(
             intake.rejects.append(Rejected(row=where, reason=broken))
             continue
         reason = unusable(report, situation) or (None if from_webhook else reserved(report, principal))
+        if reason is None and not by_content:
+            reason = wrong_scores(report, situation)
         if reason is not None:
             if single:
                 raise Problem(422, reason)
             intake.outside += not on_the_map(report, situation)
             intake.rejects.append(Rejected(row=where, reason=reason))
             continue
+        if report.scores is not None and not of_all_states(report.scores, situation):
+            report.scores = None
+            intake.only_labels += 1
         source = name_source(report, principal, trust)
         intake.entries.append(
             Entry(
@@ -181,7 +193,7 @@ def admit(
                 source,
                 report.time,
                 report.text,
-                None,
+                None if report.scores is None else {SCORES: report.scores},
                 principal.id,
                 report.accuracy,
                 looks_of(report, principal),
@@ -205,6 +217,16 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
         hint = ". Are longitude and latitude swapped?" if swapped else ""
         return f"the place is outside the region ({west:g} to {east:g} east, {south:g} to {north:g} north){hint}"
     return None
+
+
+def of_all_states(scores: dict[str, float], situation: Situation) -> bool:
+    return scores.keys() == set(situation.states)
+
+
+def wrong_scores(report: ReportIn, situation: Situation) -> str | None:
+    if report.scores is None or of_all_states(report.scores, situation):
+        return None
+    return f"scores must hold the probability of every state, and of nothing else: {', '.join(situation.states)}"
 
 
 def reserved(report: ReportIn, principal: Principal) -> str | None:
@@ -263,7 +285,8 @@ def identify(
     if key is not None:
         return "k" + _short(principal.origin or principal.id, key, number)
     if report.time is not None or by_content:
-        return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text)
+        scores = [] if report.scores is None else [report.scores]
+        return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text, *scores)
     return "r" + uuid4().hex
 
 

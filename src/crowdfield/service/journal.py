@@ -36,6 +36,10 @@ class JournalClosed(CrowdfieldError):
     """The service is stopping; the report was not stored and should be sent again."""
 
 
+# Under this name the value of a report holds the probability of every state, where the report says more than its label.
+SCORES = "scores"
+
+
 @dataclass(frozen=True)
 class Entry:
     """One statement of the log: a report, a retraction, a change of trust, a purge."""
@@ -54,10 +58,20 @@ class Entry:
     looks: int | None = None
 
     @property
+    def scores(self) -> dict[str, float] | None:
+        """The probability of every state, in a report that gives them."""
+        return scores_in(self.value) if self.kind == "report" else None
+
+    @property
     def content(self) -> tuple[Any, ...]:
         """What must agree for two entries with one id to be the same statement. How exactly its place is known does not
         make another one: workspaces hold reports that were stored before there was a column for that."""
         return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value, self.looks
+
+
+def scores_in(value: Any) -> dict[str, float] | None:
+    """The probabilities that the value of a report holds, if it holds any."""
+    return value.get(SCORES) if isinstance(value, dict) else None
 
 
 @dataclass

@@ -26,7 +26,9 @@ SUGGESTED_SILENCE = 1.0
 def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan) -> Situation:
     """The new map that a file starts."""
     model = {"places": plan.places, "silence": plan.silence}
-    new = NewSituation(id=slug, title=title, states=layout.states, region=layout.region, model=model)
+    new = NewSituation(
+        id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model
+    )
     return build(new, checked(layout.grid))
 
 

@@ -12,12 +12,15 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    field_validator,
     model_validator,
 )
 
+from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.data.region import ORDER, Region, parse_region
 from crowdfield.errors import InputError
 
+MOST_STATES = 12
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
@@ -127,8 +130,21 @@ class ReportIn(BaseModel):
         description="how many looks the report stands for, as in 'seen by 12'; only keys that may report as others may "
         "send more than one",
     )
+    scores: dict[Name, Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]] | None = Field(
+        None,
+        description="the probability of every state of the map, as a classifier gives it; they add up to 1. What the "
+        "map makes of them depends on how often that source has been right (docs/scores.md)",
+        max_length=MOST_STATES,
+    )
     trusted: bool = False
     """Count it as the word of the trusted key that sends it."""
+
+    @field_validator("scores")
+    @classmethod
+    def _probabilities(cls, scores: dict[str, float] | None) -> dict[str, float] | None:
+        if scores is not None and abs(sum(scores.values()) - 1.0) > SUM_TOLERANCE:
+            raise ValueError(f"the probabilities of all states add up to {sum(scores.values()):.3g}, not to 1")
+        return scores
 
 
 class Rejected(BaseModel):
@@ -202,7 +218,9 @@ class NewSituation(Strict):
     id: Slug
     title: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     states: list[Name] = Field(
-        min_length=2, max_length=12, description="what a place can be; if nothing else tells, the last is shown first"
+        min_length=2,
+        max_length=MOST_STATES,
+        description="what a place can be; if nothing else tells, the last is shown first",
     )
     positive: Name | None = Field(
         None, description="the state that the map is about, shown first; by the words of the labels if not given"
@@ -211,7 +229,7 @@ class NewSituation(Strict):
         None, min_length=2, max_length=24, description="what reports say; the states by default"
     )
     access: Access = Field("public", description=ACCESS)
-    colours: dict[Name, Scale] = Field(default_factory=dict, max_length=12, description=COLOURS)
+    colours: dict[Name, Scale] = Field(default_factory=dict, max_length=MOST_STATES, description=COLOURS)
     region: RegionIn
     columns: int = Field(128, ge=4, le=1024)
     rows: int | None = Field(None, ge=4, le=1024, description="by default such that cells are square")

@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from crowdfield.box import Answer, Limits, ask, believing
 from crowdfield.box.gdal import only
 from crowdfield.box.message import from_codes
 from crowdfield.data import Grid, Region, Reports
+from crowdfield.data.positive import named_states
 from crowdfield.errors import InputError, ReadingFailedError, ReportFormatError, TooLargeError
 from crowdfield.io.boxed import CHECK_NUMBERS, CHECK_WORDS, MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
@@ -199,7 +200,8 @@ def _rows(answer: Answer) -> Read:
     labels, sources = tuple(header["labels"]), header["sources"]
     named = len(sources) > 1 or sources[0] != "all"
     ids = from_codes(arrays["id"], header["ids"]).tolist()
-    rows = [
+    scores = _scores(arrays["scores"], labels, len(ids))
+    rows: list[dict[str, Any]] = [
         {
             "longitude": longitude,
             "latitude": latitude,
@@ -217,6 +219,9 @@ def _rows(answer: Answer) -> Read:
             strict=True,
         )
     ]
+    for row, told in zip(rows, scores, strict=False):
+        if told:
+            row["scores"] = told
     rejects = [
         Rejected(row=line, reason=f"{column}: {reason}" if column else reason)
         for line, column, reason in header["rejects"]
@@ -224,6 +229,24 @@ def _rows(answer: Answer) -> Read:
     return Read(
         rows, labels, arrays["line"].tolist(), rejects, header["rejected"], header["statement"], header["about"]
     )
+
+
+def _scores(scores: NDArray[np.float64], labels: tuple[str, ...], rows: int) -> list[dict[str, float]]:
+    """The probabilities of each report by label, empty for those that just say theirs; an empty list if all do."""
+    if scores.shape not in ((0, len(labels)), (rows, len(labels))) or (scores < 0).any() or (scores > 1).any():
+        raise ValueError("probabilities that were not asked for")
+    return [{name: p for name, p in zip(labels, vector, strict=True) if p == p} for vector in scores.tolist()]
+
+
+def _renamed_scores(scores: Mapping[str, float], meanings: Mapping[str, str | None]) -> dict[str, float] | None:
+    """Probabilities of the labels as the plan has them, given that it is none of those that are left out."""
+    told: defaultdict[str, float] = defaultdict(float)
+    for name, p in scores.items():
+        meaning = meanings.get(name, name)
+        if meaning is not None:
+            told[meaning] += p
+    total = sum(told.values())
+    return {name: p / total for name, p in told.items()} if total > 0 else None
 
 
 def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
@@ -239,6 +262,8 @@ def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
                 rejects.append(Rejected(row=line, reason=f"reports that say {row['label']!r} are left out"))
             continue
         rows.append({**row, "label": label})
+        if "scores" in row:
+            rows[-1]["scores"] = _renamed_scores(row["scores"], meanings)
         lines.append(line)
     if not rows:
         raise Problem(422, "no report is left: every label of this file is left out")
@@ -258,6 +283,8 @@ class Layout:
     grid: Grid
     region: Region
     states: list[str]
+    labels: list[str]
+    """The states, and answers that name none of them, such as "maybe"."""
 
 
 def places_of(read: Read) -> list[tuple[float, float]]:
@@ -272,13 +299,14 @@ def worldwide(read: Read) -> float | None:
 
 
 def lay_out(read: Read, plan: ImportPlan) -> Layout:
-    """The map of a file: labels are states; one label, and its absence, where all reports say the same."""
+    """The map of a file: labels are states, but for those that mean "cannot tell". Where all reports say the same, the
+    states are that label and its absence."""
     places = places_of(read)
     if plan.region is None and (degrees := worldwide(read)):
         raise Problem(422, f"{WORLDWIDE.format(degrees)}; name one in the plan: region, as west, south, east, north")
     spots = Reports.from_arrays(places, ["-"] * len(places), crs=geography.WGS84)
     grid = geography.make_grid(spots, region=plan.region, cells=plan.cells or CELLS)
-    states = list(read.labels)
-    if len(states) == 1:
-        states = [opposite(states[0], states), states[0]]
-    return Layout(grid, plan.region or geography.covered(grid, places), plan.states or states)
+    named = named_states(read.labels)
+    states = plan.states or (list(named) if len(named) > 1 else [opposite(named[0], named), named[0]])
+    labels = [*states, *(label for label in read.labels if label not in named and label not in states)]
+    return Layout(grid, plan.region or geography.covered(grid, places), states, labels)

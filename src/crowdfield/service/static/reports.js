@@ -115,6 +115,7 @@ export class ReportsPanel {
     const facts = [[T.reportSource, p.source], [T.reportWhen, p.time ? date(p.time) : T.reportNoTime], [T.reportReceived, date(p.received)], [T.reportPlace, place({ longitude, latitude })]];
     if (Number.isFinite(p.accuracy)) facts.push([T.reportAccuracy, T.reportAccuracyAbout({ distance: exactDistance(p.accuracy) })]);
     if (p.count > 1) facts.push([T.reportCount, T.reportCountOf({ n: p.count })]);
+    if (p.scores) facts.push([T.reportScores, joined(...Object.entries(p.scores).map(([state, probability]) => `${state} ${percent(probability)}`))]);
     const judged = p.retracted ? T.reportRetracted : p.accepted ? T.reportAccepted : p.doubt !== null ? T.reportSurprise({ probability: percent(p.doubt) }) : T.reportFits;
     return make("article", { class: "offer" }, make("h3", { textContent: p.label }), p.text ? make("blockquote", { textContent: p.text }) : null,
       make("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })])),
