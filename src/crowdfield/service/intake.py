@@ -220,10 +220,12 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
 
 
 def of_all_states(scores: dict[str, float], situation: Situation) -> bool:
+    """Whether scores are the probabilities of all states of a map."""
     return scores.keys() == set(situation.states)
 
 
 def wrong_scores(report: ReportIn, situation: Situation) -> str | None:
+    """Why the scores of a report cannot be used; None if they can, or if it has none."""
     if report.scores is None or of_all_states(report.scores, situation):
         return None
     return f"scores must hold the probability of every state, and of nothing else: {', '.join(situation.states)}"
