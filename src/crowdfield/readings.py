@@ -33,7 +33,7 @@ _ENDINGS = {reading: f" ({reading} of it)" for reading in PRIORS}
 
 
 def with_readings(reports: Reports, reading: str | ArrayLike) -> Reports:
-    """The reports with sources told apart by their reading.
+    """The reports with a separate source for each reading.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class Simulation:
     truth : Field
         The field at the output places.
     reported : Field
-        The field at the places reported on; the very same object when reports are drawn on the output places.
+        The field at the places reported on; the same object if reports are drawn at the output places.
     site : ndarray [R]
         The row of ``reported`` that each report is about.
     crowd : Crowd

@@ -149,7 +149,7 @@ def check_words_do_as_well_as_numbers(estimator: Any) -> None:
 
 
 def check_two_places_are_enough(estimator: Any) -> None:
-    """Two places with eight agreeing reports each are told apart."""
+    """Two places with eight agreeing reports each get their own states."""
     X = np.array([[0.0, 0.0], [100.0, 50.0]])[[0, 1] * 8]
     P = clone(estimator).fit(X, np.array([0, 1] * 8), np.arange(16) // 4).predict_proba(X[:2])
     assert P.shape == (2, 2) and P[0, 0] > 0.5 and P[1, 1] > 0.5

@@ -3,7 +3,7 @@
     answer = box.ask("crowdfield.io.boxed:reports", path, shown=path.name, positive="flooded")
 
 The process (`python -m crowdfield.box`) shuts itself in before it imports anything that could be fooled, reads the one
-file it was told, and writes its answer to a pipe: a JSON header and plain arrays, never a pickle. Whatever becomes of
+file it was given, and writes its answer to a pipe: a JSON header and plain arrays, never a pickle. Whatever becomes of
 it, the caller gets that answer or one of our own errors.
 """
 

@@ -2,7 +2,7 @@
 
 Four layers, each of which holds where the others are not allowed or not there: limits of the operating system, an empty
 network namespace, Landlock (only named paths can be read, none written), and a filter of system calls (no sockets, no
-other programs, no writing). The limits must hold; what else could not be set up is told, not hidden.
+other programs, no writing). The limits must hold; any other layer that could not be set up is reported.
 """
 
 from __future__ import annotations

@@ -273,7 +273,8 @@ class Heatmap:
         return str(import_module("crowdfield.io.page").framed(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A read-only view of a dictionary cannot be pickled; built anew, the map is checked again as well.
+        # A read-only view of a dictionary cannot be pickled; a copy is built by the constructor, which also validates
+        # it.
         parts = (self.grid, self.states, self.probability, self.sd, self.reports, dict(self.metadata))
         return Heatmap, parts
 

@@ -48,7 +48,7 @@ HAITI_LENGTH, HAITI_EXPOSURE = 16.0, 3.0  # cells; reports to expect of a damage
 REPEATS = {0: 1, 20: 1, 60: DRAWS, 200: 1}
 SLOW = {AUTO: {0: 1, 60: 1}, ONE_STATE: {0: 1, 60: 1}, "GP": {0: 1}}
 LATER = (AUTO, ONE_STATE, "GLAD", "MACE", "GP")
-# Reports that crowd-kit's slow methods are given at the most: beyond, a single run takes many minutes.
+# Largest number of reports for crowd-kit's slow methods: with more, a single run takes many minutes.
 MOST_REPORTS = {"GLAD": 15_000, "MACE": 40_000}
 
 

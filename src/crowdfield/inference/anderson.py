@@ -13,7 +13,7 @@ import numpy as np
 from crowdfield.arrays import Array
 
 WINDOW = 20  # steps remembered: with three or more states there are several slow directions
-ENTRIES = 1 << 25  # numbers remembered at the most, with millions of sources
+ENTRIES = 1 << 25  # largest number of remembered entries, with millions of sources
 RIDGE = 1e-10  # relative; the remembered residuals become nearly parallel close to the solution
 
 

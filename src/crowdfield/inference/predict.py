@@ -26,7 +26,7 @@ class Predictor(Protocol):
         ...
 
     def covariance(self, X: Array) -> list[Array]:
-        """The joint covariance of each latent function at a few thousand places at the most: F times [M, M]."""
+        """The joint covariance of each latent function at up to a few thousand places: F times [M, M]."""
         ...
 
 

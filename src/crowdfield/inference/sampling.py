@@ -143,7 +143,7 @@ class SamplePredictor(NamedTuple):
         return self.posterior.rate(X, self.prior_mean(X))
 
     def covariance(self, X: Array) -> list[Array]:
-        """The joint covariance of each latent function at a few thousand places at the most: F times [M, M]."""
+        """The joint covariance of each latent function at up to a few thousand places: F times [M, M]."""
         return self.posterior.covariance(X)
 
 

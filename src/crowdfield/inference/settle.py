@@ -21,7 +21,7 @@ class Policy:
     patience: int = (
         2  # sweeps in a row that must move less than the tolerance. One is enough after a joint Newton step:
     )
-    # it does not creep, so that what is left is far less than what the step moved.
+    # it converges fast, so that the remaining change is far smaller than the step.
     misled: float = 2.0  # a residual this many times the smallest one means that the last accelerated steps misled
     escape: int = 25  # plain steps away from an unstable fixed point; twice as many the next time
 
@@ -76,9 +76,9 @@ def run(
         if progress is not None:
             progress(n_iter, current.bound.total, change)
         if quiet > 0 and plain == 0 and not judged:
-            # Acceleration finds any fixed point, also those that the iteration itself runs away from. Without a bound
-            # to tell them apart, let plain steps decide, and take them for a while where they move on. (One that only
-            # overshoots turns round at once.) One that moves nothing is as good as a second quiet sweep.
+            # Acceleration finds any fixed point, also unstable ones. Without a bound to distinguish them, plain steps
+            # decide: if they leave the fixed point, continue with them for a while. (A step that only overshoots turns
+            # back at once.) A plain step that changes nothing counts as a second converged sweep.
             proof = iteration.evaluate(plain_step(current, mixing))
             n_iter += 1
             if _change(current, proof) < tol:

@@ -40,7 +40,7 @@ FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is 
 GROWTH = 1.25  # `partial_fit` compares again when there are this many times the reports of the last comparison
 PARTS = 3  # a third of the reports is left out at a time
 ENOUGH = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
-COMPARED_PLACES = 1_000  # at the most, with all their reports
+COMPARED_PLACES = 1_000  # at most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
 QUICK = Policy(

@@ -44,7 +44,7 @@ class DistrictTotals:
     about: dict[str, Any]
 
     def column(self, show: Any = None) -> str:
-        """What is told where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
+        """What is shown where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
         by default the state in question."""
         wanted = str(self.positive if show is None else show)
         at_least = wanted.replace(AT_LEAST_WORDS, AT_LEAST, 1)

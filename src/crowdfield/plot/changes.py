@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from crowdfield.data import Grid
 
-# Purple less, orange more, told apart by everybody; the live map uses the same.
+# Purple for less, orange for more: safe for colour-blind readers; the live map uses the same.
 DIFFERENCE = colormaps["PuOr_r"]
 # Below the first probability a change is not drawn, from the second on in full colour.
 FAINT_FROM, FULL_FROM = 0.6, 0.9
@@ -29,11 +29,11 @@ FAINT_FROM, FULL_FROM = 0.6, 0.9
 def change_colours(change: NDArray[np.float64], real: NDArray[np.float64], unknown: NDArray[np.bool_]) -> Any:
     """RGBA of a change: white where none is detected, grey where nobody knows, transparent outside.   [.., 4]"""
     out = np.ones((*change.shape, 4))
-    told = np.isfinite(change)
+    mapped = np.isfinite(change)
     share = np.clip((np.nan_to_num(real) - FAINT_FROM) / (FULL_FROM - FAINT_FROM), 0.0, 1.0)[..., None]
     out[..., :3] = share * DIFFERENCE((np.nan_to_num(change) + 1) / 2)[..., :3] + (1 - share)
     out[unknown, :3] = UNKNOWN
-    out[~told] = 0.0
+    out[~mapped] = 0.0
     return out
 
 

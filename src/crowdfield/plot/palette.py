@@ -35,7 +35,7 @@ UNCERTAINTY = ListedColormap(colormaps["Purples"](np.linspace(0.0, 0.8, 256)), n
 UNKNOWN = to_rgb("#dedede")
 OUTSIDE = to_rgb("#ffffff")
 INK, FAINT = "#1d1d1f", "#6b6b70"
-ACCENT = "#d1495b"  # marks of what is wrong: told from cividis by everybody, since cividis has no red
+ACCENT = "#d1495b"  # marks of what is wrong: distinct from cividis, which has no red
 # Full colour from this much knowledge on, so that good maps are not faded.
 FULL_COLOUR = 0.6
 # The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.

@@ -115,7 +115,7 @@ class Field(Protocol):
         ...
 
     def covariance_at(self, X: Array) -> Array:
-        """The joint covariance of g at a few thousand places at the most: [M, M]."""
+        """The joint covariance of g at up to a few thousand places: [M, M]."""
         ...
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
@@ -225,7 +225,7 @@ def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) 
     for _ in range(3):
         values = log_density(grid)
         if not np.abs(values).max() < 1e12:  # an accelerated step may propose such a state, which is then rejected
-            raise NumericalError("the inverse scale or a site has run away. Try a larger scale_shape and scale_rate.")
+            raise NumericalError("the inverse scale or a site has diverged. Try a larger scale_shape and scale_rate.")
         kept = np.flatnonzero(values > values.max() - 14.0)
         if len(kept) > NODES // 2:
             break

@@ -89,7 +89,7 @@ class ExactField:
         return self.at(X)
 
     def covariance_at(self, X: Array) -> Array:
-        """The joint covariance of g at a few thousand places at the most: [M, M]."""
+        """The joint covariance of g at up to a few thousand places: [M, M]."""
         reduced = self.kernel.covariance(X, self.X) @ self.reduction
         return np.asarray(self.scale.mean_inverse * self.kernel.covariance(X, X) - reduced @ reduced.T)
 

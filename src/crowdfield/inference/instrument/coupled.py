@@ -99,8 +99,8 @@ class Together(NamedTuple):
 def image(observed: Observed, design: Design, at: Evaluated) -> Together:
     """The state after a joint Newton step of field, sources and link.
 
-    Sources and field in turn (`at.image`) creep where both explain the same reports: a source that alone saw its part
-    of the map. Together they go to the optimum of the same quadratic model:
+    Alternating updates of sources and field (`at.image`) converge slowly where both explain the same reports: a source
+    that alone saw its part of the map. A joint step goes to the optimum of the same quadratic model:
 
         (C − Bᵀ Σ B) Δθ = ∇θ − Bᵀ Σ ∇w,   η ← η − c̃ Δθ,   Σ = Cov(w), c̃ = c / (1 + τ² Λ)
     """

@@ -193,7 +193,7 @@ class Surface(NamedTuple):
         return mean, variance
 
     def covariance_at(self, X: Array) -> Array:
-        """The joint covariance of f at a few thousand places at the most: [M, M]."""
+        """The joint covariance of f at up to a few thousand places: [M, M]."""
         features = np.hstack([self.basis.features(X), self.columns.at(X)])
         left_out = self.basis.residual_covariance(X)
         if left_out is None:

@@ -81,7 +81,7 @@ class Fitted:
     design: Design
     settled: Settled
     held: Coupled  # with the variances held
-    joint: Coupled  # with what is not known of the variances
+    joint: Coupled  # including the uncertainty of the variances
     site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
 

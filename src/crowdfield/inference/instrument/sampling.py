@@ -44,7 +44,7 @@ class Sampled:
     design: Design
     draws: Draws
     site_truth: Array  # [N] P(t = 1) of everything reported on
-    site_sd: Array  # [N] its standard deviation: what is not known of the appearance and the link
+    site_sd: Array  # [N] its standard deviation, due to the uncertainty of the appearance and the link
     diagnostics: Diagnostics
     chains: int
 
