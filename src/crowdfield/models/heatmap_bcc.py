@@ -33,19 +33,19 @@ class HeatmapBCC(MapQueries):
     kernel : {"matern12", "matern32", "matern52", "rbf"} or Kernel, default="matern32"
         How similar two places are by their distance. Change it when borders are known to be sharp ("matern12") or
         the state to vary very smoothly ("rbf"). A Kernel brings its own length-scale: see
-        `crowdfield.inference.kernels.space_time` for maps that move.
+        `crowdfield.inference.kernels.space_time` for maps in time.
     lengthscale : float, "learn", or a sequence of these, default=20.0
         The distance, in the units of the columns of X, over which places say something about each other. Always
         set it: to a number you know (the width of a flood plain), to one number per column, or to "learn". "learn"
         fits one for all columns, or one for space and one for time with a space-time kernel; ["learn", "learn"]
-        fits one per column; numbers beside "learn" stay what they are.
+        fits one per column; numbers beside "learn" are kept.
     confusion_prior : None, array_like [J, L], or mapping, default=None
         Pseudo-counts of the confusion matrices: one row per state, one column per label. None is weakly diagonal (2
         where label and state agree, 1 elsewhere). Give ``{source: [J, L], ...}`` for sources you know something
         about beforehand; the key None stands for all others. 20 or more pseudo-counts in every row mark a source as
         trusted.
     scale_shape : float, default=1.0
-        Shape of the gamma prior on the inverse scale ς of the latent functions. Hardly ever worth a change.
+        Shape of the gamma prior on the inverse scale ς of the latent functions. There is rarely a reason to change it.
     scale_rate : float or None, default=None
         Rate of that prior: a larger rate allows more extreme probabilities before any report. None is 4 for the
         one-state model: its log odds then have a prior standard deviation of about 2, so that places where the state
