@@ -153,16 +153,21 @@ def tiles(seed: int, given: argparse.Namespace) -> tuple[World, Any, float, Call
     return made, centre, side, field, np.stack([field(centre + offset) for offset in offsets])
 
 
-def areas(seed: int, given: argparse.Namespace) -> Result:
-    """Tiles, of which a source says what is true of their average appearance. Not used: the tile's centroid."""
+def area_reports(seed: int, given: argparse.Namespace) -> tuple[World, Any, float, Any, Any, Any]:
+    """A world, the centres of tiles, their side, what is said of each and by whom, and how often each source is right:
+    a source says what is true of a tile's average appearance."""
     made, centre, side, field, parts = tiles(seed, given)
     rng, n = made.rng, len(centre)
-    average = parts.mean(0)
     source = rng.integers(0, 10, n)
-    state = rng.random(n) < sigmoid(average)
-    right = rng.random(n) < rng.uniform(0.75, 0.98, 10)[source]
-    label = np.where(right, state, ~state).astype(int)
-    made = made._replace(rate=sigmoid(field(made.grid)))
+    state = rng.random(n) < sigmoid(parts.mean(0))
+    draw, accuracy = rng.random(n), rng.uniform(0.75, 0.98, 10)
+    label = np.where(draw < accuracy[source], state, ~state).astype(int)
+    return made._replace(rate=sigmoid(field(made.grid))), centre, side, label, source, accuracy
+
+
+def areas(seed: int, given: argparse.Namespace) -> Result:
+    """Tiles, of which a source says what is true of their average appearance. Not used: the tile's centroid."""
+    made, centre, side, label, source, _ = area_reports(seed, given)
     used = fitted(made, centre, label, source, given, accuracy=RADIUS * side / np.sqrt(12.0), areas=True)
     unused = fitted(made, centre, label, source, given)
     return Result(used[0], unused[0], used[1], unused[1])

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from crowdfield.io.text_words import KnownCells
 
+# Arrow makes a table of all known names for every chunk: with more of them, cells are compared as numbers.
+MANY_NAMES = 5_000
+
 
 def clean(names: Any) -> list[str]:
     """Names as text, without the spaces around them."""
@@ -58,7 +61,9 @@ class NameColumn:
         self._code: defaultdict[str, int] = defaultdict(count().__next__)  # a name that is new gets the next code
         self._missing = missing | {""}
         self._is_blank = np.ones(1, dtype=bool)  # one per name; the last is that of an empty cell, whose code is −1
-        self._cells = KnownCells()  # as they are written
+        self._cells: Any = None  # Arrow array of the cells as they are written, in the order they were first seen
+        self._code_of_cell = np.empty(0, dtype=np.int32)
+        self._numbered = KnownCells()  # the same once there are many of them
 
     def read(self, values: pd.Series[Any]) -> tuple[Coded, NDArray[np.bool_]]:
         """The cells as codes, and which of them name nothing."""
@@ -76,12 +81,22 @@ class NameColumn:
 
     def _looked_up(self, array: Any) -> NDArray[np.int32]:
         """The codes of an Arrow array: Python sees only cells that no chunk before had."""
-        found = self._cells.codes(array, self._new_cells)
-        if found is not None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        different = len(self.names) or pc.count_distinct(array.slice(0, 2 * MANY_NAMES)).as_py()
+        if different > MANY_NAMES and (found := self._numbered.codes(array, self._new_cells)) is not None:
             return found
-        cells = array.dictionary_encode()
-        codes = self._new_cells(cells.dictionary)
-        return np.asarray(np.append(codes, np.int32(-1))[cells.indices.fill_null(-1).to_numpy()])
+        if self._cells is None:
+            self._cells = array.slice(0, 0)
+        at = pc.index_in(array, value_set=self._cells)
+        if at.null_count > array.null_count:
+            fresh = pc.unique(array.filter(pc.and_(pc.is_null(at), pc.is_valid(array))))
+            self._cells = pa.concat_arrays([self._cells, fresh])
+            self._code_of_cell = np.concatenate([self._code_of_cell, self._new_cells(fresh)])
+            at = pc.index_in(array, value_set=self._cells)
+        which = (at.fill_null(-1) if at.null_count else at).to_numpy()
+        return np.asarray(np.append(self._code_of_cell, np.int32(-1))[which], dtype=np.int32)
 
     def _new_cells(self, cells: Any) -> NDArray[np.int32]:
         """The codes of different cells, of which one may be empty."""

@@ -17,6 +17,7 @@ from crowdfield.io import place_codes
 from crowdfield.io.area_places import radii
 from crowdfield.io.column_names import SYNONYMS, canonical
 from crowdfield.io.features.shapes import from_json, from_wkb, from_wkt
+from crowdfield.io.mgrs import mgrs
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
 # Two to four numbers, with or without brackets around them: latitude, longitude, altitude, accuracy.
@@ -45,6 +46,11 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _AS_PYTHON = re.compile(r"\{\s*'")  # an object as Python writes it, with single quotes
+_H3 = re.compile(r"8[0-9a-f]{14}", re.IGNORECASE)
+H3_CELL = (
+    "is an H3 cell, which is not read. Write the middle of each cell as columns lat and lon: "
+    "h3.cell_to_latlng(cell) in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB."
+)
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -65,7 +71,10 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     column holds these, which by themselves may be words or numbers.
     """
     text = cell.strip()
-    code = (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
+    if _H3.fullmatch(text):
+        return Place(why=H3_CELL, in_doubt=True)
+    # References are in capitals and geohashes hardly ever: what could be both is a reference.
+    code = mgrs(text) or (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
     if code is not None:
         return Place(code.lon, code.lat, code.accuracy)
     if text[:1] == "{":
@@ -95,7 +104,8 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     if _WEST_OR_EAST.search(text):
         return Place(why=f"'{text[:40]}' {why_not_degrees(text)}", in_doubt=True)
     return Place(
-        why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, or a full plus code."
+        why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, a grid reference, "
+        "or a full plus code."
     )
 
 
@@ -233,7 +243,9 @@ def _named_as_code(name: str) -> bool:
 
 def _is_telling(name: str, cells: Sequence[str]) -> bool:
     """Whether cells can hardly be anything but places: two whole numbers are one only where the name says so."""
-    if re.search(r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape", name, re.IGNORECASE):
+    if re.search(
+        r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape|mgrs|usng|grid|h3|hex", name, re.IGNORECASE
+    ):
         return True
     return all(set(".+(°") & set(cell) or ("," in cell and ";" in cell) for cell in cells[:100])
 

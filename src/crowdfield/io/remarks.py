@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from crowdfield import geography
 from crowdfield.data.positive import named_states
 from crowdfield.data.reports import Reports
 from crowdfield.io import geofiles
-from crowdfield.io.columns import other_labels, some
+from crowdfield.io.column_names import canonical
+from crowdfield.io.columns import is_missing, other_labels, some
 from crowdfield.io.land import looks_swapped
 from crowdfield.io.layouts import Options
 from crowdfield.io.recognise import Found
@@ -37,6 +39,8 @@ def remarks(
     if times is not None and times.unread:
         many = "1 time" if times.unread == 1 else f"{times.unread} times"
         said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
+    if times is not None and times.serial:
+        said.append(f"numbers in column '{times.column}' are read as dates of a spreadsheet (days since 1900)")
     if times is not None and times.ambiguous:
         said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
     if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
@@ -49,12 +53,37 @@ def remarks(
         said.append(
             f"the labels look like grades: {' < '.join(map(str, grades))}; --grades names another order, or none"
         )
+    if sure := _unused_confidence(found):
+        said.append(
+            f"how sure reports are ('{sure}') is not used; --score '{sure}' reads it as the probability of the label"
+        )
     if others := _other_labels(found, options):
         said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
     if events is not None and (events >= 0).any():
         copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
         said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
     return said
+
+
+# Names of columns of how sure reports are, as `canonical` writes them.
+_CONFIDENCE = (
+    "confidence", "certainty", "conf", "confidence_score", "confidence_level", "certainty_score", "how_sure",
+    "probability", "prob", "score", "certitude", "confiance", "confianza", "confianca", "sicherheit",
+)  # fmt: skip
+
+
+def _unused_confidence(found: Found) -> str | None:
+    """A column of probabilities beside the label that is called like one of how sure reports are, and is not used."""
+    if isinstance(found.table, geofiles.GeoFile) or found.plan.scores or found.plan.column("label") is None:
+        return None
+    taken = set(found.plan.columns.values())
+    for name in found.table.header:
+        if name in taken or canonical(name) not in _CONFIDENCE:
+            continue
+        cells = [cell.strip() for cell in found.table.column(name) if not is_missing(cell)]
+        if cells and all(re.fullmatch(r"0?[.,]\d+|[01]([.,]0+)?", cell) for cell in cells):
+            return name
+    return None
 
 
 def _other_labels(found: Found, options: Options) -> list[str]:

@@ -32,6 +32,7 @@ class _Chunk(NamedTuple):
     which: NDArray[np.int64] | None = None  # None: one for each row, in order
     undecided: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     parts: NDArray[np.float64] = np.empty((0, 6))  # first, second, year, hour, minute, second of the undecided
+    serial: bool = False  # all are numbers of days, as spreadsheets hold dates
     filled: NDArray[np.bool_] | None = None  # where there was something to read
 
 
@@ -43,6 +44,7 @@ class Times:
     column: str
     order: Order | None = None
     unread: int = 0  # how many cells hold something that is no time
+    serial: bool = False  # whether numbers were read as days since 1900, as spreadsheets hold dates
     ambiguous: bool = False  # dates like 03/04/2010 and nothing to tell the order by
     _chunks: list[_Chunk] = field(default_factory=list)
     _day_first: tuple[int, str] | None = None  # a row that can only be day first, and what it says
@@ -71,6 +73,7 @@ class Times:
         while self._chunks:
             chunk = self._chunks.pop(0)
             seconds, parts = chunk.seconds, chunk.parts
+            self.serial |= chunk.serial
             if len(parts):
                 day, month = (0, 1) if order == "dmy" else (1, 0)
                 seconds[chunk.undecided] = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:])
@@ -86,8 +89,9 @@ class Times:
         filled = ~text.str.strip().str.casefold().isin(["", *MISSING]).to_numpy()
         seconds = np.full(len(text), np.nan)
         number = text.str.match(_NUMBER).to_numpy(dtype=bool) & filled
+        serial = False
         if number.any():
-            seconds[number] = _epoch(text[number].to_numpy().astype(np.float64))
+            seconds[number], serial = _of_numbers(text[number].to_numpy().astype(np.float64))
         found = text.str.extract(_NUMERIC_DATE)
         dated = found[0].notna().to_numpy() & ~number
         undecided = np.flatnonzero(dated)
@@ -113,7 +117,7 @@ class Times:
                 words = [_in_words(value) for value in text[rest][odd].tolist()]
                 parsed.loc[parsed.index[odd]] = pd.to_datetime(pd.Series(words, index=parsed.index[odd]), utc=True)
             seconds[rest] = _to_seconds(parsed)
-        return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled)
+        return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled, serial=serial)
 
     def _note_order(self, numbers: NDArray[np.float64], text: list[str], rows: NDArray[np.int64]) -> None:
         day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
@@ -179,7 +183,8 @@ def _arrow_times(array: Any) -> _Chunk | None:
         if not pc.all(pc.match_substring_regex(cells, _PLAIN_NUMBER), min_count=0).as_py():
             return None
     numbers = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return _Chunk(_epoch(numbers), filled=~np.isnan(numbers))
+    seconds, serial = _of_numbers(numbers)
+    return _Chunk(seconds, filled=~np.isnan(numbers), serial=serial)
 
 
 def _to_seconds(times: pd.Series[Any]) -> NDArray[np.float64]:
@@ -187,11 +192,25 @@ def _to_seconds(times: pd.Series[Any]) -> NDArray[np.float64]:
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
 
 
+# Days since the end of 1899 that spreadsheets hold for dates from 1982 to 2064. Where all numbers of a column lie
+# between these, they are such days: counts and seconds of a day would reach farther.
+_SERIAL_DAYS = (30_000.0, 60_000.0)
+_SERIAL_1970 = 25_569.0  # the same of 1 January 1970
+
+
+def _of_numbers(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
+    """Seconds since 1970 from numbers, and whether these are days as spreadsheets hold dates."""
+    known = numbers[~np.isnan(numbers)]
+    if len(known) and (known >= _SERIAL_DAYS[0]).all() and (known < _SERIAL_DAYS[1]).all():
+        return np.round((numbers - _SERIAL_1970) * 86_400.0, 3), True
+    return _epoch(numbers), False
+
+
 def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Seconds since 1970, or milliseconds (13 digits), or a year on its own; NaN for a number that is no time."""
     size = np.abs(numbers)
     seconds = np.where(size >= 1e11, numbers / 1000.0, numbers)
-    # Below this lie years, serial days and counts, which are not seconds.
+    # Below this lie years and counts, which are not seconds.
     return np.where((np.abs(seconds) < 1e7) | (np.abs(seconds) > 1e11), np.nan, seconds)
 
 

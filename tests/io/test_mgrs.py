@@ -1,0 +1,99 @@
+"""Grid references, H3 cells, dates of spreadsheets and confidences, as tables hold them."""
+
+import numpy as np
+import pytest
+
+from crowdfield import geography, io
+from crowdfield.errors import ReportFormatError
+from crowdfield.io.mgrs import mgrs
+
+
+@pytest.mark.parametrize(
+    ("reference", "lat", "lon", "accuracy"),
+    [
+        ("18SUJ2337106519", 38.8898, -77.0366, 0.44),  # the Jefferson Pier in Washington
+        ("18S UJ 23371 06519", 38.8898, -77.0366, 0.44),
+        ("4QFJ1234567890", 21.4098, -157.9161, 0.44),  # the example of the standard, on Oahu
+        ("31UDQ4825111932", 48.8583, 2.2945, 0.44),  # the Eiffel tower
+        ("56HLH3490052280", -33.8568, 151.2153, 0.44),  # the opera of Sydney
+        ("18SUJ2306", 38.8898, -77.0366, 440.0),
+    ],
+)
+def test_references_of_known_buildings(reference, lat, lon, accuracy):
+    found = mgrs(reference)
+    assert found is not None
+    reach = 1e-3 if accuracy < 1 else 0.01
+    assert [found.lat, found.lon] == pytest.approx([lat, lon], abs=reach)
+    assert found.accuracy == pytest.approx(accuracy, rel=0.02)
+
+
+def test_every_square_is_where_its_own_letters_say():
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        lon, lat = rng.uniform(-180, 180), rng.uniform(-79, 83)
+        zone = int((lon + 180) // 6) + 1
+        system = f"EPSG:{(32600 if lat >= 0 else 32700) + zone}"
+        east, north = geography.transform(np.array([[lon, lat]]), geography.WGS84, system)[0]
+        band = "CDEFGHJKLMNPQRSTUVWX"[min(int((lat + 80) // 8), 19)]
+        column = "ABCDEFGHJKLMNPQRSTUVWXYZ"[8 * ((zone - 1) % 3) + int(east // 100_000) - 1]
+        row = "ABCDEFGHJKLMNPQRSTUV"[(int(north // 100_000) + (5 if zone % 2 == 0 else 0)) % 20]
+        found = mgrs(f"{zone}{band}{column}{row}{int(east % 100_000):05d}{int(north % 100_000):05d}")
+        assert found is not None and [found.lon, found.lat] == pytest.approx([lon, lat], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text", ["61SUJ2306", "18SAJ2306", "18SUJ230", "18SIJ23", "ann", "18SUJ1234567890123", "18suj2306"]
+)
+def test_what_is_no_reference(text):
+    assert mgrs(text) is None
+
+
+def test_a_table_of_grid_references_is_read_with_the_accuracy_of_their_squares(tmp_path):
+    path = tmp_path / "patrols.csv"
+    path.write_text("mgrs,label,source\n18SUJ2306,flooded,ann\n18S UJ 24 06,dry,bob\n")
+    read = io.read(path)
+    assert read.reports.places[:, 1] == pytest.approx(38.898, abs=0.01)
+    assert read.reports.accuracy == pytest.approx([436, 436], rel=0.01)
+
+
+def test_h3_cells_are_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "hexagons.csv"
+    path.write_text("h3,label,source\n8828308281fffff,flooded,ann\n8828308283fffff,dry,bob\n")
+    with pytest.raises(ReportFormatError, match="cell_to_latlng"):
+        io.read(path)
+
+
+@pytest.mark.parametrize("cells", [("45200.5", "45201.25"), ("45200.5", "")])
+def test_numbers_of_days_are_dates_of_a_spreadsheet(tmp_path, cells):
+    path = tmp_path / "sheet.csv"
+    path.write_text(f"lat,lon,label,source,date\n18.5,-72.3,wet,ann,{cells[0]}\n18.6,-72.3,dry,bob,{cells[1]}\n")
+    read = io.read(path)
+    assert read.reports.time is not None
+    assert read.reports.time[0] == np.datetime64("2023-10-01T12:00:00").astype("datetime64[s]").astype(float)
+    assert any("spreadsheet" in note for note in read.notes)
+
+
+def test_numbers_that_are_not_all_days_are_no_dates(tmp_path):
+    path = tmp_path / "sheet.csv"
+    path.write_text("lat,lon,label,source,date\n18.5,-72.3,wet,ann,45200.5\n18.6,-72.3,dry,bob,12\n")
+    read = io.read(path)
+    assert read.reports.time is None or np.isnan(read.reports.time).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "said"),
+    [
+        ("confidence", "0.9 0.7", True),
+        ("Certainty", "1 0.5", True),
+        ("confidence", "high low", False),
+        ("score", "3 4", False),
+    ],
+)
+def test_a_column_of_confidences_that_is_not_used_is_said(tmp_path, column, cells, said):
+    path = tmp_path / "sure.csv"
+    first, second = cells.split()
+    path.write_text(f"lat,lon,label,source,{column}\n18.5,-72.3,wet,ann,{first}\n18.6,-72.3,dry,bob,{second}\n")
+    read = io.read(path)
+    assert any(f"--score '{column}'" in note for note in read.notes) == said
+    if said:
+        assert io.read(path, score=column).reports.score is not None
