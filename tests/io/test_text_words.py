@@ -25,7 +25,7 @@ def test_cells_are_equal_in_all_words_exactly_where_their_text_is(offset):
         assert (words == words[:, i : i + 1]).all(axis=0).tolist() == [cell == text[i] for cell in text]
 
 
-@pytest.mark.parametrize("many", [0, 3, 5_000])
+@pytest.mark.parametrize("many", [1, 3, 5_000])
 def test_names_are_numbered_in_the_order_they_are_met_chunk_after_chunk(monkeypatch, many):
     monkeypatch.setattr(names, "MANY_NAMES", many)
     rng = np.random.default_rng(1)
@@ -41,7 +41,7 @@ def test_names_are_numbered_in_the_order_they_are_met_chunk_after_chunk(monkeypa
 
 
 def test_two_cells_with_one_digest_are_told_apart(monkeypatch):
-    monkeypatch.setattr(names, "MANY_NAMES", -1)
+    monkeypatch.setattr(names, "MANY_NAMES", 1)
     monkeypatch.setattr(text_words, "digests", lambda columns: columns[0] * np.uint64(0))
     column = NameColumn(frozenset())
     found, _ = column.read(pd.Series(["ann", "bob", "ann", "eve"], dtype=pd.ArrowDtype(pa.string())))
