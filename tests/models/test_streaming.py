@@ -122,3 +122,27 @@ def test_forgetting_what_cannot_be_forgotten_is_an_error_and_changes_nothing(wha
     with pytest.raises(InputError, match=message):
         model.forget(**what)
     np.testing.assert_array_equal(model.predict_proba(GRID), before)
+
+
+@pytest.mark.parametrize("reports_model", ["one_state", "instrument"])
+def test_a_learned_length_scale_is_kept_until_there_are_a_quarter_more_reports(reports_model, tmp_path):
+    X, y, s = crowd()
+    model = cf.HeatmapBCC(lengthscale="learn", states=[0, 1], reports_model=reports_model)
+    model.fit(X[:160], y[:160], s[:160]).save(tmp_path / "model.cf")
+    learned, tried = model.lengthscale_, model.lengthscale_tried_
+    given = cf.HeatmapBCC(lengthscale=float(learned[0]), states=[0, 1], reports_model=reports_model)
+    refit = given.fit(X[:180], y[:180], s[:180]).predict_proba(GRID)
+    for streamed in (model, cf.HeatmapBCC.load(tmp_path / "model.cf")):
+        streamed.partial_fit(X[160:180], y[160:180], s[160:180])
+        np.testing.assert_array_equal(streamed.lengthscale_, learned)
+        np.testing.assert_allclose(streamed.predict_proba(GRID), refit, atol=2e-3)
+    model.partial_fit(X[180:], y[180:], s[180:])
+    assert model.lengthscale_tried_.shape != tried.shape or not np.allclose(model.lengthscale_tried_, tried)
+
+
+def test_the_length_scale_is_learned_again_after_many_reports_are_taken_back():
+    X, y, s = crowd()
+    model = cf.HeatmapBCC(lengthscale="learn", reports_model="one_state").fit(X, y, s)
+    tried = model.lengthscale_tried_
+    np.testing.assert_array_equal(model.forget(rows=np.arange(10)).lengthscale_tried_, tried)
+    assert not np.array_equal(model.forget(rows=np.arange(100)).lengthscale_tried_, tried)

@@ -169,6 +169,7 @@ class HeatmapBCC(MapQueries):
     lengthscale_log_sd_: Array
     lengthscale_tried_: Array
     _compared_reports: int  # the number of reports when the two models were last compared
+    _lengthscale_reports: int  # the number of reports when the length-scale was last learned
     _tasks: NDArray[np.int64] | None
 
     def __init__(
@@ -291,6 +292,8 @@ class HeatmapBCC(MapQueries):
         areas: ArrayLike | None = None,
     ) -> Self:
         """Add reports: starts from the current fit, and ends where a fit to all reports would.
+
+        A length-scale that is learned is kept until there are a quarter more reports than when it was learned.
 
         Parameters
         ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, FallbackWarning, InputError, NumericalError
 from crowdfield.inference import lengthscale_selection, sampling, selection
+from crowdfield.inference.blur import coordinates
 from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
@@ -62,6 +64,8 @@ def learn(
     counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
     choice = reports_model.choose(model, given, warm)
+    if warm and choice.model != "compare":
+        given = given._replace(posed=_with_kept_lengthscale(model, given.posed, len(reports)))
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
     try:
         attempt = _prepared(model, given, choice, warm)
@@ -74,6 +78,20 @@ def learn(
     model.model_comparison_ = attempt.compared
     if attempt.compared is not None:
         model._compared_reports = len(reports)
+    if given.posed.free:
+        model._lengthscale_reports = len(reports)
+
+
+def _with_kept_lengthscale(model: HeatmapBCC, posed: Posed, count: int) -> Posed:
+    """With the length-scale of the last fit, if few reports have come or gone since it was learned.
+
+    Learning it takes several fits, and a few reports among many do not change it.
+    """
+    before = getattr(model, "_lengthscale_reports", 0)
+    if not posed.free or max(count, before) >= comparison.GROWTH * min(count, before):
+        return posed
+    dimension = coordinates(posed.kernel, posed.data.X).shape[1]
+    return replace(posed.with_lengthscales(model._posed.kernel.lengthscales(dimension)), free=())
 
 
 class _Attempt(NamedTuple):
@@ -138,7 +156,7 @@ def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Ex
 def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     posed = given.posed
     start = _earlier(model, posed) if warm else None
-    found = lengthscale_selection.learn(posed, start) if problem.learns_lengthscale(model.lengthscale) else None
+    found = lengthscale_selection.learn(posed, start) if posed.free else None
     if found is not None:
         posed, start = found.posed, found.start
     solved = selection.solve(posed, start, max_iter=model.max_iter, tol=model.tol)

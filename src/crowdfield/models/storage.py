@@ -197,7 +197,8 @@ def _learn_again(model: HeatmapBCC, read: Stored) -> None:
     model.n_features_in_ = read.reports.places.shape[1]
     posed = pose(model, read.reports, read.states, read.gold).with_lengthscales(read.lengthscale)
     given = learned.FitInput(posed, read.reports, read.states, read.gold, read.tasks)
-    model.model_comparison_, model._compared_reports = None, len(read.reports)
+    model.model_comparison_ = None
+    model._compared_reports = model._lengthscale_reports = len(read.reports)
     if read.state is None:
         solved = selection.solve(posed, None, max_iter=model.max_iter, tol=model.tol)
         learned.keep_input(model, given)
