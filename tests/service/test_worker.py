@@ -1,5 +1,6 @@
 """The worker: numbered versions, one fit for a burst, one fitter at a time, and a map that survives failure."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -12,15 +13,19 @@ import numpy as np
 import pytest
 from tests.service.workspace import FLOOD, HERE, fit_all, worker_here
 
+from crowdfield import pipeline
 from crowdfield.errors import NumericalError
 from crowdfield.models import comparison
 from crowdfield.service import effort, fit, fitter, lease, pulse
 from crowdfield.service.database import open_database, writing
+from crowdfield.service.effort import Effort
 from crowdfield.service.fit import rested_map
 from crowdfield.service.fitter import Job, Outcome
-from crowdfield.service.journal import Ledger
+from crowdfield.service.journal import Entry, Ledger
+from crowdfield.service.layouts import build
 from crowdfield.service.lease import Leases
 from crowdfield.service.maps import unpack
+from crowdfield.service.schemas import NewSituation
 from crowdfield.service.store import Store
 
 
@@ -429,3 +434,30 @@ def test_a_worker_stops_with_its_server(tmp_path):
     engine = open_database(database)
     assert Store(engine).situations() == []
     engine.dispose()
+
+
+@pytest.mark.parametrize("astray", [np.linalg.LinAlgError("Matrix is not positive definite"), -1e9])
+def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray):
+    """Seen with 12,342 answers of one source, whose objective fell from -9,271 to -3 million in one unjudged step."""
+    situation = build(NewSituation(**FLOOD | {"columns": 8}))
+    rng = np.random.default_rng(0)
+    ledger = Ledger("flood")
+    for i, (x, y) in enumerate(rng.random((120, 2)).tolist()):
+        label = ("dry", "flooded")[int((x > 0.5) != (rng.random() < 0.2))]
+        ledger.apply(i + 1, Entry("report", str(i), -72.6 + 0.6 * x, 18.2 + 0.6 * y, label, f"s{i % 4}"))
+    monkeypatch.setattr(fit, "LARGE", 40)
+    monkeypatch.setattr(fit, "COLD", 1)
+    hasty = Effort(learning=1e-9, searched=40)
+    _, model = fit.fit_map(situation, ledger, None, effort=hasty)
+    assert not model.converged_
+    best = pipeline.settle(copy.deepcopy(model), 500).bound_
+
+    def settle(model, sweeps):
+        if isinstance(astray, Exception):
+            raise astray
+        model.bound_ = astray
+        return model
+
+    monkeypatch.setattr(pipeline, "settle", settle)
+    published, again = fit.fit_map(situation, ledger, fit.Previous(ledger.head, model, 120), effort=hasty)
+    assert published is not None and again.converged_ and again.bound_ > best - 1

@@ -4,13 +4,14 @@ Models are built, continued, drawn and asked by `crowdfield.pipeline`, with the 
 `crowdfield next`; here is only what a live map needs beside that: how much a fit may cost, and what readers may see.
 """
 
+import logging
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,23 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 import crowdfield as cf
-from crowdfield import geography, pipeline
+from crowdfield import pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, DataWarning, InputError
 from crowdfield.io.layers import plain
 from crowdfield.pipeline.quiet import only_label, with_silence
 from crowdfield.pipeline.shores import land_cells
+from crowdfield.service import placed
 from crowdfield.service.auth import TRUSTED
 from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
-from crowdfield.service.journal import Entry, Ledger
+from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import pack
-from crowdfield.service.scatter import in_whole_cells, scattered
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import LAYOUT, Published, Situation
 from crowdfield.service.tiles import NO_IDEA
 from crowdfield.silence import SOURCE as SILENCE
 
+log = logging.getLogger("crowdfield.worker")
 SUGGESTIONS = 8
 # From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
 # would rather see most of a change at once than all of it later.
@@ -45,6 +47,9 @@ HEAVY, FEW_SWEEPS = 15_000, 5
 MOST_ROUNDS = 50
 # Of the log odds between sweeps, in fits that are not those of `fuse` anyway: far below what a map can show.
 TOLERANCE = 5e-3
+# Share of the objective by which a fit that settles may fall: it varies by a twentieth of that (`slack_share` of the
+# policy of inference), and where it goes astray it falls by many times as much.
+ASTRAY = 1e-3
 # The kinds of inference that read the probabilities of states.
 READ_SCORES = ("auto", "collapsed")
 # A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
@@ -75,17 +80,6 @@ class Fit:
 NO_REPORTS = Fit(None, True, 0)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """Reports in the order of the log, and where the model sees them."""
-
-    entries: Sequence[Entry]
-    metres: NDArray[np.float64]  # [R, 2]
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-
 def never() -> bool:
     """For fits that nothing may interrupt."""
     return False
@@ -106,8 +100,8 @@ def fit_map(
     to be carried there and back as a posterior.
     """
     began = time.perf_counter()
-    mapped = _mapped(situation, ledger)
-    reports = _chosen(situation, mapped, effort)
+    mapped = placed.mapped(situation, ledger)
+    reports = placed.chosen(situation, mapped, effort)
     if len(reports) < len(mapped):
         previous = None  # a model of other reports than these
     with _listening() as remarks:
@@ -133,8 +127,8 @@ def rested_map(
     which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
     """
     began = time.perf_counter()
-    mapped = _mapped(situation, ledger)
-    reports = _chosen(situation, mapped, effort)
+    mapped = placed.mapped(situation, ledger)
+    reports = placed.chosen(situation, mapped, effort)
     with _listening() as remarks:
         fit = _fitted(situation, ledger, reports, None, None, effort) if len(reports) else NO_REPORTS
         for _ in range(MOST_ROUNDS):
@@ -144,7 +138,9 @@ def rested_map(
                 break
             if interrupted():
                 return None
-            fit = replace(fit, model=pipeline.settle(fit.model, ROUND))
+            model = _swept(fit.model, ROUND)
+            anew = partial(_fitted, situation, ledger, reports, None, None, effort, at_once=MOST_SWEEPS)
+            fit = anew() if model is None else replace(fit, model=model)
         else:
             fit = replace(fit, whole=True)
     return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
@@ -165,21 +161,21 @@ def _listening() -> Iterator[list[str]]:
 def _published(
     situation: Situation,
     ledger: Ledger,
-    mapped: Placed,
-    reports: Placed,
+    mapped: placed.Placed,
+    reports: placed.Placed,
     fit: Fit,
     remarks: list[str],
     began: float,
     effort: Effort,
 ) -> Published:
     grid, model, metres = situation.grid, fit.model, mapped.metres
-    looks = _looks(mapped.entries)
+    looks = placed.looks(mapped.entries)
     cells = grid.counts(metres, looks).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, effort)
     numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
-    about |= {LAYOUT: situation.layout, "land": ashore} | numbers
+    about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -192,6 +188,12 @@ def _published(
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
+
+
+def _only_label(situation: Situation, reports: placed.Placed) -> str | None:
+    """What all reports say, where nothing tells the places at which that is not so; None where something does."""
+    said = {report.label for report in reports.entries}
+    return said.pop() if len(said) == 1 and situation.model.get("silence") is None else None
 
 
 def load_model(data: bytes) -> Any:
@@ -227,88 +229,17 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
     )
 
 
-def _mapped(situation: Situation, ledger: Ledger) -> Placed:
-    """The standing reports that lie in the region: one that was changed may have left others behind."""
-    entries = [r for r in ledger.reports.values() if r.longitude is not None and r.latitude is not None]
-    inside = situation.region.holds_each(_degrees(entries))
-    entries = list(compress(entries, inside.tolist()))
-    return Placed(entries, _metres(situation, entries))
-
-
-def _chosen(situation: Situation, mapped: Placed, effort: Effort) -> Placed:
-    """The reports to learn from: all that lie on the map, or as many as the effort allows."""
-    entries = effort.choose(mapped.entries)
-    return mapped if len(entries) == len(mapped) else Placed(entries, _metres(situation, entries))
-
-
-def _degrees(reports: Sequence[Entry]) -> NDArray[np.float64]:
-    """Longitude and latitude.   [R, 2]"""
-    return np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64).reshape(-1, 2)
-
-
-def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
-    """Where the model sees the reports.   [R, 2]"""
-    places = _degrees(reports)
-    metres = geography.transform_visible(places, geography.WGS84, situation.crs)
-    # Situations that were started before there was a choice see exact places, as they always did.
-    return scattered(situation.grid, metres) if _cells_only(situation) else metres
-
-
-def _cells_only(situation: Situation) -> bool:
-    """Whether a fit sees of a report only its cell."""
-    return situation.model.get("places") == "cell"
-
-
-def _said(situation: Situation, reports: Placed) -> Reports:
-    entries = reports.entries
-    return Reports.from_arrays(
-        reports.metres,
-        np.array([r.label for r in entries], dtype=object),
-        np.array([r.source for r in entries], dtype=object),
-        labels=list(situation.labels),
-        crs=situation.crs,
-        accuracy=_accuracies(situation, entries),
-        score=_scores(situation, entries),
-        count=_looks(entries),
-    )
-
-
-def _scores(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
-    """The probability of every label, NaN in reports that just say theirs and in those of other states than the map has
-    now; None where all do.   [R, L]"""
-    columns = [situation.labels.index(state) for state in situation.states]
-    vectors = np.full((len(reports), len(situation.labels)), np.nan)
-    for row, report in enumerate(reports):
-        told = report.scores
-        if told is not None and told.keys() == set(situation.states):
-            vectors[row, columns] = [told[state] for state in situation.states]
-    return vectors if np.isfinite(vectors).any() else None
-
-
-def _looks(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
-    """How many looks each report stands for; None where all are one."""
-    count = np.array([r.looks or 1 for r in reports], dtype=np.int64)
-    return count if (count > 1).any() else None
-
-
-def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
-    """How exactly the model takes each place to be known, in metres; NaN where that is not said.   [R]"""
-    metres = np.array([np.nan if r.accuracy is None else r.accuracy for r in reports], dtype=np.float64)
-    if np.isnan(metres).all():
-        return None
-    return in_whole_cells(situation.grid, metres) if _cells_only(situation) else metres
-
-
 def _fitted(
     situation: Situation,
     ledger: Ledger,
-    reports: Placed,
+    reports: placed.Placed,
     previous: Previous | None,
     scheduler: str | None,
     effort: Effort,
     interrupted: Callable[[], bool] = never,
+    at_once: int | None = None,
 ) -> Fit:
-    said = _said(situation, reports)
+    said = placed.as_reports(situation, reports)
     if said.is_score.any() and (scheduler is not None or situation.model["inference"] not in READ_SCORES):
         said = replace(said, score=None)
         warnings.warn("Fits over a cluster, and fits as in the paper, read labels and not scores.", DataWarning, 2)
@@ -324,23 +255,41 @@ def _fitted(
     if previous is not None and previous.model is not None and scheduler is None and settings.silence is None:
         new = np.array([ledger.seq[r.id] for r in reports.entries], dtype=np.int64) > previous.head
         if not new.any():
-            return _settled(previous, interrupted)
+            settled = _settled(previous, interrupted)
+            return settled or _from_nothing(settings, said, situation.grid, effort, functions, at_once=MOST_SWEEPS)
         continued = _continued(previous, said, new, WARM if quick else MOST_SWEEPS)
         if continued is not None:
             return Fit(continued, False, previous.searched)
     if scheduler is not None:
         return _fitted_elsewhere(settings, said, situation.grid, scheduler, effort)
-    return _from_nothing(settings, said, situation.grid, effort, functions)
+    return _from_nothing(settings, said, situation.grid, effort, functions, at_once)
 
 
-def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit:
+def _swept(model: Any, sweeps: int) -> Any | None:
+    """The model after more sweeps; None where they make it worse. They begin with a step whose length nothing judges,
+    which now and then leads far away; the sweeps of one fit from nothing are all judged."""
+    before = model.bound_
+    try:
+        model = pipeline.settle(model, sweeps)
+    except np.linalg.LinAlgError:
+        log.warning("a fit that was to settle failed; it begins again", exc_info=True)
+        return None
+    if model.bound_ >= before - ASTRAY * abs(before):
+        return model
+    log.warning("a fit that was to settle got worse; it begins again")
+    return None
+
+
+def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit | None:
     """A round of sweeps for a map that was published before it had settled; a few at a time, so that whoever reports
-    meanwhile need not wait for all of them."""
+    meanwhile need not wait for all of them. None where it must begin again."""
     model = previous.model
     for _ in range(ROUND // FEW_SWEEPS):
         if model.converged_:
             break
-        model = pipeline.settle(model, FEW_SWEEPS)
+        model = _swept(model, FEW_SWEEPS)
+        if model is None:
+            return None
         if interrupted():
             return Fit(model, False, previous.searched, cut_short=True)
     return Fit(model, False, previous.searched)
@@ -360,8 +309,11 @@ def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps
     return pipeline.update(previous.model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
 
 
-def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort: Effort, functions: int) -> Fit:
-    """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for."""
+def _from_nothing(
+    settings: pipeline.Settings, said: Reports, grid: Grid, effort: Effort, functions: int, at_once: int | None = None
+) -> Fit:
+    """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for, or
+    so many `at_once`."""
     began = time.perf_counter()
     work, most = len(said) * functions, max(effort.searched // functions, 1)
     # With three or more states the instrument model takes many times as long as there is, but only it reads scores.
@@ -373,7 +325,7 @@ def _from_nothing(settings: pipeline.Settings, said: Reports, grid: Grid, effort
         settings = replace(settings, lengthscale=max(grid.east - grid.west, grid.north - grid.south) / 10)
     quick = work >= LARGE or effort.thins
     # What has been too slow once starts with few; `_within` adds as many as there is time for.
-    sweeps = FEW_SWEEPS if work >= HEAVY or effort.thins else COLD if quick else MOST_SWEEPS
+    sweeps = at_once or (FEW_SWEEPS if work >= HEAVY or effort.thins else COLD if quick else MOST_SWEEPS)
     settings = replace(settings, tol=TOLERANCE, max_iter=sweeps)
     model = pipeline.hold(pipeline.learn(settings, said, grid, most=most, reports_model=kind))
     return Fit(_within(model, began, effort, COLD if quick else MOST_SWEEPS), False, len(said))

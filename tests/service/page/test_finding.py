@@ -37,6 +37,8 @@ def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
         version = newest(page)
         assert page.inner_text("#event-moment") == "All times" and page.is_hidden("#event-note")
         until(page, shows(7))
+        # However many say the same: nothing tells where it is not so, and the page does not claim to know.
+        assert page.inner_text("#legend-note").startswith("Every report says “flooded”.")
         page.focus("#event-slider")
         page.keyboard.press("Home")
         first = page.inner_text("#event-moment")

@@ -209,6 +209,8 @@ function refresh() {
   return refreshing;
 }
 
+const infoOf = (number) => versions.find((v) => v.number === number)?.info ?? {};
+
 async function redraw() {
   const situation = chosen.situation;
   const number = shown();
@@ -225,7 +227,7 @@ async function redraw() {
     marks();
     return;
   }
-  const info = versions.find((v) => v.number === number)?.info ?? {};
+  const info = infoOf(number);
   $("land-row").hidden = !info.land;
   view?.land(Boolean(info.land) && $("land-only").checked);
   fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
@@ -284,7 +286,7 @@ function layer() {
   const between = versions.filter((v) => v.number > base && v.number <= number);
   const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
   const scale = chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)];
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale });
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel: infoOf(number).only_label });
   if (!number) return;
   // With the colours named, a tile of a version never changes, and may be kept for good.
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";
@@ -293,12 +295,12 @@ function layer() {
 
 // Reports are coloured by what they say.
 function marks({ anew = false } = {}) {
-  const labels = chosen.situation?.labels ?? [];
+  const { labels = [], states = [] } = chosen.situation ?? {};
   // As the map itself: the chosen state has the colour of 100 %; of two, the other has that of 0 %.
   const scale = chosen.situation?.scales[chosen.situation.states.indexOf(chosen.state)] ?? "plain";
   const [other, said] = ends(scale);
   const others = labels.filter((label) => label !== chosen.state);
-  const colour = (label) => (label === chosen.state ? said : others.length === 1 ? other : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
+  const colour = (label) => (label === chosen.state ? said : others.length === 1 || (states.length === 2 && states.includes(label)) ? other : COLOURS[others.indexOf(label) % COLOURS.length] ?? OTHER);
   const colours = labels.map((label) => [label, colour(label)]);
   const on = $("show-reports").checked;
   const query = new URLSearchParams({ version: shown(), ...(exact ? reports.query() : events.during()) });
@@ -332,7 +334,7 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   if (!shown()) return;
   try {
     const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}`));
-    panels.why({ ...answer, newest: shown() === newest() });
+    panels.why({ ...answer, newest: shown() === newest(), onlyLabel: infoOf(shown()).only_label });
     outcome(answer);
   } catch (error) {
     if (error.status !== 404) throw error;

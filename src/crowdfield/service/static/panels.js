@@ -27,7 +27,8 @@ export function percent(p) {
 
 export function why(answer) {
   if (!answer) return fill($("why"), make("h2", { textContent: T.whyTitle }), make("p", { class: "hint", textContent: T.whyHint }));
-  const known = answer.unknown ? T.whyUnknown : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
+  // Where all reports say the same, nothing is known of the places at which it is not so, however many there are.
+  const known = answer.unknown ? T.whyUnknown : answer.onlyLabel ? T.onlyLabel({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
     // One standard deviation either way, as far as there are probabilities.
@@ -42,7 +43,7 @@ export function why(answer) {
   fill(
     $("why"),
     big,
-    make("p", { class: answer.unknown ? "unknown" : "hint", textContent: known }),
+    make("p", { class: answer.unknown || answer.onlyLabel ? "unknown" : "hint", textContent: known }),
     answer.sea ? make("p", { class: "hint", textContent: T.whySea }) : null,
     ...spoken(answer),
     make("p", { class: "hint", textContent: joined(place(answer), answer.reports_in_cell === null ? null : T.whyCell({ n: answer.reports_in_cell })) }),
@@ -170,7 +171,7 @@ const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificant
 
 // Legend
 
-export function legend(layer, state, { from, to, scale, still }) {
+export function legend(layer, state, { from, to, scale, still, onlyLabel }) {
   const flat = layer !== "probability";
   $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer]({ state });
   $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
@@ -181,7 +182,7 @@ export function legend(layer, state, { from, to, scale, still }) {
   const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  $("legend-note").textContent = { probability: T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
+  $("legend-note").textContent = { probability: onlyLabel ? T.onlyLabel({ label: onlyLabel }) : T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
 }
 
 export function labelLegend(entries) {

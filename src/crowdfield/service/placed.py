@@ -1,0 +1,98 @@
+"""What a fit sees of the reports of a live map: where they are, what they say, and how exactly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdfield import geography
+from crowdfield.data import Reports
+from crowdfield.service.effort import Effort
+from crowdfield.service.journal import Entry, Ledger
+from crowdfield.service.scatter import in_whole_cells, scattered
+from crowdfield.service.store import Situation
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Reports in the order of the log, and where the model sees them."""
+
+    entries: Sequence[Entry]
+    metres: NDArray[np.float64]  # [R, 2]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def mapped(situation: Situation, ledger: Ledger) -> Placed:
+    """The standing reports that lie in the region: one that was changed may have left others behind."""
+    entries = [r for r in ledger.reports.values() if r.longitude is not None and r.latitude is not None]
+    inside = situation.region.holds_each(_degrees(entries))
+    entries = list(compress(entries, inside.tolist()))
+    return Placed(entries, _metres(situation, entries))
+
+
+def chosen(situation: Situation, mapped: Placed, effort: Effort) -> Placed:
+    """The reports to learn from: all that lie on the map, or as many as the effort allows."""
+    entries = effort.choose(mapped.entries)
+    return mapped if len(entries) == len(mapped) else Placed(entries, _metres(situation, entries))
+
+
+def _degrees(reports: Sequence[Entry]) -> NDArray[np.float64]:
+    """Longitude and latitude.   [R, 2]"""
+    return np.array([(r.longitude, r.latitude) for r in reports], dtype=np.float64).reshape(-1, 2)
+
+
+def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
+    """Where the model sees the reports.   [R, 2]"""
+    places = _degrees(reports)
+    metres = geography.transform_visible(places, geography.WGS84, situation.crs)
+    # Situations that were started before there was a choice see exact places, as they always did.
+    return scattered(situation.grid, metres) if _cells_only(situation) else metres
+
+
+def _cells_only(situation: Situation) -> bool:
+    """Whether a fit sees of a report only its cell."""
+    return situation.model.get("places") == "cell"
+
+
+def as_reports(situation: Situation, reports: Placed) -> Reports:
+    entries = reports.entries
+    return Reports.from_arrays(
+        reports.metres,
+        np.array([r.label for r in entries], dtype=object),
+        np.array([r.source for r in entries], dtype=object),
+        labels=list(situation.labels),
+        crs=situation.crs,
+        accuracy=_accuracies(situation, entries),
+        score=_scores(situation, entries),
+        count=looks(entries),
+    )
+
+
+def _scores(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
+    """The probability of every label, NaN in reports that just say theirs and in those of other states than the map has
+    now; None where all do.   [R, L]"""
+    columns = [situation.labels.index(state) for state in situation.states]
+    vectors = np.full((len(reports), len(situation.labels)), np.nan)
+    for row, report in enumerate(reports):
+        told = report.scores
+        if told is not None and told.keys() == set(situation.states):
+            vectors[row, columns] = [told[state] for state in situation.states]
+    return vectors if np.isfinite(vectors).any() else None
+
+
+def looks(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
+    """How many looks each report stands for; None where all are one."""
+    count = np.array([r.looks or 1 for r in reports], dtype=np.int64)
+    return count if (count > 1).any() else None
+
+
+def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
+    """How exactly the model takes each place to be known, in metres; NaN where that is not said.   [R]"""
+    metres = np.array([np.nan if r.accuracy is None else r.accuracy for r in reports], dtype=np.float64)
+    if np.isnan(metres).all():
+        return None
+    return in_whole_cells(situation.grid, metres) if _cells_only(situation) else metres
