@@ -74,6 +74,7 @@ def test_in_arabic_and_in_the_dark_everything_is_mirrored_but_the_map_and_its_sc
         root = page.locator("html")
         assert [root.get_attribute(name) for name in ("lang", "dir", "data-theme")] == ["ar", "rtl", "dark"]
         assert page.inner_text("#tab-layers") == "الخريطة" and box(page, "#panel")["x"] == 0
+        assert page.get_attribute("#situation", "dir") == "ltr"  # a long title in Latin letters is cut at its end
         # 0 % is at the left, where the image has it.
         assert box(page, "#legend-low")["x"] < box(page, "#legend-high")["x"]
         assert box(page, "#map .maplibregl-ctrl-top-right")["x"] > box(page, "#map")["x"] + 400

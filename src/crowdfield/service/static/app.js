@@ -18,7 +18,7 @@ import { Menu } from "./menu.js";
 import { ReportsPanel } from "./reports.js";
 import { Search } from "./search.js";
 import { Sheet } from "./sheet.js";
-import { joined, T, translate } from "./text.js";
+import { directionOf, joined, T, translate } from "./text.js";
 import { Tour } from "./tour.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
@@ -136,6 +136,7 @@ async function open(situation) {
   stopListening?.();
   options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
+  $("situation").dir = directionOf(situation?.title ?? ""); // a title that is too long is cut at its end, whatever the page's own language
   panels.why(null);
   $("report").hidden = true;
   $("import-hint").textContent = may("reporter") ? T.importHint : T.importNeedsKey;

@@ -31,6 +31,8 @@ const [FIRST_STRONG, LEFT_TO_RIGHT, END] = ["\u2068", "\u2066", "\u2069"];
 export const isolated = (text) => (rightToLeft ? `${FIRST_STRONG}${text}${END}` : String(text));
 // Signs keep their side of a number: "< 1 %".
 export const signs = (text) => (rightToLeft ? `${LEFT_TO_RIGHT}${text}${END}` : text);
+// In which direction words run that somebody wrote, by their first letter.
+export const directionOf = (text) => (/^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u.test(text) ? "rtl" : "ltr");
 // Facts in a row; those that are missing are left out.
 export const joined = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").map(isolated).join(" · ");
 
