@@ -59,6 +59,7 @@ def _cells_only(situation: Situation) -> bool:
 
 
 def as_reports(situation: Situation, reports: Placed) -> Reports:
+    """The reports as the pipeline takes them, in the reference system of the map's grid."""
     entries = reports.entries
     return Reports.from_arrays(
         reports.metres,
