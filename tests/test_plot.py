@@ -3,10 +3,12 @@
 import io
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from crowdfield import outlines, plot
@@ -14,6 +16,7 @@ from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.plot import palette
 from crowdfield.plot.coast import coast_lines
+from crowdfield.plot.furniture import SCALE_BAR, furnish_grid
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -228,3 +231,17 @@ def test_the_coast_is_drawn_where_it_is_and_left_out_where_outlines_are_too_coar
 def test_drawing_leaves_no_global_state_behind():
     code = "import sys, crowdfield.plot; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("marks", "moves"), [([[0.1, 0.05]], True), ([[0.5, 0.5]], False), ([[0.1, 0.05], [0.9, 0.05]], False)]
+)
+def test_the_scale_bar_makes_way_for_marks(marks, moves):
+    axes = Figure().subplots()
+    furnish_grid(axes, Grid(0, 1000, 0, 1000, 10, 10, "EPSG:32736"))
+    bar: list[Any] = [part for part in axes.get_children() if part.get_gid() == SCALE_BAR]
+    before = bar[0].get_x()
+    plot.draw_looks(axes, 1000.0 * np.array(marks))
+    assert (bar[0].get_x() > 0.5) == moves
+    assert bar[3].get_position()[0] - bar[0].get_x() == pytest.approx(bar[0].get_width() / 2, abs=1e-9)
+    assert moves or bar[0].get_x() == before

@@ -6,8 +6,8 @@ import re
 import pytest
 from tests.io import exports
 
-from crowdfield import pipeline
 from crowdfield.cli import main
+from crowdfield.pipeline import fusing
 
 HEADER = "source,lat,lon,label,time\n"
 ROWS = "".join(
@@ -182,7 +182,7 @@ def test_a_mistake_is_explained_before_any_long_work(folder, monkeypatch, capsys
     def fit(*_):
         pytest.fail("the fit began")
 
-    monkeypatch.setattr(pipeline.fusing, "_fit", fit)
+    monkeypatch.setattr(fusing, "_fit", fit)
     with pytest.raises(SystemExit) as stop:
         main(list(typed))
     out, err = capsys.readouterr()

@@ -311,7 +311,9 @@ def missing_error(
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
-    hint = " There is only one column: is the delimiter one of , ; tab or | ?" if len(header) == 1 else ""
+    # Of a survey only its questions are named here, and one question is no sign of a wrong delimiter.
+    alone = len(header) == 1 and "lat" in missing
+    hint = " There is only one column: is the delimiter one of , ; tab or | ?" if alone else ""
     if sum(bool(re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip())) for name in header) > 1:
         hint = " They look like a report: the file has no line of column names. Add one at its top."
     if "label" in missing and likely:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
@@ -153,32 +154,45 @@ def draw_north(axes: Axes) -> None:
     )
 
 
+SCALE_BAR = "scale bar"  # the gid of its parts, the white ground first
+_MARGIN = 0.025  # of the scale bar from the edges and from marks, in parts of the axes
+
+
 def draw_scale_bar(axes: Axes, metres_across: float) -> None:
     """A bar of a round length, in the lower left corner; metres_across: the width of the axes on the ground."""
     length = metres_across / 4
     power = 10.0 ** np.floor(np.log10(length))
     length = max(step for step in (1, 2, 5) if step * power <= length) * power
     share = length / metres_across
+    ground: dict[str, Any] = {"transform": axes.transAxes, "gid": SCALE_BAR}
     axes.add_patch(
-        Rectangle(
-            (0.025, 0.02), share + 0.04, 0.068, transform=axes.transAxes, fc="white", ec="none", alpha=0.78, zorder=6
-        )
+        Rectangle((_MARGIN, 0.02), share + 0.04, 0.068, fc="white", ec="none", alpha=0.78, zorder=6, **ground)
     )
     for start, shade in ((0.0, INK), (0.5, "white")):
-        axes.add_patch(
-            Rectangle(
-                (0.045 + start * share, 0.034),
-                share / 2,
-                0.011,
-                transform=axes.transAxes,
-                fc=shade,
-                ec=INK,
-                lw=0.7,
-                zorder=7,
-            )
-        )
+        corner = (_MARGIN + 0.02 + start * share, 0.034)
+        axes.add_patch(Rectangle(corner, share / 2, 0.011, fc=shade, ec=INK, lw=0.7, zorder=7, **ground))
     text = f"{length / 1000:g} km" if length >= 1000 else f"{length:g} m"
-    axes.text(0.045 + share / 2, 0.052, text, transform=axes.transAxes, ha="center", fontsize=8, color=INK, zorder=7)
+    axes.text(_MARGIN + 0.02 + share / 2, 0.052, text, ha="center", fontsize=8, color=INK, zorder=7, **ground)
+
+
+def clear_scale_bar(axes: Axes, places: NDArray[np.float64]) -> None:
+    """Move the scale bar into the lower right corner where marks at these places [n, 2] would cover it on the left, and
+    fewer on the right."""
+    parts: list[Any] = [part for part in axes.get_children() if part.get_gid() == SCALE_BAR]
+    if not parts:
+        return
+    ground = parts[0]
+    at = axes.transAxes.inverted().transform(axes.transData.transform(places))
+    low = at[:, 1] < ground.get_y() + ground.get_height() + _MARGIN
+
+    def covering(left: float) -> int:
+        return int((low & (np.abs(at[:, 0] - left - ground.get_width() / 2) < ground.get_width() / 2 + _MARGIN)).sum())
+
+    right = 1.0 - _MARGIN - ground.get_width()
+    if covering(right) < covering(ground.get_x()):
+        move = right - ground.get_x()
+        for part in parts:
+            part.set(x=(part.get_position()[0] if isinstance(part, Text) else part.get_x()) + move)
 
 
 def draw_legend(

@@ -1,4 +1,4 @@
-"""Grid references, H3 cells, dates of spreadsheets and confidences, as tables hold them."""
+"""Grid references, H3 cells, dates of spreadsheets, confidences and surveys of one question, as tables hold them."""
 
 import numpy as np
 import pytest
@@ -97,3 +97,16 @@ def test_a_column_of_confidences_that_is_not_used_is_said(tmp_path, column, cell
     assert any(f"--score '{column}'" in note for note in read.notes) == said
     if said:
         assert io.read(path, score=column).reports.score is not None
+
+
+def test_a_survey_of_one_question_is_not_taken_for_a_file_cut_wrongly(tmp_path):
+    path = tmp_path / "kobo.csv"
+    path.write_text(
+        "start;_gps_latitude;_gps_longitude;_gps_precision;Is the road passable?;_id;_uuid;_submission_time\n"
+        "2026-11-01T10:00:00;18.5;-72.3;5;yes;1;u1;2026-11-01T10:00:00\n"
+        "2026-11-01T10:00:00;18.6;-72.3;4;no;2;u2;2026-11-01T10:05:00\n"
+    )
+    with pytest.raises(ReportFormatError, match="--label NAME") as refused:
+        io.read(path)
+    assert "delimiter" not in str(refused.value)
+    assert io.read(path, label="Is the road passable?").reports.accuracy is not None
