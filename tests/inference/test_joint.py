@@ -249,6 +249,20 @@ def test_a_stalled_fit_starts_again_with_a_longer_opening():
     assert fit.converged and abs(fit.state[0] - 3.0) < 0.2
 
 
+class Cliff(Hill):
+    """The same, but far out a state has no q."""
+
+    def evaluate(self, state):
+        if state[0] > 50.0:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        return super().evaluate(state)
+
+
+def test_an_earlier_state_without_a_q_leads_to_a_fit_from_the_prior():
+    fit = iterate.run(Cliff(1.0), start=np.array([60.0]), tol=1e-6)
+    assert fit.converged and abs(fit.state[0] - 3.0) < 0.2
+
+
 def test_a_fit_has_converged_when_steps_change_nothing_or_little_and_not_the_objective():
     policy = iterate.Policy(loose_factor=10.0, large=1e4, negligible_gain=1e-6)
     assert policy.has_converged(change=0.9e-4, gain=5.0, objective=-1e5, tol=1e-4)

@@ -160,13 +160,17 @@ def run(
 ) -> Fit:
     """Iterate to convergence, from an earlier state or from the prior.
 
-    A fit from an earlier state of other reports may stall. It then starts again from the prior and, if that stalls too,
-    once more with a longer opening.
+    A fit from an earlier state of other reports may stall, or that state may have no q here. It then starts again from
+    the prior and, if that stalls too, once more with a longer opening.
     """
     if start is not None:
-        fit = _from_state(method, start, 0, max_iter, tol, policy, progress)
-        if fit.converged or fit.n_iter >= max_iter:
-            return fit
+        try:
+            fit = _from_state(method, start, 0, max_iter, tol, policy, progress)
+        except (NumericalError, np.linalg.LinAlgError):
+            pass  # as good as a stall: the prior always has a q
+        else:
+            if fit.converged or fit.n_iter >= max_iter:
+                return fit
     fit = _from_prior(method, policy.opening, max_iter, tol, policy, progress)
     if fit.converged or fit.n_iter >= max_iter:
         return fit
