@@ -22,8 +22,8 @@ NEWEST_SHARE = 0.5
 # While reports come in a map must follow them: so many seconds to learn and to draw, then it is published as it is.
 LIVE_LEARNING, LIVE_DRAWING = 15.0, 10.0
 # The length-scale and the kind of model are searched for on so many reports (times latent functions) while reports
-# come in (some two seconds on one slow core), and at rest (some forty). A map of no more is fitted as `fuse` does.
-LIVE_SEARCHED, REST_SEARCHED = 250, 10_000
+# come in (some two seconds on one slow core), and at rest (seven for 12,342). No more are fitted as `fuse` does.
+LIVE_SEARCHED, REST_SEARCHED = 250, 20_000
 # Shares of the deadline of a map at rest; what is left is for storing it, and a reserve for a busy machine.
 REST_LEARNING, REST_DRAWING = 0.45, 0.3
 # Probabilities and deviations of one version that are stored at most (as pairs; 32 MB), however fast they are drawn.
