@@ -53,8 +53,29 @@ def decode(topology: dict[str, Any], name: str, tolerance: float = 0.0) -> list[
             shell, *holes = [ring(parts) for parts in piece]
             # Rounding, here or when the file was made, leaves some islets with two points.
             if len(shell) >= 4:
-                shapes.append(shapely.Polygon(shell, [hole for hole in holes if len(hole) >= 4]))
+                shapes += _within_one_turn(shell, [hole for hole in holes if len(hole) >= 4])
     return shapes
+
+
+def _within_one_turn(shell: NDArray[np.float64], holes: list[NDArray[np.float64]]) -> list[shapely.Geometry]:
+    """A polygon, cut at the antimeridian where it crosses that: the file's rings jump there from one side to the other.
+
+    A ring that goes once around the Earth lies around a pole, which it does not name.
+    """
+    if np.abs(np.diff(shell[:, 0])).max() <= 180.0:
+        return [shapely.Polygon(shell, holes)]
+    longitude, latitude = np.unwrap(shell[:, 0], period=360.0), shell[:, 1]
+    if abs(longitude[-1] - longitude[0]) > 180.0:
+        pole = 90.0 if latitude.mean() > 0.0 else -90.0
+        longitude, latitude = np.r_[longitude, longitude[[-1, 0]]], np.r_[latitude, pole, pole]
+    longitude = longitude - 360.0 * np.round(0.5 * (longitude.min() + longitude.max()) / 360.0)
+    whole = shapely.make_valid(shapely.Polygon(np.column_stack([longitude, latitude]), holes))
+    pieces: list[shapely.Geometry] = []
+    for turn in (-360.0, 0.0, 360.0):
+        cut = shapely.clip_by_rect(whole, turn - 180.0, -90.0, turn + 180.0, 90.0)
+        moved = shapely.transform(cut, lambda places, by=turn: places - np.array([by, 0.0]))
+        pieces += [part for part in shapely.get_parts(moved) if part.geom_type == "Polygon"]
+    return pieces
 
 
 def land(west: float, south: float, east: float, north: float) -> list[shapely.Geometry]:
