@@ -128,6 +128,20 @@ def test_a_helper_that_takes_too_long_is_ended_and_its_work_with_it(helpers):
     assert helpers.ask(LEGEND)["image"]
 
 
+def test_a_helper_whose_server_has_ended_ends_without_a_trace(tmp_path):
+    hello = {"database": str(tmp_path / "w.db"), "minimum_count": 3, "minimum_sources": 3, "period_hours": 24}
+    helper = subprocess.Popen(
+        [sys.executable, "-m", "crowdfield.service.helper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    helper.stdout.close()  # nobody listens to the answer any more
+    _, errors = helper.communicate("".join(json.dumps(line) + "\n" for line in (hello | {"niceness": 1}, LEGEND)), 60)
+    assert helper.returncode == 0 and errors == ""
+
+
 def test_what_goes_wrong_in_a_helper_is_told_without_its_trace(helpers):
     with pytest.raises(Problem) as missing:
         helpers.ask({"task": "points", "situation": "none", "version": 1, "exact": False, "target": "/nowhere"})

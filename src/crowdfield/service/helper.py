@@ -80,7 +80,10 @@ def main() -> None:
 
     maker = Maker(hello)
     for question in questions:
-        lines.answer(attempt(maker.make, question))
+        try:
+            lines.answer(attempt(maker.make, question))
+        except BrokenPipeError:
+            return  # the server has ended meanwhile
 
 
 def attempt(make: Callable[[Question], Answer], question: Question) -> Answer:
