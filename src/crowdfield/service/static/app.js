@@ -206,7 +206,11 @@ function refresh() {
       lastNews = news;
       await redraw();
     }
-  })().finally(() => { refreshing = null; });
+  })().finally(() => {
+    refreshing = null;
+    // A version that went while it was asked about ends the loop; what was told meanwhile must not be lost with it.
+    if (again) refresh();
+  });
   return refreshing;
 }
 
