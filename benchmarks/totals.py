@@ -1,7 +1,7 @@
 """Do intervals of district totals hold, and what do totals of a large map cost?
 
     python -m benchmarks totals coverage --worlds 200
-    python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior
+    python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior --inference gibbs
     python -m benchmarks totals size --cells 1000000
 
 A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. With
@@ -79,16 +79,22 @@ def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int6
 
 
 def held(
-    seed: int, reports: int, variance: float | None, level: float, scale_rate: float | None = None, draws: int = 200
+    seed: int,
+    reports: int,
+    variance: float | None,
+    level: float,
+    scale_rate: float | None = None,
+    draws: int = 200,
+    inference: str = "auto",
 ) -> dict[int, list[tuple[bool, float]]]:
     """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
     grid, field, said = world(seed, reports, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reports_model = "one_state" if variance is None else "auto"
-        model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, scale_rate=scale_rate, reports_model=reports_model).fit(
-            said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
-        )
+        model = cf.HeatmapBCC(
+            lengthscale=LENGTHSCALE, scale_rate=scale_rate, reports_model=reports_model, inference=inference
+        ).fit(said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source])
     rng = np.random.default_rng(seed)
     sizes = [size for size in DISTRICTS for _ in range(PER_SIZE)]
     areas = [district(grid, size, rng) for size in sizes]
@@ -111,10 +117,11 @@ def coverage(
     first: int = 0,
     scale_rate: float | None = None,
     draws: int = 200,
+    inference: str = "auto",
 ) -> dict[str, Any]:
     found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
     for seed in range(first, first + worlds):
-        for size, rows in held(seed, reports, variance, level, scale_rate, draws).items():
+        for size, rows in held(seed, reports, variance, level, scale_rate, draws, inference).items():
             found[size] += rows
         if seed % 10 == 9:
             so_far = {size: round(float(np.mean([h for h, _ in rows])), 3) for size, rows in found.items()}
@@ -179,13 +186,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")
+    parser.add_argument("--inference", default="auto", choices=("auto", "vb", "gibbs"))
     parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
     if given.what == "size":
         print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
         return 0
     for reports in given.reports:
-        settings = (given.first, given.scale_rate, given.draws)
+        settings = (given.first, given.scale_rate, given.draws, given.inference)
         variance = None if given.from_prior else given.variance
         print(json.dumps(coverage(given.worlds, reports, variance, given.level, *settings)), flush=True)
     return 0

@@ -25,6 +25,8 @@ from crowdfield.inference.quadrature import softmax
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of predictions
 TRACED_SOURCES = 32  # sources with the most reports, whose confusion diagonals are monitored
+# Sweeps of each chain: more where they are cheap. With few reports the posterior is wide, and so is the sampling error.
+FEWEST_SWEEPS, MOST_SWEEPS, SITES_SWEPT = 750, 1_500, 150_000
 POOR_RHAT, POOR_ESS = 1.1, 100.0
 TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
 MOST_FEATURES = 500  # every sweep of every chain factors an m × m matrix
@@ -155,11 +157,13 @@ def run(
     *,
     chains: int = 4,
     warm_up: int = 300,
-    sweeps: int = 750,
+    sweeps: int | None = None,
     draws: int = 800,
     confusion: ConfusionPrior | None = None,
 ) -> SampledPosterior:
     """Sample `sweeps` a chain after `warm_up`, keep about `draws` of the field, and say how well it mixed."""
+    if sweeps is None:
+        sweeps = int(np.clip(SITES_SWEPT // max(data.n_sites, 1), FEWEST_SWEEPS, MOST_SWEEPS))
     sampler = Sampler(data, prior, basis, confusion)
     state, step_size = _warmed_up(sampler, chains, warm_up, rng)
     record = _Record.of(data, sampler, chains, sweeps, draws)

@@ -1,7 +1,7 @@
 """Which model of reports predicts left-out reports better: the choice of `reports_model="auto"`.
 
-Both models are fitted to the same reports less a random third, and predict that third; all three in turn where reports
-are few, fewer where one already holds enough of them. Nothing is approximated beside the fits themselves.
+Both models are fitted to the same reports less a random third, and predict that third; then the other two thirds in
+turn, until the choice is clear or enough reports were left out. Nothing is approximated beside the fits themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from crowdfield.inference.data import contrast
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.instrument import bases, left_out
 from crowdfield.inference.instrument import model as instrument
+from crowdfield.inference.instrument.fitting import Variances
 from crowdfield.inference.instrument.iterate import Policy
 from crowdfield.inference.instrument.model import Problem
 from crowdfield.inference.instrument.selection import Reported
@@ -49,6 +50,10 @@ QUICK = Policy(
 CLEARLY = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
 # And bits per report by which it must: a smaller difference does not visibly change a map.
 NOTICEABLY = 0.01
+# The comparison ends early if the difference is this many standard errors away from the value at which the other model
+# would be chosen, and at least this many reports were left out: with fewer, the standard error is too small, because it
+# does not include that another third would have led to other fits.
+SURELY, FEWEST_LEFT_OUT = 2.0, 300
 
 
 class Comparison(NamedTuple):
@@ -58,14 +63,29 @@ class Comparison(NamedTuple):
     one_state: float
     habits: float
     standard_error: float  # of the difference between the two models
+    habits_standard_error: float  # of the difference between the one-state model and habits
 
     @property
     def better(self) -> str:
         """The one that predicts left-out reports clearly better; else the one that is preferred."""
+        return "instrument" if self._above(self.prefers_one_state) > 0.0 else "one_state"
+
+    def _above(self, prefers_one_state: bool) -> float:
+        """Bits per report by which the instrument model predicts better than it must to be chosen."""
         if not np.isfinite(self.instrument):
-            return "one_state"
-        gain, clear = self.instrument - self.one_state, max(CLEARLY * self.standard_error, NOTICEABLY)
-        return "instrument" if gain > (clear if self.prefers_one_state else -clear) else "one_state"
+            return -np.inf
+        clear = max(CLEARLY * self.standard_error, NOTICEABLY)
+        return self.instrument - self.one_state - (clear if prefers_one_state else -clear)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether further left-out reports would hardly change which model is chosen."""
+        sure = SURELY * self.standard_error
+        if self._above(True) > sure or self._above(False) < -sure:
+            return True  # whichever is preferred
+        if abs(self.one_state - self.habits) < SURELY * self.habits_standard_error:
+            return False
+        return abs(self._above(self.prefers_one_state)) > sure
 
     @property
     def prefers_one_state(self) -> bool:
@@ -85,22 +105,33 @@ def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Compariso
     few = partial(_with_few_features, FEATURES.shared_by(part.functions))
     kernel = _shared_kernel(model, given, np.r_[rows, trusted], few)
     part = part._replace(kernel=kernel)
-    read, one_state, habits, looks = [], [], [], []
+    predicted = np.empty((0, 4))
+    variances: Variances | None = None
     for hidden in _parts(len(rows), asked.problem.rng()):
-        looks.append(part.reported.looks[hidden])
-        read.append(_by_instruments(part, hidden))
-        one_state.append(_by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden]))
-        habits.append(_by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores)))
-    count = np.concatenate(looks)
-    means = [float(np.average(np.concatenate(each), weights=count)) for each in (read, one_state, habits)]
-    error = 0.0
-    if np.isfinite(means[:2]).all():
-        difference = np.concatenate(read) - np.concatenate(one_state)
+        read, variances = _by_instruments(part, hidden, variances)
+        one_state = _by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden])
+        habits = _by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores))
+        predicted = np.vstack([predicted, np.column_stack([read, one_state, habits, part.reported.looks[hidden]])])
+        found = _summarised(predicted)
+        if len(predicted) >= FEWEST_LEFT_OUT and found.is_clear:
+            break
+    return found, kernel
+
+
+def _summarised(predicted: Array) -> Comparison:
+    """The comparison of log P of left-out reports under instruments, one state and habits, and their counts: [R, 4]."""
+    *logs, count = predicted.T
+    bits = [float(np.average(each, weights=count)) / np.log(2.0) for each in logs]
+
+    def standard_error(one: int, other: int) -> float:
+        if not np.isfinite([bits[one], bits[other]]).all():
+            return 0.0
+        difference = (logs[one] - logs[other]) / np.log(2.0)
         # A row that counts several times is predicted as a whole.
-        spread = count * (difference - (means[0] - means[1]))
-        error = float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
-    bits = [mean / np.log(2.0) for mean in means]
-    return Comparison(bits[0], bits[1], bits[2], error / np.log(2.0)), kernel
+        spread = count * (difference - (bits[one] - bits[other]))
+        return float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
+
+    return Comparison(bits[0], bits[1], bits[2], standard_error(0, 1), standard_error(1, 2))
 
 
 def _shared_kernel(model: HeatmapBCC, given: FitInput, rows: NDArray[np.int64], lay_out: selection.LayOut) -> Kernel:
@@ -123,14 +154,16 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
     return [part == k for k in range(min(PARTS, needed))]
 
 
-def _by_instruments(part: Problem, hidden: NDArray[np.bool_]) -> Array:
+def _by_instruments(part: Problem, hidden: NDArray[np.bool_], near: Variances | None) -> tuple[Array, Variances | None]:
+    """log P of the left-out reports, and the variances that were learned; `near`: where to start to learn them."""
     seen = part.reported.take(~hidden)
     problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
     try:
-        fitted = instrument.fit(problem, None, QUICK, size=FEATURES.shared_by(part.functions))
+        start = problem.start() if near is None else problem.start()._replace(variances=near)
+        fitted = instrument.fit(problem, start, QUICK, size=FEATURES.shared_by(part.functions))
     except (NumericalError, np.linalg.LinAlgError):
-        return np.full(int(hidden.sum()), -np.inf)  # a model that cannot be fitted predicts nothing
-    return fitted.log_probabilities(part.reported.take(hidden))
+        return np.full(int(hidden.sum()), -np.inf), near  # a model that cannot be fitted predicts nothing
+    return fitted.log_probabilities(part.reported.take(hidden)), fitted.state.variances
 
 
 def _by_one_state(

@@ -99,7 +99,26 @@ def test_a_confusion_prior_of_one_source_needs_the_one_state_model():
 def test_the_one_state_model_stays_unless_it_is_clearly_worse_or_no_better_than_habits(
     instrument, one_state, habits, taken
 ):
-    assert comparison.Comparison(instrument, one_state, habits, standard_error=0.01).better == taken
+    assert (
+        comparison.Comparison(instrument, one_state, habits, standard_error=0.01, habits_standard_error=0.01).better
+        == taken
+    )
+
+
+@pytest.mark.parametrize(
+    ("instrument", "one_state", "habits", "clear"),
+    [
+        (-0.50, -0.60, -0.90, True),  # far better: chosen whichever model is preferred
+        (-0.70, -0.60, -0.90, True),  # far worse
+        (-0.58, -0.60, -0.90, False),  # on the border: better by two standard errors
+        (-0.60, -0.60, -0.60, False),  # the models are alike, and so are habits: which is preferred is open
+    ],
+)
+def test_a_comparison_is_clear_when_further_reports_would_hardly_change_the_choice(
+    instrument, one_state, habits, clear
+):
+    found = comparison.Comparison(instrument, one_state, habits, standard_error=0.01, habits_standard_error=0.01)
+    assert bool(found.is_clear) == clear
 
 
 def test_sources_without_reports_keep_their_prior_and_cost_nothing():
