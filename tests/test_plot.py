@@ -245,3 +245,14 @@ def test_the_scale_bar_makes_way_for_marks(marks, moves):
     assert (bar[0].get_x() > 0.5) == moves
     assert bar[3].get_position()[0] - bar[0].get_x() == pytest.approx(bar[0].get_width() / 2, abs=1e-9)
     assert moves or bar[0].get_x() == before
+
+
+@pytest.mark.parametrize(
+    ("states", "ordered", "title"),
+    [((1, 2, 3), True, "grade 3"), ((1, 2, 3), False, "3"), (("a", "b", "c"), True, "c")],
+)
+def test_titles_say_that_a_number_is_a_grade(states, ordered, title):
+    grid = Grid(west=0.0, east=1.0, south=0.0, north=1.0, columns=1, rows=1)
+    p = np.full((1, 1, 3), 1 / 3)
+    heatmap = Heatmap(grid, states, p, p, np.ones((1, 1), int), {"ordered": True} if ordered else {})
+    assert palette.state_title(heatmap, 2) == title

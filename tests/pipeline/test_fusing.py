@@ -9,7 +9,7 @@ import shapely
 from crowdfield import geography, pipeline
 from crowdfield.data import Grid, Reports
 from crowdfield.errors import InputError
-from crowdfield.pipeline import mapping, tables
+from crowdfield.pipeline import learning, mapping, tables
 
 CENTRE = (34.85, -19.82)
 STATES = ("dry", "flooded")
@@ -157,3 +157,13 @@ def test_scores_rank_maps_and_undefined_measures_are_none(fused):
 def test_what_cannot_be_done_is_said(fused, call, words):
     with pytest.raises(InputError, match=words):
         call(fused)
+
+
+def test_a_search_on_some_of_the_reports_sees_every_label():
+    """Of many reports that nearly all say the same, those spread evenly may hold nothing else."""
+    labels = np.zeros(2000, dtype=np.int64)
+    labels[[3, 5, 1001, 1003]] = 1
+    rows = learning._sample_rows(labels, 100)
+    assert set(np.flatnonzero(labels)) <= set(rows.tolist()) and 100 <= len(rows) <= 104
+    even = learning._sample_rows(np.arange(2000) % 2, 100)
+    assert len(even) == 100 and even[0] == 0 and even[-1] == 1999

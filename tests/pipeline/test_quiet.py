@@ -118,3 +118,15 @@ def test_fuse_suggests_counting_silence_and_does_so_when_asked(tmp_path, capsys)
     assert "What to doubt about this map" in (tmp_path / "map.html").read_text()
     out, err = run("-o", str(tmp_path / "map.tif"), "--silence", "3", "--json")
     assert json.loads(out)["reports"] == 61 and "nothing can be learned" not in err
+
+
+def test_one_source_that_nobody_vouches_for_is_said():
+    rng = np.random.default_rng(3)
+    places = np.array(CENTRE) + rng.uniform(-0.05, 0.05, (80, 2))
+    labels = np.where(places[:, 0] > CENTRE[0], "flooded", "dry")
+    survey = Reports.from_arrays(places, labels, ["the survey"] * 80, crs="EPSG:4326")
+    note = "All reports come from one source"
+    (said,) = [text for text in pipeline.fuse(survey, SETTINGS).about["warnings"] if note in text]
+    assert "--trust 'the survey=high'" in said
+    trusted = pipeline.fuse(survey, SETTINGS, sources={"the survey": "high"})
+    assert not any(note in text for text in trusted.about["warnings"])

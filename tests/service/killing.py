@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.service import postgres
 
 from crowdfield.service import operations
-from crowdfield.service.auth import EVERYTHING, Keys, Role
+from crowdfield.service.auth import MAY_NAME_ANY_SOURCE, Keys, Role
 from crowdfield.service.database import connect, open_database
 from crowdfield.service.store import Store
 
@@ -242,7 +242,10 @@ def torture(
     rng = np.random.default_rng(seed)
     engine = open_database(database)
     keys = Keys(engine)
-    reporter, admin = keys.create("reporters", Role.reporter, EVERYTHING, origin=""), keys.create("admin", Role.admin)
+    reporter, admin = (
+        keys.create("reporters", Role.reporter, MAY_NAME_ANY_SOURCE, origin=""),
+        keys.create("admin", Role.admin),
+    )
     engine.dispose()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 import crowdfield
-from crowdfield.service.auth import EVERYTHING, Keys, Role
+from crowdfield.service.auth import MAY_NAME_ANY_SOURCE, Keys, Role
 from crowdfield.service.database import open_database
 
 # The same code that the tests import, wherever the environment's own installation points.
@@ -50,7 +50,9 @@ def serving(
     database = database or str(folder / "workspace.db")
     engine = open_database(database)
     # As keys of older workspaces are: they may name any source, and share their report ids.
-    keys = {role.name: Keys(engine).create(f"a {role.name}", role, EVERYTHING, origin="") for role in Role if role}
+    keys = {
+        role.name: Keys(engine).create(f"a {role.name}", role, MAY_NAME_ANY_SOURCE, origin="") for role in Role if role
+    }
     engine.dispose()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CROWDFIELD_")}
     given = {"CROWDFIELD_DATABASE": database, "CROWDFIELD_WORKER": "false", "PYTHONPATH": SOURCE, **(environment or {})}

@@ -212,7 +212,7 @@ def test_a_real_server_tells_a_webhook_and_a_mailbox_once_when_a_district_passes
                 before = admin.get("/situations/flood").json()["version"] or 0
                 admin.post("/situations/flood/reports", json=rows).raise_for_status()
                 until(lambda: (admin.get("/situations/flood").json()["version"] or 0) > before)
-                until(lambda: not kept.behind())  # both alerts were compared with the new version
+                until(lambda: not kept.not_compared())  # both alerts were compared with the new version
 
             report(certain(15, "flooded", 0) + certain(15, "dry", 50, west=-72.25))
             until(lambda: len(heard) == 2 and len(mails) == 1)

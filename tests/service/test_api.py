@@ -88,7 +88,7 @@ def test_the_same_report_in_every_form(workspace, media, body):
     client = workspace.client("reporter")
     reply = client.post("/situations/flood/reports", content=body, headers={"Content-Type": media})
     assert reply.status_code == 201, reply.text
-    (row,) = workspace.service.store.standing("flood")
+    (row,) = workspace.service.store.active_reports("flood")
     assert (row.longitude, row.latitude, row.label, row.source, row.accuracy) == (-72.3, 18.5, "flooded", "s0", 40)
 
 
@@ -106,13 +106,13 @@ def test_the_same_report_twice_is_stored_once(workspace, how):
     assert send().json()["stored"] == 1
     again = send()
     assert again.is_success and (again.json()["stored"], again.json()["duplicate"]) == (0, 1)
-    assert len(workspace.service.store.standing("flood")) == 1
+    assert len(workspace.service.store.active_reports("flood")) == 1
 
 
 def test_two_reports_without_id_and_time_are_two(workspace):
     for _ in range(2):
         assert workspace.client("reporter").post("/situations/flood/reports", json=near(0)).status_code == 201
-    assert len(workspace.service.store.standing("flood")) == 2
+    assert len(workspace.service.store.active_reports("flood")) == 2
 
 
 def test_another_report_under_the_same_id_is_a_conflict(workspace):
@@ -159,7 +159,7 @@ def test_an_ushahidi_post_is_taken_without_its_contact(workspace):
     client = workspace.client("reporter")
     assert client.post("/situations/flood/webhook/ushahidi", json=post).status_code == 201
     assert client.post("/situations/flood/webhook/ushahidi", json=post).json()["duplicate"] == 1
-    (row,) = workspace.service.store.standing("flood")
+    (row,) = workspace.service.store.active_reports("flood")
     assert (row.label, row.source, row.text) == ("flooded", "ushahidi sms", "Water: knee high")
     assert "36123456" not in repr(row) and "somebody@" not in repr(row)
 
@@ -176,7 +176,7 @@ def test_contacts_in_a_file_stay_out(workspace):
     table = "source,lat,lon,label,phone,email\nanna,18.5,-72.3,dry,+50912345678,anna@example.org\n"
     reply = workspace.client("reporter").post("/situations/flood/import", files={"file": ("r.csv", table)})
     assert reply.status_code == 201
-    (row,) = workspace.service.store.standing("flood")
+    (row,) = workspace.service.store.active_reports("flood")
     assert "12345678" not in repr(row) and "example.org" not in repr(row)
 
 
@@ -418,8 +418,12 @@ def test_readers_see_neither_names_nor_words_nor_single_places(workspace):
 
 def test_hidden_names_are_stable_here_and_different_elsewhere(make_workspace):
     one, two = make_workspace(), make_workspace()
-    assert one.service.names.hidden("Anna") == one.service.names.hidden("Anna") != one.service.names.hidden("Berta")
-    assert one.service.names.hidden("Anna") != two.service.names.hidden("Anna")
+    assert (
+        one.service.names.pseudonym("Anna")
+        == one.service.names.pseudonym("Anna")
+        != one.service.names.pseudonym("Berta")
+    )
+    assert one.service.names.pseudonym("Anna") != two.service.names.pseudonym("Anna")
 
 
 def test_reading_can_be_closed(make_workspace):
@@ -445,7 +449,7 @@ def test_a_revoked_key_is_refused(workspace):
 
 def test_the_first_key_is_made_once(make_workspace):
     space = make_workspace()
-    assert space.service.keys.first() is None  # this workspace has keys already
+    assert space.service.keys.create_first() is None  # this workspace has keys already
 
 
 # Operations
@@ -465,7 +469,7 @@ def test_health_and_metrics(mapped):
 
 def test_time_without_zone_is_utc(workspace):
     workspace.client("reporter").post("/situations/flood/reports", json=near(0, time="2026-01-01T00:00:00"))
-    (row,) = workspace.service.store.standing("flood")
+    (row,) = workspace.service.store.active_reports("flood")
     assert row.time == 1767225600.0 and abs(row.received - time.time()) < 60
 
 

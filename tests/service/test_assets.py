@@ -95,6 +95,20 @@ def test_the_ground_is_small_and_made_once_however_many_ask(server, client):
     assert time.perf_counter() - began < 10
 
 
+def test_the_ground_of_a_map_that_is_to_be_started_is_finer_than_the_world_and_for_admins_alone(make_workspace):
+    space, asked = make_workspace(), {"around": "-72.6,18.2,-72.0,18.8"}
+    for role, status in ((None, 401), ("trusted", 403)):
+        assert space.client(role).get("/basemap.json", params=asked).status_code == status
+    admin = space.client("admin")
+    for wrong in ("1,2,3", "a,b,c,d", "0,50,10,40", "nan,0,1,1"):
+        assert admin.get("/basemap.json", params={"around": wrong}).status_code == 422
+    if not OUTLINES.is_file():
+        pytest.skip("the outlines were not fetched; make setup does it")
+    box = basemap.ground_box(Region(-72.6, 18.2, -72.0, 18.8))
+    coarse = json.dumps(basemap.around(box, basemap.LEVELS[-1]))
+    assert len(admin.get("/basemap.json", params=asked).text) > 4 * len(coarse)
+
+
 def test_the_api_is_described_for_people_without_anything_from_elsewhere(client):
     page = client.get("/docs")
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")

@@ -152,7 +152,7 @@ def test_every_option_of_serve_wins_over_the_environment(values, tmp_path):
         ("[serve]\nport = 1", "no setting 'serve'"),
         ("port = 99999", "port (file"),
         ("minimum_count = 0", "minimum_count (file"),
-        ('cors_origins = ["*"]', "name each site"),
+        ('cors_origins = ["*"]', "each site"),
         ('basemap = "nowhere.geojson"', "no such file"),
         ('log_level = "loud"', "log_level (file"),
         ("port = ", "is not TOML"),

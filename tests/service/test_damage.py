@@ -66,13 +66,13 @@ def whole(tmp_path_factory):
 def test_a_file_that_is_no_database_is_named(run, junk, command, tmp_path):
     more = {"backup": [str(tmp_path / "b.zip")], "retention": ["--source", "x"], "serve": ["--port", "0"]}
     code, said = run(command, *more.get(command, []), "--database", junk)
-    assert code == 1 and "is not a database of crowdfield" in said
+    assert code == 1 and "is not a crowdfield database" in said
 
 
 @pytest.mark.parametrize("command", ["check", "keys", "serve"])
 def test_a_workspace_of_a_newer_version_is_left_alone(run, newer, command):
     code, said = run(command, *(["--port", "0"] if command == "serve" else []), "--database", newer)
-    assert code == 1 and "newer crowdfield" in said
+    assert code == 1 and "upgrade crowdfield" in said
 
 
 def test_check_of_a_file_that_is_not_there_makes_none(run, tmp_path):

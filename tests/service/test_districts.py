@@ -71,6 +71,32 @@ def test_figures_of_stored_districts_agree_with_the_published_map(space):
     assert told["version"] == 1 and told["unit"] == "km²" and any("does not reach 1 of 3" in n for n in told["notes"])
 
 
+def test_of_grades_it_is_told_how_much_is_at_least_each(make_workspace):
+    made = make_workspace()
+    admin = made.client("admin")
+    graded = FLOOD | {"id": "damage", "states": ["destroyed", "no damage", "minor damage", "major damage"]}
+    states = admin.post("/situations", json=graded).json()["states"]
+    assert states == ["no damage", "minor damage", "major damage", "destroyed"]  # whatever order they came in
+    rng = np.random.default_rng(1)
+    rows = [
+        {"longitude": WEST + 0.6 * x, "latitude": SOUTH + 0.6 * y, "label": states[int(4 * x)], "source": f"s{i % 5}"}
+        for i, (x, y) in enumerate(rng.random((60, 2)).tolist())
+    ]
+    admin.post("/situations/damage/reports", json=rows).raise_for_status()
+    admin.put("/situations/damage/districts/halves", files={"file": ("d.geojson", HALVES)}).raise_for_status()
+    made.fit()
+    told = made.client().get("/situations/damage/totals", params={"districts": "halves"}).json()
+    by_name = {row["area"]: row for row in told["areas"]}
+    for name in ("west", "east"):
+        share = {state: figures["share"] for state, figures in by_name[name]["states"].items()}
+        worse = by_name[name]["at_least"]
+        assert list(worse) == ["minor damage", "major damage"]
+        assert worse["major damage"]["share"] == pytest.approx(share["major damage"] + share["destroyed"], abs=1e-6)
+        assert worse["major damage"]["low"] <= worse["major damage"]["share"] <= worse["major damage"]["high"]
+    assert by_name["east"]["at_least"]["major damage"]["share"] > 0.7
+    assert by_name["west"]["at_least"]["major damage"]["share"] < 0.3
+
+
 def test_an_uploaded_file_gives_the_same_figures_and_is_not_kept(space):
     stored = space.client("reporter").get("/situations/flood/totals", params={"districts": "halves"}).json()
     sent = space.client("reporter").post("/situations/flood/totals", files={"file": ("x.bin", HALVES)})
@@ -82,7 +108,7 @@ def test_figures_asked_for_just_before_a_new_version_are_those_of_the_new_one(wo
     """The version that the question names is replaced, with its model, before the figures are made of it."""
     service, admin = workspace.service, workspace.client("admin")
     admin.put("/situations/flood/districts/halves", files={"file": ("d.geojson", HALVES)}).raise_for_status()
-    real, asked = service.made_file, []
+    real, asked = service.cached_file, []
 
     def publish():
         for x, label in ((WEST + 0.1, "dry"), (EAST - 0.1, "flooded")):
@@ -96,7 +122,7 @@ def test_figures_asked_for_just_before_a_new_version_are_those_of_the_new_one(wo
             await asyncio.to_thread(publish)
         return await real(pool, question, *rest, **more)
 
-    monkeypatch.setattr(service, "made_file", overtaken)
+    monkeypatch.setattr(service, "cached_file", overtaken)
     kinds = {
         "stored": lambda: admin.get("/situations/flood/totals?districts=halves"),
         "uploaded": lambda: admin.post("/situations/flood/totals", files={"file": ("x.bin", HALVES)}),

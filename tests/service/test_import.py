@@ -84,8 +84,23 @@ def test_everything_that_a_preview_says_can_be_changed_before_the_map_starts(mak
         [-72.5, 18.4, -72.3, 18.6],
     )
     assert made["receipt"]["stored"] == found["usable"] and made["receipt"]["outside"] == found["outside"]
-    sources = {row.source for row in space.service.store.standing(made["id"])}
+    sources = {row.source for row in space.service.store.active_reports(made["id"])}
     assert sources <= {f"2024-05-0{day}" for day in range(1, 6)}
+
+
+def test_the_state_to_map_is_the_one_that_was_chosen_whatever_the_words_say(make_workspace):
+    client = make_workspace().client("admin")
+    rows = [f"{18.5 + i / 100},-72.3,{label}" for i, label in enumerate(("damaged", "destroyed", "intact") * 3)]
+    table = "\n".join(["lat,lon,label", *rows]).encode()
+
+    def ask(path, **plan):
+        return client.post(path, files={"file": ("d.csv", table)}, data={"plan": json.dumps(plan)}).json()
+
+    found = ask("/import/preview")
+    assert found["states"] == ["intact", "damaged", "destroyed"] and found["positive"] == "destroyed"
+    assert ask("/import/preview", positive="damaged")["positive"] == "damaged"
+    assert ask("/import", positive="damaged")["positive"] == "damaged"
+    assert "positive must be one of the states" in ask("/import/preview", positive="wet")["detail"]
 
 
 def test_a_preview_for_a_map_that_is_there_tells_what_it_cannot_take(workspace):
@@ -272,7 +287,7 @@ def test_a_column_of_counts_is_asked_about_and_counted_once_it_is_chosen(workspa
     assert "'seen_by' may say for how many people" in found["notes"][0] and "count" not in found["columns"]
     chosen = {"columns": {"count": "seen_by"}}
     assert send(client, "/situations/flood/import", table, chosen).json()["stored"] == 2
-    assert [row.looks for row in workspace.service.store.standing("flood")] == [12, None]
+    assert [row.observations for row in workspace.service.store.active_reports("flood")] == [12, None]
 
 
 @pytest.mark.parametrize(

@@ -132,4 +132,4 @@ def test_a_log_read_in_two_goes_folds_to_what_it_folds_to_in_one(journal):
     whole = ledger(engine)
     assert apart.reports == whole.reports and list(whole.reports) == ["b", "c"]
     assert (apart.trust, apart.head, apart.seq) == (whole.trust, whole.head, whole.seq)
-    assert [row.id for row in Store(engine).standing("one")] == list(whole.reports)
+    assert [row.id for row in Store(engine).active_reports("one")] == list(whole.reports)

@@ -10,6 +10,7 @@ from crowdfield import geography, io, pipeline
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning
 from crowdfield.models import comparison
+from crowdfield.pipeline.grading import with_grades
 from crowdfield.service import effort, fit
 from crowdfield.service.fit import load_model
 from crowdfield.service.maps import unpack
@@ -72,6 +73,35 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
         kept = space.client("admin").get(f"/situations/{made['id']}/points").json()["features"]
         told = [(feature["properties"]["accuracy"], feature["properties"]["count"]) for feature in kept[:3]]
         assert told == [(None, 1), (2500, 2), (4000, 3)]
+
+
+@pytest.mark.parametrize("names", [("no damage", "minor damage", "destroyed"), ("maize", "coffee", "forest")])
+def test_grades_and_other_states_too_give_the_same_map_and_suggestions(make_workspace, tmp_path, names):
+    rng = np.random.default_rng(5)
+    places = rng.uniform((13.0, 42.6), (13.3, 42.8), (150, 2))
+    level = np.sin(25 * places[:, 0]) + np.cos(30 * places[:, 1]) + rng.normal(0, 0.5, 150)
+    features = [
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": place},
+         "properties": {"label": names[int(k)], "source": f"t{i % 5}"}}
+        for i, (place, k) in enumerate(zip(places.tolist(), np.digitize(level, (-0.4, 0.4)), strict=True))
+    ]  # fmt: skip
+    path = tmp_path / "survey.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    space = make_workspace(rest_seconds=0)
+    made = by_import(space, path, plan=json.dumps({"places": "exact"}))
+    space.fit()
+    store = space.service.store
+    version = store.version(made["id"])
+    read = io.read(path)
+    fused = pipeline.fuse(read.reports, with_grades(pipeline.Settings(), read.reports, read.grades))
+    assert tuple(made["states"]) == fused.heatmap.states and version.info["reports_model"] == fused.model.reports_model_
+    assert version.info.get("ordered", False) is fused.model.ordered is (names[0] == "no damage")
+    field = pipeline.make_map(fused.model, fused.heatmap.grid, fused.heatmap.reports, field_only=True)
+    arrays = unpack(store.blob(made["id"], version.number, "arrays"))
+    assert np.abs(arrays["probability"] - field.probability).max() < 0.01
+    ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
+    for n in (5, 10):  # the first of them, however many are asked for
+        assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, n)[:5]]
 
 
 def test_a_map_that_was_first_fitted_in_haste_ends_with_the_suggestions_of_fuse(make_workspace, tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ def test_a_workspace_of_the_first_version_keeps_its_rows(database):
     assert old.states == ("a", "b") and old.failure is None
     assert old.model["inference"] == "auto"  # a live map never could be fitted with gibbs
     assert old.region._asdict() == {"west": 2, "south": 50, "east": 3, "north": 51}  # it was west, east, south, north
-    assert [(row.id, row.accuracy) for row in Store(engine).standing("old")] == [("r", None)]
+    assert [(row.id, row.accuracy) for row in Store(engine).active_reports("old")] == [("r", None)]
     engine.dispose()
 
 
@@ -81,7 +81,7 @@ def content(database):
         rows = {
             name: sorted(map(repr, connection.execute(table.select()).all()))
             for name, table in tables.metadata.tables.items()
-            if name not in tables.PASSING
+            if name not in tables.TRANSIENT
         }
     engine.dispose()
     return rows
@@ -187,7 +187,7 @@ def test_purging_works_on_postgresql(postgres, make_workspace):
     client.post("/situations", json=FLOOD)
     client.post("/situations/flood/reports", json=[HERE | {"label": "dry", "source": s} for s in ("a", "b")])
     assert operations.purge(space.settings.database, source="a") == {"flood": 1}
-    assert [row.source for row in space.service.store.standing("flood")] == ["b"]
+    assert [row.source for row in space.service.store.active_reports("flood")] == ["b"]
 
 
 @pytest.mark.parametrize("wrong", [{}, {"older_than": 1.0, "source": "x"}])
@@ -257,7 +257,7 @@ def test_postgis_finds_reports_by_its_index(postgis, make_workspace, later):
     asked = []
     engine = space.service.engine
     event.listen(engine, "before_cursor_execute", lambda _c, _cursor, sql, given, *_: asked.append((sql, given)))
-    found = {row.id for row in space.service.store.standing("flood", box=box)}
+    found = {row.id for row in space.service.store.active_reports("flood", box=box)}
     assert found == {f"{x} {y}" for x in (0.15, 0.16, 0.17) for y in (0.2, 0.21)}
     sql, given = next(a for a in asked if "ST_MakeEnvelope" in a[0])
     with engine.connect() as connection:
@@ -265,7 +265,7 @@ def test_postgis_finds_reports_by_its_index(postgis, make_workspace, later):
         plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN {sql}", given).scalars())
     assert "entry_by_point" in plan, plan
     # Across the antimeridian the plain index serves.
-    assert len(space.service.store.standing("flood", box=Region(170.0, 18.0, -72.3995, 19.0))) == 16 * 50
+    assert len(space.service.store.active_reports("flood", box=Region(170.0, 18.0, -72.3995, 19.0))) == 16 * 50
 
 
 def test_a_backup_goes_from_postgis_to_postgis_without_its_tables(postgis, postgres, filled, tmp_path):

@@ -18,7 +18,7 @@ class Row:
     def __init__(self, i, longitude, latitude, label="dry"):
         self.id, self.longitude, self.latitude, self.label = str(i), longitude, latitude, label
         self.source, self.time, self.received = f"s{i % 7}", None, 100.0 + i
-        self.looks, self.seq = None, i
+        self.observations, self.seq = None, i
 
 
 SITUATION = build(NewSituation(**FLOOD))

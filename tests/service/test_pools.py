@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from crowdfield.service.helpers import Made
-from crowdfield.service.pools import Caller, Pool, asking
+from crowdfield.service.helpers import ResultCache
+from crowdfield.service.pools import Caller, Pool, current_caller
 from crowdfield.service.problems import Problem
 
 
@@ -22,7 +22,7 @@ def as_client(name, *, anonymous=True):
     """Run a coroutine as this client would."""
 
     async def run(work):
-        asking.set(Caller(name, anonymous))
+        current_caller.set(Caller(name, anonymous))
         return await work
 
     return lambda work: asyncio.ensure_future(run(work))
@@ -77,7 +77,7 @@ def test_work_is_charged_to_whoever_asked_even_when_it_fails(pool):
     bill: list[float] = []
 
     async def scene():
-        asking.set(Caller("c", True, bill.append))
+        current_caller.set(Caller("c", True, bill.append))
         with pytest.raises(ZeroDivisionError):
             await pool.run(lambda: sum(range(300_000)) / 0)
 
@@ -86,7 +86,7 @@ def test_work_is_charged_to_whoever_asked_even_when_it_fails(pool):
 
 
 def test_work_for_a_client_that_left_is_taken_out_of_the_queue(pool, monkeypatch):
-    monkeypatch.setattr("crowdfield.service.pools.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("crowdfield.service.pools.UNWATCHED_SECONDS", 0.01)
     gate = threading.Event()
     done = []
 
@@ -95,7 +95,7 @@ def test_work_for_a_client_that_left_is_taken_out_of_the_queue(pool, monkeypatch
         left = asyncio.Event()
 
         async def impatient():
-            asking.set(Caller("c", True, gone=left.wait))
+            current_caller.set(Caller("c", True, gone=left.wait))
             await pool.run(lambda: done.append("for nobody"))
 
         waiting = asyncio.ensure_future(impatient())
@@ -113,7 +113,7 @@ def test_work_for_a_client_that_left_is_taken_out_of_the_queue(pool, monkeypatch
 
 
 def test_the_same_thing_is_made_once_for_all_who_wait_and_not_for_nobody(pool):
-    made = Made()
+    made = ResultCache()
     gate, calls = threading.Event(), []
 
     async def scene():
@@ -142,7 +142,7 @@ def test_whoever_owes_work_waits_before_causing_more_where_work_has_a_price():
     cheap = Pool("cheap", threads=1, waiting=2, per_client=2, seconds=5)
 
     async def scene():
-        asking.set(Caller("c", True, owed=lambda: 7.2))
+        current_caller.set(Caller("c", True, owed=lambda: 7.2))
         with pytest.raises(Problem) as refused:
             await dear.run(lambda: 1)
         assert refused.value.status_code == 429 and refused.value.headers["Retry-After"] == "8"

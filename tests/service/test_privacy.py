@@ -15,7 +15,7 @@ from tests.service.workspace import REGION, fit_all, worker_here
 
 from crowdfield import geography
 from crowdfield.data import Grid
-from crowdfield.service.publishing import Minimum, Share, Told, grouped_reasons, publish_cells
+from crowdfield.service.publishing import Minimum, ReportArrays, Share, grouped_reasons, publish_cells
 from crowdfield.service.scatter import scattered
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
@@ -328,7 +328,7 @@ def test_what_is_told_of_versions_and_events_is_about_the_whole_map(world):
 def told(*rows):
     """Rows of (cell, label, source, day)."""
     table = np.array(rows)
-    return Told(table[:, 0], table[:, 1], table[:, 2], table[:, 3] * DAY + 1, np.ones(len(table), dtype=bool))
+    return ReportArrays(table[:, 0], table[:, 1], table[:, 2], table[:, 3] * DAY + 1, np.ones(len(table), dtype=bool))
 
 
 def test_cells_need_reports_and_sources_and_so_do_labels_and_days():

@@ -86,7 +86,7 @@ def test_an_inference_that_no_live_map_can_use_is_refused_with_the_reason(served
         answer = client.post("/situations", json=new)
         assert answer.status_code == 422
         (fault,) = answer.json()["faults"]
-        assert fault["where"] == "body.model.inference" and "cannot go on" in fault["what"]
+        assert fault["where"] == "body.model.inference" and "too slow" in fault["what"]
         assert client.get("/situations/gibbs").status_code == 404
 
 

@@ -148,7 +148,7 @@ class Timed:
 
     def __init__(self, i, time):
         self.id, self.seq, self.time, self.received = str(i), i, time, time
-        self.longitude, self.latitude, self.label, self.source, self.looks = -72.3, 18.5, "dry", "s", None
+        self.longitude, self.latitude, self.label, self.source, self.observations = -72.3, 18.5, "dry", "s", None
 
 
 def test_the_box_of_a_list_may_cross_the_antimeridian(dated):

@@ -78,9 +78,9 @@ def test_probabilities_in_messages_are_stored_told_and_continue_a_map_of_labels(
 @pytest.mark.parametrize(
     ("scores", "told"),
     [
-        ({"dry": 0.5, "flooded": 0.7}, "add up to 1.2"),
-        ({"dry": 1.0}, "every state"),
-        ({"dry": 0.2, "flooded": 0.3, "lava": 0.5}, "every state"),
+        ({"dry": 0.5, "flooded": 0.7}, "must be 1, not 1.2"),
+        ({"dry": 1.0}, "for each state"),
+        ({"dry": 0.2, "flooded": 0.3, "lava": 0.5}, "for each state"),
         ({"dry": -0.1, "flooded": 1.1}, "greater than or equal to 0"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_file_with_probabilities_of_other_states_is_read_by_its_labels_and_say
         joined = client.post("/situations/flood/import", files={"file": file}, data={"plan": json.dumps(plan)}).json()
     # Two labels that mean the same are one state, whose probability is their sum.
     assert joined["stored"] > 0 and "only their labels" not in joined["note"]
-    stored = [scores_in(row.value) for row in workspace.service.store.standing("flood")]
+    stored = [scores_in(row.value) for row in workspace.service.store.active_reports("flood")]
     assert all(scores and set(scores) == set(STATES) and sum(scores.values()) == pytest.approx(1) for scores in stored)
     client.post("/situations", json=FLOOD | {"id": "three", "states": [*STATES, "unsure", "lava"]})
     with path.open("rb") as file:

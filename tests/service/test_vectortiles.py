@@ -45,7 +45,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content):
 
 def test_pictures_are_refused(tmp_path):
     path = write_pmtiles(tmp_path / "pictures.pmtiles", {(0, 0, 0): b"x"}, kind="PNG")
-    with pytest.raises(InputError, match="another kind"):
+    with pytest.raises(InputError, match="another type"):
         VectorTiles(path)
 
 

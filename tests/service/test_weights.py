@@ -167,7 +167,7 @@ def test_alerts_count_people_where_there_are_weights(space):
         space.service.weights.store(now, "people", np.full(now.grid.size, 2.5))
         even = courier._covered(one, 1)
         assert even.shares["west"] == pytest.approx(cells.shares["west"])
-        assert alerts.compare(one, now, 2, even.of("west"))
+        assert alerts.compare(one, now, 2, even.limited_to("west"))
         body = alerts.messages(one.id, 1)[0]["body"]
         (told,) = body["raised"]
         assert body["unit"] == "people" and told["amount"] == pytest.approx(even.amounts["west"], abs=0.1)

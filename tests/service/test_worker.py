@@ -8,6 +8,7 @@ import sys
 import time
 import types
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_a_burst_becomes_one_version(workspace):
     workspace.fit()
     (only,) = workspace.service.store.versions("flood")
     assert (only.number, only.reports) == (1, 12)
-    assert not workspace.worker.look()  # nothing new, nothing fitted
+    assert not workspace.worker.poll()  # nothing new, nothing fitted
 
 
 def test_a_map_fitted_step_by_step_is_the_map_fitted_at_once(workspace, make_workspace):
@@ -100,7 +101,7 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     again = made[0]
     difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
     # A version of its own where that shows; else it is noted at the one that is there.
-    assert difference == 0 if newest.number > moving.number else difference <= fitter.VISIBLE
+    assert difference == 0 if newest.number > moving.number else difference <= fitter.VISIBLE_CHANGE
 
 
 def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
@@ -200,7 +201,7 @@ def test_trusted_reports_move_the_map(workspace):
 
 
 def test_a_situation_without_reports_has_no_map_and_one_whose_reports_are_gone_knows_nothing(workspace):
-    assert not workspace.worker.look()
+    assert not workspace.worker.poll()
     client = workspace.client("trusted")
     client.post("/situations/flood/reports", json=HERE | {"label": "dry", "id": "only"})
     workspace.fit()
@@ -230,7 +231,7 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
     assert client.get("/health").json()["status"] == "degraded"
     assert "crowdfield_map_fit_failed" in client.get("/metrics").text
     assert workspace.service.store.events(0)[-1].kind == "failure"
-    assert not workspace.worker.look()  # it does not try the same again and again
+    assert not workspace.worker.poll()  # it does not try the same again and again
     monkeypatch.setattr(fit, "fit_map", real)
     send(workspace, 2)
     workspace.fit()
@@ -371,7 +372,7 @@ def test_who_lost_the_lease_does_not_publish(shared, monkeypatch):
         return made
 
     monkeypatch.setattr(fit, "fit_map", slow)
-    assert shared.worker.look()
+    assert shared.worker.poll()
     assert [outcome.result for _, outcome in shared.worker.pool.finished(0)] == ["lost"]
     assert shared.service.store.versions("flood") == []
 
@@ -461,3 +462,9 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     monkeypatch.setattr(pipeline, "settle", settle)
     published, again = fit.fit_map(situation, ledger, fit.Previous(ledger.head, model, 120), effort=hasty)
     assert published is not None and again.converged_ and again.bound_ > best - 1
+    # At rest, too, but once: from nothing it would end at the same place again and again.
+    monkeypatch.setattr(fit, "MOST_SWEEPS", 1)
+    learn = Mock(side_effect=pipeline.learn)
+    monkeypatch.setattr(pipeline, "learn", learn)
+    rested = fit.rested_map(situation, ledger, effort=Effort(searched=40))
+    assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]

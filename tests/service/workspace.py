@@ -5,7 +5,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from crowdfield.service.app import create_app
-from crowdfield.service.auth import EVERYTHING, Role
+from crowdfield.service.auth import MAY_NAME_ANY_SOURCE, Role
 from crowdfield.service.fit_pool import FitProcess
 from crowdfield.service.fitter import Fitter, Job, Outcome
 from crowdfield.service.settings import Settings
@@ -55,7 +55,7 @@ class Workspace:
         self._worker: Worker | None = None
         self.keys = {
             # As keys of older workspaces are: they may name any source, and share their report ids.
-            role.name: self.service.keys.create(f"a {role.name}", role, EVERYTHING, origin="")
+            role.name: self.service.keys.create(f"a {role.name}", role, MAY_NAME_ANY_SOURCE, origin="")
             for role in Role
             if role
         }
@@ -88,7 +88,7 @@ def worker_here(settings: Settings) -> Worker:
 def fit_all(worker: Worker) -> int:
     """Fit until nothing is left to do; how many fits that took."""
     count = 0
-    while worker.look():
+    while worker.poll():
         worker.conclude(0)
         count += 1
     return count

@@ -9,6 +9,7 @@ import typer
 
 from crowdfield.cli import options as opt
 from crowdfield.cli.console import Talk, share
+from crowdfield.counting import counted, crowd
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run saved with fuse --state (.cf), or a file of reports to fuse first.")
@@ -148,8 +149,9 @@ def inspect(
     west, south, east, north = found["region"]
     lines = [
         found["statement"],
-        "{read:,} rows: {used:,} used, {duplicate:,} duplicate, {rejected:,} rejected".format(**found),
-        f"{found['reports']:,} reports by {found['sources']:,} sources",
+        counted(found["read"], "row")
+        + ": {used:,} used, {duplicate:,} duplicate, {rejected:,} rejected".format(**found),
+        crowd(found["reports"], found["sources"]),
         f"longitude {west:.5g} to {east:.5g}, latitude {south:.5g} to {north:.5g}",
         *([f"from {found['time'][0]} to {found['time'][1]}"] if found["time"] else []),
         table(None, ["label", "reports"], shown, right=(1,)),

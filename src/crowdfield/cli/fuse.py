@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdfield.cli import options as opt
+from crowdfield.counting import crowd
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
@@ -188,7 +189,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         "written": [str(path) for path in written],
     }
     lines = [
-        f"{data['reports']:,} reports by {data['sources']:,} sources"
+        crowd(data["reports"], data["sources"])
         + (f", {data['new']:,} of them new" if data["new"] != data["reports"] else "")
         + (f"; {data['outside']:,} outside the map" if data["outside"] else "")
         + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),

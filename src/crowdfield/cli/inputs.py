@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from crowdfield.cli.console import Talk
+from crowdfield.counting import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,7 +157,9 @@ def _standard_input() -> Path:
 def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
     """Print the reader's notes. Rejected rows go beside the file or, if its folder is read-only, beside the output."""
     talk.remark(read.statement)
-    talk.remark(f"{read.read:,} rows: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected")
+    talk.remark(
+        f"{counted(read.read, 'row')}: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected"
+    )
     for note in read.notes:
         talk.remark(f"note: {note}.")
     if (kept := read.write_rejects(instead=output.parent if output is not None else None)) is not None:

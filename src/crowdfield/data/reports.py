@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdfield.data.codes import checked_codes, distinct_names, encode, listed
 from crowdfield.data.columns import (
     accuracies,
     aligned_scores,
     counts_of,
-    frozen,
     places_of,
     scored_rows,
     scores,
@@ -96,10 +96,10 @@ class Reports:
     def __post_init__(self) -> None:
         places = places_of(self.places)
         object.__setattr__(self, "places", places)
-        object.__setattr__(self, "labels", _names(self.labels, "labels"))
-        object.__setattr__(self, "sources", _names(self.sources, "sources"))
+        object.__setattr__(self, "labels", distinct_names(self.labels, "labels"))
+        object.__setattr__(self, "sources", distinct_names(self.sources, "sources"))
         for name, names in (("label", self.labels), ("source", self.sources)):
-            object.__setattr__(self, name, _codes(getattr(self, name), name, names, len(places)))
+            object.__setattr__(self, name, checked_codes(getattr(self, name), name, names, len(places)))
         if self.time is not None:
             object.__setattr__(self, "time", times(self.time, len(places)))
         if self.accuracy is not None:
@@ -143,14 +143,14 @@ class Reports:
         2
         """
         where = places_of(places)
-        label_codes, label_names = _encode(label, labels, "label", len(where))
+        label_codes, label_names = encode(label, labels, "label", len(where))
         if source is None:
-            source_names = ("all",) if sources is None else _names(sources, "sources")
+            source_names = ("all",) if sources is None else distinct_names(sources, "sources")
             if len(source_names) != 1:
                 raise InputError(f"{len(source_names)} sources are named, but no report says which of them it is from.")
             source_codes = np.zeros(len(where), dtype=np.int64)
         else:
-            source_codes, source_names = _encode(source, sources, "source", len(where))
+            source_codes, source_names = encode(source, sources, "source", len(where))
         return cls(
             places=where,
             label=label_codes,
@@ -194,7 +194,7 @@ class Reports:
         columns = list(places) if places is not None else _coordinate_columns(list(frame.columns))
         missing = [name for name in [*columns, label, *([count] if count else [])] if name not in frame.columns]
         if missing:
-            raise InputError(f"the table has no column {missing[0]!r}; it has {_some(list(frame.columns))}.")
+            raise InputError(f"the table has no column {missing[0]!r}; it has {listed(list(frame.columns))}.")
 
         def optional(name: str | None) -> Any:
             return frame[name].to_numpy() if name is not None and name in frame.columns else None
@@ -260,7 +260,7 @@ class Reports:
 
     def __repr__(self) -> str:
         where = f", crs={self.crs!r}" if self.crs else ""
-        return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={_some(self.labels)}{where})"
+        return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={listed(self.labels)}{where})"
 
     @property
     def n_reports(self) -> int:
@@ -431,72 +431,6 @@ def _joined(
     )
 
 
-def _names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
-    given = tuple(names)
-    if any(issubclass(kind, np.generic) for kind in set(map(type, given))):
-        given = tuple(name.item() if isinstance(name, np.generic) else name for name in given)
-    try:
-        distinct = len(set(given)) == len(given)
-    except TypeError:
-        raise InputError(f"{what} must be hashable (strings or numbers).") from None
-    if not distinct:
-        raise InputError(f"{what} names one twice: {_some(given)}.")
-    return given
-
-
-def _codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> NDArray[np.int64]:
-    given = np.asarray(codes)
-    if given.shape != (count,):
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
-    if not np.issubdtype(given.dtype, np.integer):
-        raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
-    if count and not (given.min() >= 0 and given.max() < len(names)):
-        raise InputError(f"{what} codes must lie in 0..{len(names) - 1}, got {int(given.min())}..{int(given.max())}.")
-    return frozen(given.astype(np.int64))
-
-
-def _encode(
-    values: ArrayLike | Iterable[Hashable], names: Iterable[Hashable] | None, what: str, count: int
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-    """Codes for the values, and the value of each code."""
-    import pandas as pd
-
-    if isinstance(values, (str, bytes)):
-        raise InputError(f"{what} must hold one value per report, got the single value {values!r}.")
-    given: Any = values
-    if not isinstance(values, (np.ndarray, pd.Series, pd.Categorical)):
-        # An object array keeps what was given: numpy would make strings of ["a", 1], and a matrix of pairs.
-        rows = list(values)  # type: ignore[arg-type]
-        given = np.empty(len(rows), dtype=object)
-        given[:] = rows
-    if getattr(given, "ndim", 1) != 1 or len(given) != count:
-        raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
-    if isinstance(given, np.ndarray) and given.dtype.kind in "US":
-        given = given.astype(object)
-    try:
-        codes, found = pd.factorize(given)
-    except TypeError:
-        raise InputError(f"{what} must hold hashable values (strings or numbers).") from None
-    if count and codes.min() < 0:
-        raise InputError(f"report {int(np.argmin(codes))} has no {what}. Leave it out, or say what it is.")
-    seen = _names(found.tolist(), f"{what}s")
-    order = _in_order(seen) if names is None else _names(names, f"{what}s")
-    position = {name: code for code, name in enumerate(order)}
-    unknown = [name for name in seen if name not in position]
-    if unknown:
-        row = int(np.argmax(codes == seen.index(unknown[0])))
-        raise InputError(f"report {row} has {what} {unknown[0]!r}, which is not among the {what}s {_some(order)}.")
-    recode = np.array([position[name] for name in seen], dtype=np.int64)
-    return frozen(recode[codes] if count else np.empty(0, dtype=np.int64)), order
-
-
-def _in_order(names: tuple[Any, ...]) -> tuple[Any, ...]:
-    try:
-        return tuple(sorted(names))
-    except TypeError:
-        return names
-
-
 def _coordinate_columns(columns: list[Any]) -> list[str]:
     for pair in COORDINATES:
         if all(name in columns for name in pair):
@@ -506,10 +440,5 @@ def _coordinate_columns(columns: list[Any]) -> list[str]:
     if found and found == numbered[: len(found)]:
         return found
     raise InputError(
-        f"no coordinate columns among {_some(columns)}. Name them with places=(easting column, northing column)."
+        f"no coordinate columns among {listed(columns)}. Name them with places=(easting column, northing column)."
     )
-
-
-def _some(names: Sequence[Any], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return f"[{shown}, … {len(names) - most} more]" if len(names) > most else f"[{shown}]"

@@ -3,7 +3,7 @@
 result = crowdfield.io.read("reports.csv")        # result.reports, and how they were read
 crowdfield.io.write(heatmap, "flood.tif")
 
-Each name is imported when it is first used: what is refused at first sight needs none of the libraries that read.
+Each name is imported when it is first used, so a file that is refused by its first bytes loads no library.
 """
 
 from importlib import import_module

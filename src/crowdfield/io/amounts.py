@@ -1,7 +1,7 @@
-"""How many people, households or buildings lie in every cell of a map, from a GeoTIFF of amounts per pixel.
+"""How many people, households or buildings there are in every cell of a map, from a GeoTIFF of amounts per pixel.
 
-Amounts are added up, not interpolated: each pixel is cut into points that are finer than the cells, each with its share
-of the pixel's amount, and a cell counts the points in it. So the total under the map stays the same.
+Amounts are added, not interpolated: each pixel is divided into points closer together than the cells, each with its
+share of the pixel's amount, and a cell counts the points in it. So the total within the map stays the same.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROWS = 256  # of pixels processed at a time
 
 
 def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
-    """The amount in every cell of the grid: [rows * columns]. Pixels without a value hold nothing; cells that the
-    raster does not reach are NaN. A raster that holds nothing under the whole grid is an error."""
+    """The amount in every cell of the grid: [rows * columns]. Pixels without a value count as 0; cells outside the
+    raster are NaN. A raster without any amount within the grid is an error."""
     if grid.crs is None:
         raise InputError("amounts of a raster need a map with a reference system.")
     rasters = read_amount_rasters(path, grid)

@@ -1,4 +1,4 @@
-"""Zip files: looked through before anything is unpacked, read in memory, and never further than allowed."""
+"""Zip files: checked before anything is unpacked, read in memory, and never beyond the limits."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """What it holds, in its own order, without folders and without what macOS adds."""
+        """The names of its files, in their order, without folders and without the files that macOS adds."""
         return list(self._members)
 
     def ending(self, *endings: str) -> list[str]:
         return [name for name in self._members if name.lower().endswith(endings)]
 
     def beside(self, name: str, ending: str) -> str | None:
-        """The member of the same name with another ending, as the parts of a Shapefile have."""
+        """The member with the same name and another ending, such as the parts of a Shapefile."""
         wanted = str(PurePosixPath(name).with_suffix(ending)).lower()
         return next((other for other in self._members if other.lower() == wanted), None)
 
@@ -56,7 +56,7 @@ class Archive:
         return self._read(name, count)
 
     def read(self, name: str) -> bytes:
-        """A whole member. It is unpacked no further than allowed, whatever size its entry claims."""
+        """A whole member. No more bytes than allowed are unpacked, whatever size its entry claims."""
         most = limits.LARGEST_DOCUMENT
         content = self._read(name, most + 1)
         if len(content) > most:

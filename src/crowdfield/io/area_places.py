@@ -1,7 +1,7 @@
-"""Areas as places that are known roughly: the centroid of a polygon, and how far it reaches.
+"""Areas as inexact places: the centroid of a polygon, and a radius.
 
-What is reported of a whole tile or village is read as the average of the field over a normal distribution with the
-centroid and the mean variance of the polygon (docs/accuracy.md). So one look at an area is one report, however large.
+A report about a whole tile or village is treated as one about the average of the field over a normal distribution with
+the centroid and the mean variance of the polygon (docs/accuracy.md). So it is one report, however large the area is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METRES = 111_195.0  # of a degree of latitude, on a sphere of the earth's size
 
 
 def spread(shape: Any) -> tuple[float, float]:
-    """The standard deviations of x and y over a polygon or several."""
+    """The standard deviations of x and y over one or several polygons."""
     middle = shapely.centroid(shape)
     total, squares = 0.0, np.zeros(2)
     for polygon in shapely.get_parts(shape):
@@ -36,7 +36,7 @@ def spread(shape: Any) -> tuple[float, float]:
 
 
 def radii(shapes: NDArray[Any], crs: str) -> NDArray[np.float64]:
-    """In metres, of polygons in a reference system: the radius that holds 68 %. [n]"""
+    """The radius in metres around the centroid that contains 68 % of each polygon's normal distribution: [n]."""
     sds = np.array([spread(shape) for shape in shapes]).reshape(-1, 2)
     if crs == "local":
         return np.asarray(RADIUS * np.sqrt((sds**2).mean(1)))

@@ -17,7 +17,7 @@ from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import features, kinds
 from crowdfield.io.features import Features
 
-# Properties that hold the name of an area, in the order they are looked for: of HDX, geoBoundaries, H3 and others.
+# Properties that may contain the name of an area, in order of preference: those of HDX, geoBoundaries, H3 and others.
 NAMES = ("name", "shapename", "adm4_en", "adm3_en", "adm2_en", "adm1_en", "adm0_en", "district", "area", "h3", "id")
 
 
@@ -46,8 +46,8 @@ def read_area(path: Path) -> Any:
 def read_areas(path: str | Path, by: str | None = None) -> NamedAreas:
     """The polygons of a GeoJSON, GeoPackage, GeoParquet, KML or Shapefile, one area each.
 
-    by: a property; polygons that share its value are one area, named so. Without it every polygon is an area, named by
-    the first property that looks like a name, or by its number in the file.
+    by: a property; polygons with the same value of it become one area with that name. Without it every polygon is an
+    area, named after the first property that looks like a name, or by its number in the file.
     """
     path = Path(path)
     read, polygons, rows = _polygons(path, "the file of areas")
@@ -119,7 +119,7 @@ def _polygons(path: Path, what: str) -> tuple[Features, NDArray[Any], NDArray[np
 
 
 def _check_system(path: Path, what: str, crs: str | None, polygons: Any) -> None:
-    """Without a system the numbers must at least look like degrees."""
+    """Raise an error if the file has no reference system and its coordinates are not degrees."""
     if crs is not None or not len(polygons):
         return
     west, south, east, north = shapely.total_bounds(polygons)

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Atomic writing: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from crowdfield.errors import InputError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to, which takes the place of `path` only when the block ends well.
+    """Give a temporary path to write to, which replaces `path` only if the block ends without an error.
 
-    The temporary name keeps the suffix, because GDAL picks a driver by it, and lies in a folder of its own, so that
-    side files (a journal, a .aux.xml) vanish with it.
+    The temporary name keeps the suffix, because GDAL chooses a driver by it, and is in a folder of its own, so that
+    side files (a journal, a .aux.xml) are removed with it.
 
     Parameters
     ----------

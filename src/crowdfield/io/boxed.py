@@ -29,7 +29,7 @@ TaskResult = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # a header that is 
 MOST_REJECTS = 1000  # rejected rows that are listed, one by one
 LONGEST_NAME = 200  # characters that are kept of the name of an area
 _POINT, _POLYGONS = 0, (3, 6)  # GEOS's type numbers: Point; Polygon and MultiPolygon
-# Limits for files of the person who runs the program. They are generous: only that person's machine is at stake.
+# Limits for files of the person who runs the program. They are generous: only that person's machine is affected.
 _OWN_SECONDS = 3600.0
 _OWN_ANSWER = 16 * 2**30  # bytes
 _MEMORY_IF_UNKNOWN = 4 * 2**30  # bytes
@@ -47,8 +47,8 @@ def own_limits() -> Limits:
 def reports(
     path: Path, *, positive: str | None, most: int, largest: int, options: dict[str, str] | None = None
 ) -> TaskResult:
-    """Run in a box: the reports of a file in any known layout, without its free text and contact details. `options` of
-    the reader: columns by their roles, the layer, what polygons stand for."""
+    """Run in a box: the reports of a file in any known layout, without free text and contact details. `options`: those
+    of the reader, such as columns by their roles, the layer, and how to read polygons."""
     options = options or {}
     limits.tighten(largest)
     kinds.look(
@@ -101,7 +101,7 @@ def reports(
 
 
 def _vectors(table: Reports) -> NDArray[np.float64] | None:
-    """The probability of every label, NaN for reports that just say theirs; None where that is not told.   [R, L]"""
+    """The probability of every label: [R, L], NaN for reports without scores; None if no report has any."""
     from crowdfield.data.columns import aligned_scores
 
     if table.score is None or (table.score.ndim == 1 and len(table.labels) != 2):
@@ -123,7 +123,7 @@ def _unique_ids(ids: Sequence[Any]) -> list[str | None]:
 
 
 def _about(result: ReadResult, path: Path, layer: str | None, question: Sequence[str] = ()) -> dict[str, Any]:
-    """How the file was understood, for somebody who decides whether that is right."""
+    """How the file was read, for a preview in which the user can correct it."""
     found = result.summary()
     kept = ("layout", "columns", "read", "used", "duplicate", "labels", "time", "copied", "sources")
     header: list[str] = []
@@ -136,6 +136,7 @@ def _about(result: ReadResult, path: Path, layer: str | None, question: Sequence
         # Without advice about options of the command line, which does not help on a page.
         "notes": [*question, *(note.partition("; --")[0] for note in found["notes"])],
         "header": header,
+        "grades": [str(grade) for grade in result.grades or ()],
     }
 
 
@@ -186,14 +187,14 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
 
 
 def _without_path(message: str, path: Path) -> str:
-    """The path on the server means nothing to whoever uploaded the file."""
+    """The message without the path on the server, which means nothing to the person who uploaded the file."""
     for mention in (f"the file of areas {path}", f"the checks {path}", str(path), path.name):
         message = message.replace(mention, "the file")
     return message
 
 
 def amounts(path: Path, *, extent: Sequence[float], columns: int, rows: int, crs: str, largest: int) -> TaskResult:
-    """Run in a box that was asked for with `gdal.only("GTiff")`: what a GeoTIFF holds in each cell of a grid."""
+    """Run in a box that was started with `gdal.only("GTiff")`: the amount of a GeoTIFF in each cell of a grid."""
     from crowdfield.data import Grid
     from crowdfield.errors import InputError, TooLargeError
     from crowdfield.io.amounts import read_amounts

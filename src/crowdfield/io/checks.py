@@ -1,4 +1,4 @@
-"""Answers to spot checks: a file of places, with a column `state` that says what is true at each."""
+"""Answers to spot checks: a file of places, with a column `state` for the true state of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import features, kinds
 
 MOST_BYTES = 2**26  # of a file of answers
-# Zooniverse hides columns with this sign before their name from volunteers, and keeps them in its exports.
+# Zooniverse hides columns whose name begins with this character from volunteers, and keeps them in its exports.
 HIDDEN = "#"
 
 
 def read_checked(path: str | Path) -> pd.DataFrame:
-    """A filled-in plan: CSV, or GeoJSON and other files of points; all as text but the places."""
+    """A plan with answers, from CSV, or from GeoJSON and other files of points; all columns but the places are text."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
@@ -45,5 +45,5 @@ def read_checked(path: str | Path) -> pd.DataFrame:
 
 
 def _column(name: Any) -> str:
-    """The name of a column in small letters, without the sign that hides it from Zooniverse's volunteers."""
+    """The name of a column in lower case, without the character that hides it from Zooniverse's volunteers."""
     return str(name).strip().lower().removeprefix(HIDDEN)

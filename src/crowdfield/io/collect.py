@@ -96,7 +96,7 @@ class Codes:
 
 
 class Collected(NamedTuple):
-    """All reports of a file, before labels are settled; ``row`` says where each is from."""
+    """All reports of a file, before their labels are renamed; ``row``: the row of the file that each is from."""
 
     row: NDArray[np.int64]  # [R], rising
     places: NDArray[np.float64]
@@ -113,7 +113,7 @@ class Collected(NamedTuple):
 
 
 class Collector:
-    """Takes batches one after another and keeps only numbers: names are stored once."""
+    """Takes batches one after another and stores codes: each different name is stored only once."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -138,7 +138,8 @@ class Collector:
         self._batches.append(batch)
 
     def finish(self, *, duplicates: str, time: NDArray[np.float64] | None = None) -> Collected:
-        """One table. ``time`` replaces the batches' own where it could only be read at the end."""
+        """All batches as one table. ``time`` replaces the times of the batches if they could only be read at the
+        end."""
 
         def joined(name: str, kind: Any) -> Any:
             arrays = [getattr(batch, name) for batch in self._batches]
@@ -223,7 +224,7 @@ def _repeated(
 ) -> NDArray[np.bool_]:
     """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label.
 
-    A row that gives several reports is judged by its first, and stays or goes whole.
+    A row that gives several reports is compared by its first, and kept or dropped as a whole.
     """
     starts = np.diff(row, prepend=-1) != 0
     first = np.flatnonzero(starts)
@@ -235,7 +236,7 @@ def _repeated(
         text = arrow_text(own)
         cells = None if text is None else words(text)
         repeat = has_id & (_same_rows(cells) if cells else own.duplicated().to_numpy(dtype=bool))
-    # Without a source and a time nothing tells one person's report from another's, so nothing is called a duplicate.
+    # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
     told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
     rest: Any = first[~has_id]
     if told_apart and len(rest):
@@ -292,7 +293,8 @@ def _members(digest: NDArray[np.uint32], met: NDArray[np.uint32]) -> NDArray[np.
 
 
 def _events(text: NDArray[np.uint64], time: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Reports with the same words within minutes are one event, numbered from 0; −1 where the words stand alone."""
+    """The number of the event of each report: reports with the same text within minutes are one event; −1 for
+    others."""
     event = np.full(len(text), -1, dtype=np.int64)
     candidates = np.flatnonzero((text != 0) & ~np.isnan(time))
     order = candidates[np.lexsort((time[candidates], text[candidates]))]
@@ -313,9 +315,9 @@ def _not_first(event: NDArray[np.int64]) -> NDArray[np.bool_]:
 def settle_labels(
     names: list[str], *, positive: str | list[str] | None, label_map: Mapping[str, Any] | None
 ) -> tuple[NDArray[np.int64], tuple[Any, ...], list[int]]:
-    """What each label found in the file becomes: (code of each name or −1 to leave it out, the labels, codes used).
+    """What each label of the file becomes: (code of each name, or −1 to leave it out; the labels; the codes in use).
 
-    First the map, then ``positive``, which leaves two labels: what was asked for, and what was not.
+    The label map is applied first, then ``positive``, which leaves two labels: those that were named, and all others.
     """
     mapped: list[str | None] = list(names)
     if label_map is not None:
@@ -349,7 +351,7 @@ def settle_labels(
 
 
 def _typed(names: list[str]) -> tuple[Any, ...]:
-    """Whole numbers where all labels are (and are written plainly), else text."""
+    """Labels as whole numbers if all of them are, else as text."""
     if names and all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names):
         return tuple(sorted(int(name) for name in names))
     return tuple(names)
@@ -359,7 +361,7 @@ _WITH_DECIMALS = re.compile(r"(-?(?:0|[1-9]\d*))\.0+")  # how spreadsheets and p
 
 
 def _without_decimals(names: list[str | None]) -> list[str | None]:
-    """ "3.0" as "3", where all labels are such numbers."""
+    """Labels such as "3.0" as "3", if all labels are such numbers."""
     whole = [None if name is None else _WITH_DECIMALS.fullmatch(name) for name in names]
     plain = [name is None or match or name.lstrip("-").isdecimal() for name, match in zip(names, whole, strict=True)]
     if not all(plain):

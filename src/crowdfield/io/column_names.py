@@ -1,6 +1,6 @@
 """The names that people give to columns, in several languages: of latitude, longitude, label, source, time and others.
 
-To teach a name, add it here, as it is spelt or as `canonical` spells it.
+To support another name, add it here, as it is written or in the form of `canonical`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 def canonical(name: str) -> str:
-    """A name in the form that names are compared in: lower case, without accents, words joined by _."""
+    """The form in which names are compared: lower case, without accents, words joined by _."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", name.strip().lower()) if not unicodedata.combining(c))
     return re.sub(r"(?:[^\w#+]|_)+", "_", plain).strip("_")
 
@@ -79,8 +79,8 @@ _NUMBER = re.compile(r"[+-]?(\d[\d.,]*|[.,]\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", r
 
 
 def spellings(words: Iterable[str]) -> list[str]:
-    """Words as they are mostly written: in lower case, in capitals, or beginning with one. Without words that are
-    numbers: pandas would take other ways of writing the same number for them too.
+    """Each word in its usual forms: lower case, upper case, capitalised. Words that are numbers are left out: pandas
+    would match other forms of the same number too.
     """
     forms = {form for word in words for form in (word, word.upper(), word.capitalize())}
     return sorted(form for form in forms if not _NUMBER.fullmatch(form))

@@ -1,4 +1,5 @@
-"""Which column is which: the names people give to latitude, longitude, label, source and time."""
+"""Which column has which role: it is recognised by the names that people use for latitude, longitude, label, source
+…"""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ def unique(cells: Sequence[str]) -> list[str]:
 
 
 def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
-    """The column that plays a role, by its name."""
+    """The column for a role, by its name."""
     names = _by_name(role, header, taken)
     return next((names[synonym] for synonym in SYNONYMS[role] if synonym in names), None)
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Whether a row names both coordinates, so that it can only be the names of the columns."""
+    """Whether a row contains names of both coordinates, so that it must be the header."""
     names = {canonical(cell) for cell in cells if len(cell.strip()) > 1}  # "x" and "y" may be anything
     return all(names & set(SYNONYMS[role]) for role in ("lat", "lon"))
 
@@ -54,7 +55,7 @@ _NESTED = ("lat", "lon", "label", "source", "time")
 
 
 def _by_name(role: str, header: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
-    """Columns by the form of their names; whole names go before last parts."""
+    """Columns by the canonical form of their names; whole names take precedence over last parts."""
     names: dict[str, str] = {}
     free = [column for column in header if column not in taken]
     for column in free:
@@ -66,7 +67,7 @@ def _by_name(role: str, header: Sequence[str], taken: Sequence[str]) -> dict[str
 
 
 def named(role: str, name: str, header: Sequence[str], file: str) -> str:
-    """The column a user named for a role; letter case is forgiven."""
+    """The column that the user named for a role; upper and lower case are the same."""
     if name in header:
         return name
     same = [column for column in header if column.strip().lower() == name.strip().lower()]
@@ -82,7 +83,7 @@ def named(role: str, name: str, header: Sequence[str], file: str) -> str:
 
 
 def tagged(role: str, tags: Mapping[str, str], taken: Sequence[str] = ()) -> str | None:
-    """The column that plays a role, by its HXL tag."""
+    """The column for a role, by its HXL tag."""
     for wanted in TAGS.get(role, ()):
         base, *needed = wanted.split("+")
         for column, tag in tags.items():
@@ -101,10 +102,9 @@ def choose(
     needed: Sequence[str] = ("lat", "lon", "label"),
     tags: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """A column for each role: the one the user named, else the one whose name or HXL tag says so.
+    """A column for each role: the one that the user named, else the one with a suitable name or HXL tag.
 
-    ``samples`` are the first cells of each column: a name that could mean several things is believed only where they
-    agree with it.
+    ``samples`` are the first cells of each column: an ambiguous name counts only if they agree with it.
     """
     columns = {
         role: named(role, name, header, file)
@@ -141,7 +141,7 @@ def choose(
 
 
 class CountInDoubtError(ReportFormatError):
-    """A column is called like a count, and nobody has said that it is one."""
+    """A column has the name of a count, but the user has not confirmed that it is one."""
 
 
 def _ask_about_counts(
@@ -172,7 +172,7 @@ def _label(
     taken: Sequence[str],
     tags: Mapping[str, str],
 ) -> str | None:
-    """The column that says what was seen, by its name; None if there is none. Where its cells leave doubt: an error."""
+    """The column of the label, by its name; None if there is none. It is an error if its cells do not look like one."""
     names = _by_name("label", header, taken)
     wanted = [names[word] for word in SYNONYMS["label"] if word in names]
     by_tag = tagged("label", tags, taken)
@@ -197,7 +197,7 @@ def _label(
 
 
 def _is_about(column: str, cells: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a word in a column's name says that it is about what was seen, and its few values may be labels."""
+    """Whether the name of a column contains a word about what was seen, and its few values may be labels."""
     said = {cell.strip().casefold() for cell in cells if not is_missing(cell)}
     words = set(canonical(column.rsplit("/", 1)[-1]).split("_"))
     if any(re.fullmatch(r"[-+]?\d*[.,]\d+", cell) for cell in said):
@@ -206,14 +206,14 @@ def _is_about(column: str, cells: Sequence[str], header: Sequence[str]) -> bool:
 
 
 def metres_in(accuracy: str) -> float:
-    """How many metres the unit of a column of accuracies has: those that are called so are in kilometres."""
+    """The unit of a column of accuracies in metres: 1,000 if its name says kilometres, else 1."""
     return 1000.0 if canonical(accuracy).endswith("_km") else 1.0
 
 
 def other_labels(
     label: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Sequence[str]
 ) -> list[str]:
-    """Further columns that are called like a label and hold a few different values; none where the name is plain."""
+    """Other columns with the name of a label and a few different values; none if the chosen name is unambiguous."""
     if canonical(label) in ("label", "labels"):
         return []
     names = _by_name("label", header, taken)
@@ -222,7 +222,7 @@ def other_labels(
 
 
 def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str | None:
-    """Why a column that is called like a label may be none; None where there is no doubt."""
+    """Why a column with the name of a label may not be one; None if there is no doubt."""
     if canonical(column) in _RANKS and len(_RANKS & {canonical(name) for name in header}) > 2:
         return "is a rank of the taxonomy"
     filled = [cell.strip() for cell in cells if not is_missing(cell)]
@@ -239,7 +239,7 @@ def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str 
 
 
 def is_missing(cell: str, words: frozenset[str] = MISSING) -> bool:
-    """Whether a cell is empty, or holds a word that means so."""
+    """Whether a cell is empty, or contains a word for "empty"."""
     word = cell.strip().casefold()
     return not word or word in words
 
@@ -251,7 +251,7 @@ def _has_few_values(cells: Sequence[str]) -> bool:
 
 
 def with_few_values(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> list[str]:
-    """The columns that hold a few different words, each more than once on average."""
+    """The columns with a few different words, each used more than once on average."""
     return [name for name in header if _has_few_values(samples.get(name, ()))]
 
 
@@ -271,10 +271,10 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
 
 
 def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
-    """The question of a survey that reports are about: by its name, by a word in it, or by how it is answered.
+    """The question of a survey that is the label: by its name, by a word in it, or by its answers.
 
-    The last: the first one with two to twelve different answers, given more than once on average, that are not numbers.
-    A question to which all give the same answer, and one that takes several answers at once, is passed over.
+    By its answers: the first question with two to twelve different answers that are not numbers, each given more than
+    once on average. Questions that everybody answers in the same way, or with several answers at once, are skipped.
     """
     several = set(multiple_choices(header))
     short = {name: name.rsplit("/", 1)[-1] for name in header if name not in several}
@@ -289,7 +289,7 @@ def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str
 
 
 def multiple_choices(header: Sequence[str]) -> dict[str, list[str]]:
-    """Questions that take several answers at once, each with the columns "question/answer" that stand beside it."""
+    """Questions with several answers at once, each with its columns "question/answer"."""
     beside = {name: [other for other in header if other.startswith(f"{name}/")] for name in header}
     return {name: answers for name, answers in beside.items() if answers}
 
@@ -306,8 +306,8 @@ def missing_error(
     likely: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> ReportFormatError:
-    """The error for a file in which no column plays these roles. likely: columns that may hold the labels; notes: what
-    may explain that there are no columns at all."""
+    """The error for a file without columns for these roles. likely: columns that may contain the labels; notes: what
+    may explain that no columns were found."""
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)

@@ -1,10 +1,10 @@
-"""Covariates from GeoTIFF: what else is known of every place, sampled where the model asks.
+"""Covariates from GeoTIFF: further information about every place, sampled where the model needs it.
 
     elevation = crowdfield.io.read_covariates(["elevation.tif"], crs="EPSG:32618")
     crowdfield.HeatmapBCC(covariates=elevation)
 
-Rasters come from anywhere, so they are read in a box: GDAL has one driver there, no network and nothing to write. First
-it tells what the file is, then it reads the part that the map needs.
+Rasters may come from anybody, so they are read in a box, where GDAL has one driver, no network, and cannot write. First
+the size and the reference system of the file are read, then the part that the map needs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EDGE = 41  # points along each side of the map, which is a curve in the raster's
 
 @dataclass(frozen=True, eq=False)
 class Rasters:
-    """A function of places in `crs` that gives one column per raster: what `HeatmapBCC(covariates=...)` takes."""
+    """A function of places in `crs` that returns one column per raster, for `HeatmapBCC(covariates=...)`."""
 
     rasters: tuple[Raster, ...]
     crs: str
@@ -67,10 +67,10 @@ def read_covariates(paths: Sequence[str | Path], crs: str, grid: Grid | None = N
     paths : sequence of path
         The files, each in any reference system.
     crs : str
-        The reference system of the places that will be asked about.
+        The reference system of the places at which the covariates will be evaluated.
     grid : Grid, optional
-        Read only what lies under this map (in ``crs``). A band with more pixels there than MOST_PIXELS is averaged
-        down.
+        Read only the part within this map (in ``crs``). A band with more than MOST_PIXELS pixels there is averaged to
+        fewer.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def read_covariates(paths: Sequence[str | Path], crs: str, grid: Grid | None = N
 
 
 def read_amount_rasters(path: str | Path, grid: Grid) -> list[Raster]:
-    """The bands of a GeoTIFF under a map as amounts: where pixels are merged, those without a value count as 0."""
+    """The bands of a GeoTIFF within a map as amounts: when pixels are merged, those without a value count as 0."""
     assert grid.crs is not None
     return _read(Path(path), grid.crs, grid, empty_is_nothing=True)
 
@@ -171,7 +171,7 @@ def about(path: Path) -> TaskResult:
 def pixels(path: Path, *, window: list[int], empty_is_nothing: bool = False) -> TaskResult:
     """Task of a box: the bands within a window (column, row, columns, rows), NaN where there is no value.
 
-    empty_is_nothing: of pixels that are merged to one, those without a value count as 0; else they do not count.
+    empty_is_nothing: when pixels are merged, those without a value count as 0; otherwise they are ignored.
     """
     from rasterio.enums import Resampling
     from rasterio.windows import Window
@@ -198,7 +198,7 @@ def pixels(path: Path, *, window: list[int], empty_is_nothing: bool = False) -> 
 
 
 def _mean_with_empty_as_nothing(file: Any, number: int, part: Any, shape: tuple[int, int]) -> NDArray[np.float32]:
-    """The mean of a band over blocks of pixels, those without a value taken for 0: sums are kept.
+    """The mean of a band over blocks of pixels, with 0 for those without a value, so that sums stay the same.
 
     GDAL averages over pixels with a value only, which would spread the people of a coast over the sea.
     """

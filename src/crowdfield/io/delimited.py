@@ -1,4 +1,4 @@
-"""Delimited text: find the delimiter and the header, then stream the wanted columns in chunks."""
+"""Delimited text: detect the delimiter and the header, then read the needed columns in chunks."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Table:
         missing: frozenset[str] = frozenset(),
         progress: Progress | None = None,
     ) -> Iterator[Chunk]:
-        """The wanted columns, some rows at a time; ``numeric`` ones arrive as numbers where all of a chunk are.
+        """The wanted columns in chunks of rows. ``numeric`` columns are numbers in chunks where all their cells are.
 
-        Cells of those that hold one of the ``missing`` words, which are in lower case, are empty.
+        Cells of these columns with one of the ``missing`` words, given in lower case, become empty.
         """
         code = {name: f"c{i}" for i, name in enumerate(self.header)}
         wanted = list(dict.fromkeys(columns))
@@ -122,14 +122,14 @@ class Table:
             stream.close()
 
     def rows(self, *, progress: Progress | None = None) -> Iterator[tuple[int, int, dict[str, str]]]:
-        """(number, line, cells) of every row, for layouts whose cells need looking at one by one."""
+        """(number, line, cells) of every row, for layouts that process cells one by one."""
         for number, line, cells in self._records(progress):
             yield number, line, dict(zip(self.header, cells, strict=False))
 
     def lines(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The line on which each of these rows (rising, none twice) starts.
 
-        The file is gone through again; cell by cell where a quoted cell may hold line breaks.
+        The file is read again; cell by cell if a quoted cell may contain line breaks.
         """
         found = np.zeros(len(rows), dtype=np.int64)
         if not len(rows):
@@ -179,9 +179,9 @@ class Table:
         return block.decode("utf-8", "surrogatepass")
 
     def _top(self, text: str, above: int) -> tuple[list[str], list[list[str]], int]:
-        """The header, a sample of the rows after it, and how many lines stand before the first row.
+        """The header, a sample of the rows after it, and the number of lines before the first row.
 
-        above: how many lines of titles stand above the header.
+        above: the number of lines with titles above the header.
         """
         header: list[str] = []
         sample: list[list[str]] = []
@@ -223,7 +223,7 @@ class Table:
 
 
 def preamble_row(cells: Sequence[str]) -> bool:
-    """Whether the row under the header is no report: HXL tags, or the empty row Ushahidi writes in their place."""
+    """Whether the row below the header is not a report: HXL tags, or the empty row that Ushahidi writes instead."""
     filled = [cell.strip() for cell in cells if cell.strip()]
     if not filled:
         return len(cells) > 1
@@ -237,7 +237,7 @@ def _stated_delimiter(lines: Sequence[str]) -> str | None:
 
 
 def _lines_above_header(lines: Sequence[str]) -> int:
-    """How many lines of titles or merged headings stand above the line that names the coordinates; else 0."""
+    """The number of lines with titles or merged headings above the line that names the coordinates; else 0."""
     stated = _stated_delimiter(lines) is not None
     for at, line in enumerate(lines[:LATEST_HEADER]):
         if any(is_header(line.replace('"', "").split(delimiter)) for delimiter in DELIMITERS):
@@ -246,7 +246,7 @@ def _lines_above_header(lines: Sequence[str]) -> int:
 
 
 def _sniff(lines: Sequence[str]) -> str:
-    """The delimiter that cuts the header into most columns and the lines after it into as many."""
+    """The delimiter that splits the header into the most columns, and the lines after it into the same number."""
     start = [line for line in lines if line.strip()][:20]
 
     def score(delimiter: str) -> tuple[int, int]:
@@ -265,7 +265,7 @@ def _sniff(lines: Sequence[str]) -> str:
 
 
 def _is_gbif(lines: Sequence[str]) -> bool:
-    """Whether a table is GBIF's, which never quotes: a quotation mark in it is one of the text."""
+    """Whether a table is from GBIF, which never quotes cells: its quotation marks are part of the text."""
     header = next(line for line in lines if line.strip())
     return "gbifid" in header.lower().split("\t")
 

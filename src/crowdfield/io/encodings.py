@@ -1,4 +1,4 @@
-"""Which encoding a text file is in, where it is not UTF-8 and nobody has said."""
+"""Guessing the encoding of a text file that is not UTF-8."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUL_SHARE = 0.2  # of the bytes at even or odd places: more of them zero, and it
 
 
 def wide(start: bytes) -> str | None:
-    """UTF-16 that lacks its byte order mark, by the zero bytes between plain letters; None if it is not."""
+    """The kind of UTF-16 of bytes without a byte order mark, by the zero bytes between letters; None if it is not."""
     some = start[:4096]
     if len(some) < 4 or b"\x00" not in some:
         return None

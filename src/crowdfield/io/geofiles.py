@@ -29,7 +29,7 @@ POLYGONS = ("Polygon", "MultiPolygon")
 
 
 class WithPlaces(NamedTuple):
-    """Names of columns, for a layout that plans by them alone."""
+    """A header, for layouts whose `plan` needs only the names of columns."""
 
     header: list[str]
     name: str
@@ -61,7 +61,7 @@ class GeoFile:
         return dyfi.matches(self.header)
 
     def with_places(self) -> WithPlaces:
-        """The table as a layout of text wants it, with the geometry as two more columns."""
+        """The table with the geometry as two more columns, as layouts of text tables expect it."""
         return WithPlaces([*self.header, LAT, LON], self.name)
 
     def samples(self) -> dict[str, list[str]]:
@@ -96,7 +96,7 @@ class GeoFile:
         return replace(plan, crs=self.crs)
 
     def _label_waypoints(self, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> None:
-        """Where a waypoint's type is not the label, the only field with a few words is."""
+        """If the type of a waypoint is not the label, use the only field with a few different words."""
         likely = columns.with_few_values([name for name in self.header if name not in chosen.values()], samples)
         if "label" not in chosen and len(likely) == 1:
             chosen["label"] = likely[0]
@@ -105,7 +105,7 @@ class GeoFile:
         yield Chunk(self._frame, 0)
 
     def mapswipe_batches(self, options: Options) -> Iterator[Batch]:
-        """MapSwipe's counts, where they come as polygons instead of WKT."""
+        """MapSwipe's counts in a file of polygons (instead of WKT in a table)."""
         lower = {name.strip().lower(): name for name in self.header}
         chosen = {"lat": LAT, "lon": LON}
         chosen |= {a: lower[key] for key, a in mapswipe.ANSWERS.items() if key in lower}
@@ -139,7 +139,7 @@ def _not_points(frame: pd.DataFrame) -> Mapping[int, tuple[str, str]]:
 
 
 def _reaches(read: Features, crs: str) -> NDArray[np.float64]:
-    """How far every polygon reaches, in metres; NaN for points."""
+    """The radius of every polygon in metres; NaN for points."""
     out = np.full(len(read), np.nan)
     areas = np.flatnonzero(np.isin(read.kinds.astype(str), POLYGONS) & shapely.is_geometry(read.shapes))
     areas = areas[~shapely.is_empty(read.shapes[areas])]

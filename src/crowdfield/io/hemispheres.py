@@ -1,4 +1,4 @@
-"""Coordinates whose hemisphere stands in a column of its own: 72.3 in one cell, W in another."""
+"""Coordinates whose hemisphere is in a separate column: 72.3 in one cell, W in another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find(header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Seq
 
 
 def signing(columns: Mapping[str, str], found: Mapping[str, str]) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """What gives coordinates the sign of their hemisphere: a `prepare` that makes "<lat>" and "<lon>"."""
+    """A `prepare` function that adds columns "<lat>" and "<lon>" with the sign of the hemisphere."""
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         made = {}

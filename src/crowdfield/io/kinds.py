@@ -103,9 +103,9 @@ _BESIDE_SHAPES = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qpj")
 
 
 def look(path: Path, layer: str | None = None) -> Found:
-    """What a file is. Raises an error that says what to do where it is of a kind that is not read.
+    """The kind of a file. A kind that cannot be read is an error that says what to do.
 
-    layer: which of several files in a zip file, layers of a GeoPackage or sheets of a workbook is wanted.
+    layer: which of several files in a zip file, layers of a GeoPackage or sheets of a workbook to read.
     """
     if path.suffix.lower() in _BESIDE_SHAPES and (shapes := _shapes_beside(path)) is not None:
         raise ReportFormatError(f"is a part of the Shapefile {shapes.name}. Give that file instead.", file=str(path))
@@ -128,12 +128,12 @@ def look(path: Path, layer: str | None = None) -> Found:
 
 
 def _shapes_beside(path: Path) -> Path | None:
-    """The Shapefile that a file belongs to by its name; None where there is none."""
+    """The Shapefile that a file belongs to by its name; None if there is none."""
     return next((p for p in (path.with_suffix(".shp"), path.with_suffix(".SHP")) if p.is_file()), None)
 
 
 def without_layers(found: Found, path: Path) -> ReportFormatError:
-    """The error for a layer that was asked for in a file without any."""
+    """The error if a layer is requested from a file without layers."""
     return ReportFormatError(f"is {found.kind.title} and has no layers.", advice="Leave out --layer.", file=str(path))
 
 
@@ -190,7 +190,7 @@ def _in_zip(path: Path, layer: str | None) -> Found:
 
 
 def _one_of(members: list[str], layer: str | None, path: Path) -> str:
-    """The member of a zip file that is wanted; several are an error that names them."""
+    """The member of a zip file to read; if there are several candidates, an error that lists them."""
     first = next((name for name in members if name.lower() == "doc.kml"), members[0])
     if first.lower().endswith((".kml", ".gpkg")) and (len(members) == 1 or first.lower() == "doc.kml"):
         return first
@@ -204,8 +204,8 @@ def pick(names: Sequence[str], wanted: str | None, path: Path, *, what: str) -> 
     shown = some(_short([PurePosixPath(name).name for name in names]), 40)
     if wanted is None:
         raise ReportFormatError(
-            f"holds {len(names)} {what}: {shown}. Keep only the one that is wanted.",
-            advice="Or name it with --layer NAME; a part of its name is enough.",
+            f"holds {len(names)} {what}: {shown}.",
+            advice="Name the one that is wanted with --layer NAME; a part of its name is enough.",
             file=str(path),
             choices={"layer": names},
         )
@@ -224,7 +224,7 @@ def pick(names: Sequence[str], wanted: str | None, path: Path, *, what: str) -> 
 
 
 def _short(names: list[str]) -> list[str]:
-    """Names without the long beginning that all of them share."""
+    """Names without the long prefix that all of them share."""
     pairs = zip(min(names), max(names), strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) if len(names) > 1 else 0
     return [f"…{name[shared:]}" for name in names] if shared > 12 else names
@@ -247,7 +247,7 @@ _HTML_BEGINS = ("<!doctype html", "<html", "<table", "<head", "<meta", "<body", 
 
 
 def is_html(start: bytes) -> bool:
-    """Whether a file begins as web pages do, behind remarks and a line that says which XML it is."""
+    """Whether a file begins like a web page, after comments and an XML declaration."""
     wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = start.decode("utf-16" if wide else "latin-1", "ignore").removeprefix(_BOM.decode("latin-1")).lstrip("\ufeff")
     at = 0

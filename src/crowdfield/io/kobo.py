@@ -68,7 +68,7 @@ def _matches(header: Sequence[str]) -> bool:
 
 
 def _set_place(given: dict[str, str | None], table: Tabular) -> tuple[str, ...]:
-    """Where the places are, unless the user has said: two columns, else one of whole places. What is to be noted."""
+    """Set the columns of places, unless the user named them: two columns, else one with whole places; returns notes."""
     if given.get("place") is not None or (given.get("lat") is not None and given.get("lon") is not None):
         return ()
     filled = [pair for pair in _pairs(table.header) if any(cell.strip() for cell in table.column(pair[0]))]

@@ -1,6 +1,6 @@
-"""Where land is: roughly, to doubt coordinates quickly, and by the outlines of countries where they are installed.
+"""Where land is: roughly, to detect swapped coordinates, and by the outlines of countries if they are installed.
 
-Without the outlines (`crowdfield.outlines`) nothing here knows more than `near_land`.
+Without the outlines (`crowdfield.outlines`) only `near_land` and `looks_swapped` work.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _coarse() -> NDArray[np.bool_]:
 
 
 def near_land(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-    """Which places are in a cell of 2° that holds land where people live; False for what is nowhere on Earth."""
+    """Which places are in a cell of 2° that contains land where people live; False for impossible coordinates."""
     lon, lat = np.asarray(longitude, dtype=np.float64), np.asarray(latitude, dtype=np.float64)
     valid = (np.abs(lon) <= 180) & (np.abs(lat) <= 90)
     column = np.clip((np.where(valid, lon, 0.0) + 180.0) // _CELL, 0, 179).astype(np.int64)
@@ -59,14 +59,14 @@ def looks_swapped(places: NDArray[np.float64], most: int = 10_000) -> bool:
 
 
 def on_land(grid: Grid) -> NDArray[np.bool_] | None:
-    """Which cells of a grid have their centre on land; None where nobody knows.   [rows, columns]"""
+    """Which cells of a grid have their centre on land: [rows, columns]; None without outlines."""
     if grid.crs is None or not OUTLINES.is_file():
         return None
     return _on_land(unproject(grid.centres(), grid.crs)).reshape(grid.shape)
 
 
 def at_sea(longitude: float, latitude: float) -> bool | None:
-    """Whether a place is on no land; None where nobody knows."""
+    """Whether a place is at sea; None without outlines."""
     if not OUTLINES.is_file():
         return None
     return not _on_land(np.array([[longitude, latitude]])).item()

@@ -81,7 +81,7 @@ def write_bands(
                 draft.set_band_description(number, name)
                 draft.set_band_unit(number, (units or {}).get(name, ""))
         with memory.open() as draft:
-            # Nearest keeps every overview pixel a value of the map: an average of state numbers would be a lie.
+            # "Nearest" keeps values of the map in overviews: an average of state numbers would be meaningless.
             copy(draft, temporary, driver="COG", compress="DEFLATE", predictor="YES", overview_resampling="NEAREST")
 
 

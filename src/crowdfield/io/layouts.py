@@ -1,4 +1,4 @@
-"""The known layouts of tables, and what each needs. Each family of layouts has a module that reads it."""
+"""The known layouts of tables. Each family of layouts has a module that reads it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crowdfield.io.times import Order
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said about a file; None means: find out."""
+    """The options of the user for reading a file; None means that the reader decides."""
 
     columns: dict[str, str | None] = field(default_factory=dict)  # role -> column
     crs: str | None = None
@@ -54,7 +54,7 @@ class Options:
 class Layout:
     """One layout of a table: delimited text, a sheet, records.
 
-    Most have one report per row and only ``plan`` their columns; those whose rows hold many reports give ``batches``.
+    Most have one report per row and only ``plan`` their columns; those with several reports per row have ``batches``.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Layout:
 
 
 def all_layouts() -> tuple[Layout, ...]:
-    """Every layout, the most particular first: the last one, plain, takes what no other knows."""
+    """Every layout, the most specific first; the last one, plain, accepts any other table."""
     from crowdfield.io import dyfi, gbif, kobo, mapswipe, plain, ushahidi, zooniverse
 
     return (

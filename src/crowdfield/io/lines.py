@@ -1,4 +1,4 @@
-"""The line on which each row of delimited text starts, by counting line ends: far faster than cutting cells."""
+"""The line on which each row of delimited text starts, by counting line ends: far faster than parsing cells."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def starting_lines(
 ) -> NDArray[np.int64] | None:
     """The lines, from 1, on which these rows (rising, none twice) start; 0 for rows that the text does not have.
 
-    Blank lines are no rows. None where a cell may be quoted, and so hold line breaks, or where lines end in other ways
-    than this counts: then only a reader of cells knows.
+    Blank lines are not rows. None if a cell may be quoted, and so contain line breaks, or if lines end in an unusual
+    way: then the cells have to be parsed.
     """
     found = np.zeros(len(rows), dtype=np.int64)
     line, row, at = 1, 0, 0

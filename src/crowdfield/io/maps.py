@@ -1,6 +1,6 @@
-"""Maps read back from GeoTIFF and NetCDF, in a box: GDAL and HDF5 are large, and such a file may come from anybody.
+"""Maps read back from GeoTIFF and NetCDF, in a box: GDAL and HDF5 are large libraries, and files may be hostile.
 
-Which of the two a file is, is decided by its first bytes. GDAL gets one driver; no file beside it is looked at.
+The first bytes of a file decide which of the two it is. GDAL has only one driver, and reads no other file.
 """
 
 from __future__ import annotations

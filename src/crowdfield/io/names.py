@@ -1,4 +1,4 @@
-"""The names in a column of a file, of sources or of labels: each different one is cleaned and judged once per file."""
+"""The names in a column of sources or labels as codes: each different name is cleaned and checked once per file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def clean(names: Any) -> list[str]:
 
 
 def arrow_text(values: pd.Series[Any]) -> Any | None:
-    """The cells as one Arrow array where they are held as one, else None."""
+    """The cells as an Arrow array if they are stored as one, else None."""
     if not isinstance(values.dtype, pd.ArrowDtype):
         return None
     import pyarrow as pa
@@ -66,13 +66,13 @@ class NameColumn:
         self._numbered = KnownCells()  # the same once there are many of them
 
     def read(self, values: pd.Series[Any]) -> tuple[Coded, NDArray[np.bool_]]:
-        """The cells as codes, and which of them name nothing."""
+        """The cells as codes, and which of them are empty."""
         array = arrow_text(values)
         codes = self._factorised(values) if array is None else self._looked_up(array)
         return Coded(codes, self), self._is_blank[codes]
 
     def code(self, name: str) -> int:
-        """The code of a name, which becomes one of the column's if it was not."""
+        """The code of a name; a new name is added to the column."""
         return int(self._codes([name])[0])
 
     def _factorised(self, values: pd.Series[Any]) -> NDArray[np.int32]:
@@ -80,7 +80,7 @@ class NameColumn:
         return np.append(self._codes(clean(different)), np.int32(-1))[which]
 
     def _looked_up(self, array: Any) -> NDArray[np.int32]:
-        """The codes of an Arrow array: Python sees only cells that no chunk before had."""
+        """The codes of an Arrow array; only cells that no earlier chunk had are processed in Python."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

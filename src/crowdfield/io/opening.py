@@ -1,4 +1,4 @@
-"""The bytes of a file: unpacked, bounded, and stopped where they go wrong. Text comes as UTF-8, every line counted."""
+"""The bytes of a file: decompressed, limited and checked. Text is converted to UTF-8, and its lines are counted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _UNREADABLE = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, Ru
 
 
 class NotInEncoding(ReportFormatError):
-    """Text that is not in the encoding it was taken for; ``sample`` holds the bytes around the first mistake."""
+    """Text that is not in the assumed encoding; ``sample`` has the bytes around the first invalid one."""
 
     sample: bytes = b""
 
 
 def document(path: Path, found: Found) -> bytes:
-    """The whole content of a file, unpacked, for a format that has to be held as a whole."""
+    """The whole content of a file, decompressed, for a format that has to be read as a whole."""
     most = limits.LARGEST_DOCUMENT
     if found.member is not None:
         with Archive(path) as archive:
@@ -61,7 +61,7 @@ def too_much(path: Path) -> ReportFormatError:
 class Watched(io.RawIOBase):
     """The bytes of a text file as UTF-8 without a byte order mark, with every line counted.
 
-    Errors are raised here and kept in ``failure`` as well: a parser in C may report one in its own words.
+    Errors are raised and also stored in ``failure``: a parser written in C may report them in its own words.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Watched(io.RawIOBase):
             self._archive.__exit__()
 
     def _line(self) -> int:
-        """The line that the next byte belongs to. Counted again from the start: only a failure asks for it."""
+        """The line of the next byte. Lines are counted again from the start, because only error messages need it."""
         line, left = 1, self._done
         with Watched(self.path, self._found, encoding=self._encoding_given) as again:
             while left > 0 and (block := again.read(min(left, 2**20))):
@@ -183,7 +183,7 @@ class Watched(io.RawIOBase):
         return out
 
     def _is_plain(self, block: bytes) -> bool:
-        """Whether a block needs no decoding: ASCII, which does not begin within a letter of more bytes."""
+        """Whether a block needs no decoding: it is ASCII, and does not begin inside a multi-byte character."""
         return bool(block) and self.encoding == "utf-8" and block.isascii() and not self._decoder.getstate()[0]
 
     def _decoded(self, block: bytes) -> bytes:

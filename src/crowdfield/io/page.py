@@ -1,4 +1,4 @@
-"""A map in one HTML file: no server, no internet, nothing loaded from anywhere. It opens from a memory stick."""
+"""A map in one HTML file that loads nothing else: it needs neither a server nor the internet."""
 
 from __future__ import annotations
 

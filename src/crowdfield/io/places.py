@@ -56,7 +56,7 @@ _POLYGONS = ("Polygon", "MultiPolygon")
 
 
 class Place(NamedTuple):
-    """What a cell holds; `why` is the reason where it is no place."""
+    """The place in a cell; `why`: the reason if the cell is not a place."""
 
     lon: float = np.nan
     lat: float = np.nan
@@ -67,8 +67,8 @@ class Place(NamedTuple):
 
 
 def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, geohashes: bool = False) -> Place:
-    """The place that a cell holds. polygons: what stands for one, "inner-point" or "area"; geohashes: whether the
-    column holds these, which by themselves may be words or numbers.
+    """The place in a cell. polygons: how to read them, "inner-point" or "area"; geohashes: whether the column contains
+    geohashes, which cannot be distinguished from words or numbers one by one.
     """
     text = cell.strip()
     if _H3.fullmatch(text):
@@ -116,7 +116,7 @@ def degrees(cell: str) -> float:
 
 
 def why_not_degrees(cell: str) -> str:
-    """Why a cell is no latitude or longitude, for a message."""
+    """Why a cell is not a latitude or longitude, for an error message."""
     if _WEST_OR_EAST.search(cell):
         return "ends in 'O', which is west in French and Spanish and east in German. Write W or E."
     return "is not a number."
@@ -131,7 +131,7 @@ def places(cells: pd.Series[Any], *, lon_first: bool, polygons: str | None) -> l
 
 
 def find_column(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
-    """The column that holds whole places: the fullest one, but one that also tells accuracies first."""
+    """The column with whole places: the one with the most filled cells, but one that also has accuracies first."""
     best: tuple[tuple[int, int, int], str] | None = None
     for name in header:
         filled = [cell for cell in samples.get(name, ()) if cell.strip() and not _is_date(cell)]
@@ -242,7 +242,7 @@ def _named_as_code(name: str) -> bool:
 
 
 def _is_telling(name: str, cells: Sequence[str]) -> bool:
-    """Whether cells can hardly be anything but places: two whole numbers are one only where the name says so."""
+    """Whether cells are certainly places: two whole numbers are a place only if the name of the column says so."""
     if re.search(
         r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape|mgrs|usng|grid|h3|hex", name, re.IGNORECASE
     ):
@@ -255,7 +255,7 @@ def _is_date(cell: str) -> bool:
 
 
 def not_a_number(values: pd.Series[Any], where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The cells at these rows as degrees, minutes and seconds; NaN where they are none, and at all other rows."""
+    """The cells at these rows, read as degrees, minutes and seconds; NaN where that fails, and at all other rows."""
     out = np.full(len(values), np.nan)
     at = np.flatnonzero(where)
     out[at] = [degrees(str(cell)) for cell in values.iloc[at].tolist()]

@@ -33,7 +33,7 @@ def plan(table: Tabular, options: Options) -> Plan:
 
 
 def _ask_of_what(table: Tabular, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> NoReturn:
-    """The error for a table without labels whose only probabilities do not say what they are of."""
+    """The error for a table without labels whose only column of probabilities does not say of which state they are."""
     free = [name for name in table.header if name not in chosen.values()]
     if (column := score_columns.unnamed(free, samples)) is None:
         raise columns.missing_error(["label"], table.header, table.name, line=1)
@@ -47,7 +47,7 @@ def _ask_of_what(table: Tabular, chosen: dict[str, str], samples: Mapping[str, S
 
 
 def _hemispheres(table: Tabular, chosen: dict[str, str], samples: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """How coordinates get the signs of hemispheres that stand in columns of their own; nothing where none do."""
+    """The `prepare` function for hemispheres in separate columns; nothing if there are no such columns."""
     if not {"lat", "lon"} <= chosen.keys():
         return {}
     found = hemispheres.find(table.header, samples, tuple(chosen.values()))
@@ -70,9 +70,7 @@ def with_scores(
     samples: Mapping[str, Sequence[str]],
     **more: Any,
 ) -> Plan:
-    """A plan with columns of probabilities, where there are any; the most probable state is the label of rows that
-    have none.
-    """
+    """The plan with columns of probabilities, if there are any; rows without a label get the most probable state."""
     if not scores:
         return options.plan(chosen, **more)
     if "score" in chosen:
@@ -92,7 +90,7 @@ def with_scores(
 def _and_rest(
     column: str, rest: str, first: Callable[[pd.DataFrame], pd.DataFrame] | None
 ) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A `prepare` that makes the rest to 1 of a column of probabilities, after another one."""
+    """A `prepare` function that adds the column 1 − p for a column of probabilities p, after another `prepare`."""
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame if first is None else first(frame)
@@ -102,7 +100,7 @@ def _and_rest(
 
 
 def split_date_and_clock(table: Tabular, chosen: dict[str, str], options: Options) -> None:
-    """Where one column has the date and another the time of day, use both."""
+    """Use both columns if one has the date and another the time of day."""
     if options.given("time") is not None or "time" not in chosen:
         return
     names = {canonical(name): name for name in table.header}

@@ -30,7 +30,7 @@ MOST_COUNTED = 100_000
 
 @dataclass
 class Plan:
-    """How a table is read: a column for each role, and what a layout does to its rows first."""
+    """How to read a table: a column for each role, and functions of the layout that prepare or refuse rows."""
 
     columns: dict[str, str]  # role -> column; "date" and "clock" where the two stand apart, "place" for whole places
     crs: str = geography.WGS84  # "local" for coordinates that are nowhere on Earth
@@ -52,7 +52,7 @@ class Plan:
         return [*self.columns.values(), *self.extra_columns, *self.score_columns()]
 
     def score_columns(self) -> list[str]:
-        """The columns of the file that hold probabilities; one that is made of the others is not in it."""
+        """The columns of the file with probabilities, without a column that is computed from the others."""
         return [name for name in self.scores if name[0] != "<"]
 
     def column(self, role: str) -> str | None:
@@ -60,7 +60,7 @@ class Plan:
 
 
 def batches(chunks: Iterable[Chunk], plan: Plan, times: Times | None) -> Iterator[Batch]:
-    """Each chunk as a batch. Times are handed to ``times``, which knows them only at the end."""
+    """Each chunk as a batch. Times are passed to ``times``, which can read some of them only at the end."""
     labels, sources = NameColumn(plan.missing), NameColumn(plan.missing)
     for chunk in chunks:
         yield _batch(chunk, plan, times, labels, sources)
@@ -157,7 +157,7 @@ class _Refusals:
 
 
 def _shown(cells: pd.Series[Any], at: int) -> str:
-    """A cell for a message. In a column of numbers with gaps 70 is 70.0, which nobody wrote."""
+    """A cell as it was written, for a message: in a column of numbers with gaps, pandas stores 70 as 70.0."""
     return str(cells.iloc[at]).removesuffix(".0")[:40]
 
 
@@ -170,7 +170,7 @@ def _empty(values: pd.Series[Any], words: frozenset[str]) -> NDArray[np.bool_]:
 
 
 def _without(values: pd.Series[Any], words: frozenset[str]) -> pd.Series[Any]:
-    """A column whose cells are empty where they hold a word for that."""
+    """The column with its words for "empty" replaced by empty cells."""
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values
     spelt = [form for word in words for form in (word, word.upper(), word.capitalize())]
@@ -179,7 +179,7 @@ def _without(values: pd.Series[Any], words: frozenset[str]) -> pd.Series[Any]:
 
 
 def numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
-    """Numbers as people write them, also with a decimal comma; NaN where a cell holds something else."""
+    """Cells as numbers, also with a decimal comma; NaN for all other cells."""
     if pd.api.types.is_bool_dtype(values.dtype):
         return np.full(len(values), np.nan)
     if pd.api.types.is_numeric_dtype(values.dtype):
@@ -213,7 +213,7 @@ class Where(NamedTuple):
 
 
 def _where(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> Where:
-    """Where, and how exactly that is known or how far the area reaches, where the file says."""
+    """The places of a chunk, with their accuracy or the radius of their area, if the file has it."""
     if "place" in plan.columns:
         where = _whole_places(frame[plan.columns["place"]], plan, why)
     else:
@@ -246,13 +246,13 @@ def _whole_places(cells: pd.Series[Any], plan: Plan, why: _Refusals) -> Where:
 
 
 def refused_shape(reason: str, is_area: bool) -> str:
-    """Why a shape is not read; polygons are on request."""
+    """Why a shape is refused; polygons are read only if the user says how."""
     advice = "--polygons area reads each as one report about all of it, --polygons inner-point as a point inside it."
     return Advised(reason, advice, {"polygons": ("area", "inner-point")}) if is_area else reason
 
 
 def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:
-    """How often each row counts; None where no column says so. An empty cell counts once."""
+    """How often each row counts; None without a column of counts. An empty cell counts once."""
     name = plan.column("count")
     if name is None or name not in frame:
         return None
@@ -271,7 +271,8 @@ def _counts(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
 
 
 def _readings(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[Any] | None:
-    """What every row says of its area; an empty cell is "most". None where nothing says so."""
+    """Whether every row is about "some", "most" or "all" of its area; an empty cell is "most". None without a
+    column."""
     name = plan.column("reading")
     if name is None or name not in frame:
         return None if plan.all_reading is None else np.full(len(frame), plan.all_reading, dtype=object)
@@ -283,13 +284,13 @@ def _readings(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[Any] |
 
 
 def _by_reading(source: Coded | None, reading: NDArray[Any]) -> pd.Categorical:
-    """Sources distinguished by what their reports say of areas."""
+    """Sources, with a separate one for each reading of areas ("some", "most", "all")."""
     who = np.full(len(reading), "all", dtype=object) if source is None else source.names()
     return pd.Categorical([readings.named(name, word) for name, word in zip(who, reading, strict=True)])
 
 
 def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float64] | None:
-    """How sure every row is of its label; NaN where its cell is empty, None where no column says so."""
+    """The probability that every row gives its label; NaN for an empty cell, None without a column of scores."""
     name = plan.column("score")
     if name is None or name not in frame:
         return None
@@ -334,7 +335,7 @@ def _not_a_probability(cells: pd.Series[Any], at: int) -> str:
 def _labels(
     frame: pd.DataFrame, plan: Plan, vectors: NDArray[np.float64] | None, labels: NameColumn
 ) -> tuple[Coded, NDArray[np.bool_]]:
-    """What every row says, and which rows say nothing; the most probable state where only a vector says it."""
+    """The label of every row (the most probable state if it has only probabilities), and which rows have none."""
     name = plan.column("label")
     if vectors is None:
         return labels.read(frame[name])
@@ -379,7 +380,7 @@ def _to_degrees(
 
 
 def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, why: _Refusals) -> NDArray[np.float64]:
-    """The longitudes in [−180, 180]; places that are nowhere on Earth are refused."""
+    """The longitudes in [−180, 180]; impossible places are refused."""
     if len(lat) and lat.min() >= -90 and lat.max() <= 90 and lon.min() >= -180 and lon.max() <= 180:
         return lon
     with np.errstate(invalid="ignore"):

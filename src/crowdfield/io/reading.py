@@ -231,7 +231,7 @@ def _too_many(most: int, file: Path) -> TooLargeError:
 
 
 def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
-    """Say what a file holds and how it would be read, in plain values.
+    """Describe what a file contains and how it would be read, as plain values.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ def _states(labels: tuple[Any, ...], positive: str | list[str] | None) -> tuple[
 
 
 def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np.float64] | None:
-    """How exact the places are: as the file says, else the one length given for all reports."""
+    """The accuracy of each place: from the file, else the one length given for all reports."""
     stated = None if collected.accuracy is None else kept(collected.accuracy)
     if options.given("accuracy") == NONE:
         return None
@@ -379,14 +379,14 @@ def _accuracies(collected: Collected, kept: Any, options: Options) -> NDArray[np
 
 
 def _areas(collected: Collected, kept: Any, options: Options) -> NDArray[np.bool_] | None:
-    """Which reports are about whole areas; None where none are, or the accuracy is given otherwise."""
+    """Which reports are about whole areas; None if none are, or if the user gave an accuracy."""
     given = options.given("accuracy") == NONE or options.all_accuracy is not None
     area = None if collected.area is None or given else kept(collected.area)
     return area if area is not None and area.any() else None
 
 
 def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """How many looks each report stands for; None where all are one."""
+    """How many observations each report stands for; None if each stands for one."""
     count = np.where(np.isnan(stated), 1.0, stated).astype(np.int64)
     return count if (count > 1).any() else None
 

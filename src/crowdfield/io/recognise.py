@@ -1,4 +1,4 @@
-"""What a file is: opened, its layout recognised, a column found for each role."""
+"""Recognising a file: its kind, its layout, and a column for each role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crowdfield.io.times import Times
 
 @dataclass(frozen=True)
 class Found:
-    """A file, opened and understood."""
+    """An opened file with its layout and the plan for reading it."""
 
     table: Tabular | geofiles.GeoFile
     plan: Plan
@@ -34,7 +34,7 @@ class Found:
 
     @property
     def graded_by(self) -> str | None:
-        """The column whose numbers are grades, where the layout makes labels of it."""
+        """The column of numbers that the layout turns into labels, which are grades."""
         return self.plan.shown.get("label") if self.title == dyfi.TITLE else None
 
     def times(self, options: Options) -> Times | None:

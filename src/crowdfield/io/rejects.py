@@ -37,7 +37,7 @@ class Reject(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One row or several, refused while reading, by their numbers; their lines are looked up at the end."""
+    """One or several rejected rows, by their numbers; their lines in the file are looked up at the end."""
 
     rows: int | NDArray[np.int64]
     column: str
@@ -45,7 +45,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """All that was refused in a file."""
+    """All rejected rows of a file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,9 +71,9 @@ class Refusals:
 
 
 class Rejects(Sequence[Reject]):
-    """The rejected rows in the order of the file; each is made when it is looked at.
+    """The rejected rows in the order of the file; each is created when it is accessed.
 
-    Their lines are counted when they are first asked for: that is one more pass over the file.
+    Their lines are counted at the first access, which reads the file once more.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is said of reports once they are read: what was chosen for the user, and what looks wrong."""
+"""Remarks on a file that was read: choices that were made for the user, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def remarks(
     options: Options,
     grades: Sequence[Any] | None,
 ) -> list[str]:
-    """What a careful reader of the file should know, one sentence each."""
+    """Remarks on the file, one sentence each."""
     said = []
     one = int(reports.label[0])
     if found.labels is None and (reports.label == one).all():
@@ -73,7 +73,7 @@ _CONFIDENCE = (
 
 
 def _unused_confidence(found: Found) -> str | None:
-    """A column of probabilities beside the label that is called like one of how sure reports are, and is not used."""
+    """A column of probabilities with the name of a confidence that is not used."""
     if isinstance(found.table, geofiles.GeoFile) or found.plan.scores or found.plan.column("label") is None:
         return None
     taken = set(found.plan.columns.values())
@@ -87,7 +87,7 @@ def _unused_confidence(found: Found) -> str | None:
 
 
 def _other_labels(found: Found, options: Options) -> list[str]:
-    """Columns of a plain table that may be meant as well as the one that was taken for the label."""
+    """Other columns of a plain table that could be the label."""
     label = found.plan.column("label")
     given = options.given("label") is not None
     if label is None or given or found.layout != "plain" or isinstance(found.table, geofiles.GeoFile):
@@ -97,7 +97,7 @@ def _other_labels(found: Found, options: Options) -> list[str]:
 
 
 def swapped(reports: Reports, options: Options, found: Found) -> str:
-    """Why latitude and longitude are probably exchanged; empty if not. Columns that were named are believed."""
+    """Why latitude and longitude are probably exchanged; empty if not, or if the user named the columns."""
     said = any(options.given(role) is not None for role in ("lat", "lon", "place")) or options.region is not None
     if reports.crs is None or said or not looks_swapped(reports.places):
         return ""
@@ -110,7 +110,7 @@ def swapped(reports: Reports, options: Options, found: Found) -> str:
 
 
 def far_off(reports: Reports, options: Options, region: geography.Region) -> list[str]:
-    """What is said of places outside the region of the bulk of them, and of a region that is too wide for a map."""
+    """Remarks on places far from most others, and on a region that is too wide for a map."""
     if reports.crs is None or options.region is not None:
         return []
     said = []

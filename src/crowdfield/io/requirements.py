@@ -1,4 +1,4 @@
-"""What a format asks for before it can be written: a library, a reference system."""
+"""What a format needs before it can be written: a library, a reference system."""
 
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ from crowdfield.errors import InputError, MissingDependencyError
 
 
 def library(name: str, extra: str = "geo") -> Any:
-    """An optional library; where it is missing, an error that says which extra of crowdfield brings it."""
+    """An optional library; if it is not installed, an error that names the extra of crowdfield that includes it."""
     try:
         return import_module(name)
     except ImportError:

@@ -38,7 +38,7 @@ class ReadResult:
     region : Region
         Around the reports; west > east across the antimeridian.
     notes : tuple of str
-        What a careful reader should know.
+        Remarks on the file.
     events : ndarray [R] or None
         Reports with the same number are one message, copied; −1 for the others.
     grades : tuple or None

@@ -1,4 +1,4 @@
-"""Columns with the probability of every state, `p_intact, p_damaged, p_destroyed`: which they are, what they say."""
+"""Columns with the probability of every state, such as `p_intact, p_damaged, p_destroyed`: finding and reading them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _OF_SOMETHING = frozenset({"probability", "prob", "proba", "score", "confidence"
 def find(header: Sequence[str], file: str, given: str | None, samples: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The state that each column of probabilities is about, by column; empty where there are none.
 
-    They are those that were named (`given`: names with commas between them, or state=column), else two or more whose
-    names have one of the prefixes and whose numbers add up to 1.
+    They are the columns that the user named (`given`: names separated by commas, or state=column), else two or more
+    columns whose names have one of the prefixes and whose sum is 1.
     """
     if given is not None and given.strip() == NONE and NONE not in header:
         return {}
@@ -54,19 +54,19 @@ REST = "<1 - {}>"  # the column that is made where only one state has one
 
 
 def with_rest(column: str, state: str) -> dict[str, str]:
-    """One column of probabilities, and the rest to 1 as that of "not STATE"."""
+    """One column of probabilities p, and 1 − p as that of "not STATE"."""
     return {column: state, REST.format(column): f"not {state}"}
 
 
 def alone(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The only column that is called like the probability of a state and holds numbers from 0 to 1, with the rest."""
+    """The only column with the name of a state's probability and numbers from 0 to 1, with its complement."""
     called = [n for n in header for p in PREFIXES if canonical(n).startswith(p) and canonical(n) != p]
     found = [name for name in dict.fromkeys(called) if are_probabilities(samples.get(name, ()))]
     return with_rest(found[0], _state(found[0])) if len(found) == 1 else {}
 
 
 def unnamed(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
-    """A column that is called like a probability and does not say of what."""
+    """A column with the name of a probability that does not say of which state."""
     names = [name for name in header if canonical(name) in _OF_SOMETHING]
     return next((name for name in names if are_probabilities(samples.get(name, ()))), None)
 
@@ -122,7 +122,7 @@ def by_label(stated: NDArray[np.float64], codes: NDArray[np.int64], labels: int)
 
 
 def columns_of(reports: Any) -> dict[str, list[Any]]:
-    """Vectors of reports as columns of a file; empty cells where a report just says its label."""
+    """Probability vectors of reports as columns of a file; the cells of reports without are empty."""
     names = [f"p_{label}" for label in reports.labels]
     return {
         name: ["" if np.isnan(sure) else round(sure, 6) for sure in column.tolist()]

@@ -55,7 +55,7 @@ def write_csv(heatmap: Heatmap, path: str | Path) -> None:
 
 
 def write_tagged(columns: Sequence[tuple[str, str, Iterable[Any]]], said: Mapping[str, Any], path: Path) -> None:
-    """Columns of a name, an HXL tag and values; what is said of the table goes beside it."""
+    """Write columns, each with a name, an HXL tag and values; the description goes to a file next to it."""
     about = {
         "@context": "http://www.w3.org/ns/csvw",
         "url": path.name,

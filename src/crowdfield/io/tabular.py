@@ -1,4 +1,4 @@
-"""What every table offers, whatever file it is in; and tables that are held as a whole: sheets, records, Parquet."""
+"""The interface of every table, whatever its file; and tables that are read as a whole: sheets, records, Parquet."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _TITLES = {
 
 
 class Records:
-    """A table that is held as a whole."""
+    """A table that is read as a whole."""
 
     def __init__(self, path: Path, read: Features, kind: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Times as people write them, to seconds since 1970 UTC. All dates of a file decide whether 03/04 is March or April."""
+"""Times in many notations as seconds since 1970 UTC. All dates of a file decide whether 03/04 is in March or April."""
 
 from __future__ import annotations
 

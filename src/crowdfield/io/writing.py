@@ -1,4 +1,4 @@
-"""One door for every way out: the name of the file says the format."""
+"""Writing and reading maps in any format: the suffix of the file selects it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Zooniverse classifications: marks on images become places through the corners of the image.
 
-A volunteer who draws nothing has looked and seen nothing: that is a negative report for every cell the image covers.
+A volunteer who draws nothing has seen nothing: that is a negative report for every cell that the image covers.
 """
 
 from __future__ import annotations

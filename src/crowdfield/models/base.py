@@ -70,7 +70,7 @@ def validated_reports(
     if len(named) < 2:
         raise InputError(
             f"Only one class of report was seen ({', '.join(map(repr, named))}), so there is nothing to tell apart. "
-            "Name the states there can be, for example states=[0, 1]."
+            "Name the states there can be, for example states=[0, 1] (on the command line --states A,B)."
         )
     return reports, named
 

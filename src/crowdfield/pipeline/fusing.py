@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.counting import crowd
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.data.positive import named_states
 from crowdfield.errors import InputError
@@ -19,7 +20,7 @@ from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.grading import grades
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
-from crowdfield.pipeline.quiet import offer, with_silence, without_silence
+from crowdfield.pipeline.quiet import offer, one_source, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
 from crowdfield.pipeline.tables import joined, keys, within
@@ -77,7 +78,7 @@ class Fused:
         return table
 
     def __repr__(self) -> str:
-        return f"<Fused: {len(self.seen)} reports by {len(self.model.sources_seen_)} sources; {self.heatmap!r}>"
+        return f"<Fused: {crowd(len(self.seen), len(self.model.sources_seen_))}; {self.heatmap!r}>"
 
 
 def fuse(
@@ -204,7 +205,7 @@ def fuse_on(
     # Before the fit, so that a misspelt state is noticed at once.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
-    progress(f"{work} {inside.n_reports:,} reports by {len(np.unique(inside.source)):,} sources")
+    progress(f"{work} {crowd(inside.n_reports, len(np.unique(inside.source)))}")
     if fit is not None and model.covariates is not None:
         raise InputError("covariates cannot be fitted over a cluster yet. Leave out the cluster, or the covariates.")
     model = fit(model, augmented) if fit is not None else _fit(model, augmented)
@@ -213,7 +214,7 @@ def fuse_on(
     said["warnings"] = doubts(chosen, model.states)
     if fit is None:
         progress("Checking the model")
-        said["warnings"] += [*offer(augmented, settings), *quick_warnings(model)]
+        said["warnings"] += [*offer(augmented, settings), *one_source(inside, settings), *quick_warnings(model)]
     counts = grid.counts(inside.places, inside.count)
     return _finish(model, inside, grid, mask, counts, settings, keys(inside), said, progress)
 

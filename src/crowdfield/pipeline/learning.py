@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Reports
 from crowdfield.pipeline.fusing import build_model
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.telling import as_arguments
+
+# A search sees at least this many reports of every label, where there are as many (judgement).
+FEW = 5
 
 
 def learn(
@@ -27,17 +31,29 @@ def learn(
 
     fit: what fits the model to all reports, as in `fuse`; by default this process.
     reports_model: as in `HeatmapBCC`, where the kind of model is not to be found out.
-    most: from more reports than this, the length-scale and the kind of model are found on so many of them, spread
-    evenly over their order, and then kept for the fit to all: a search is many fits.
+    most: from more reports than this, the length-scale and the kind of model are found on about so many of them,
+    spread evenly over their order, and then kept for the fit to all: a search is many fits.
     """
     if most is None or len(reports) <= most:
         return (fit or _fitted)(build_model(settings, reports, grid).set_params(reports_model=reports_model), reports)
-    rows = np.unique(np.linspace(0, len(reports) - 1, most).astype(np.int64))
-    part = reports.take(rows)
+    part = reports.take(_sample_rows(reports.label, most))
     found = _fitted(build_model(settings, part, grid).set_params(reports_model=reports_model), part)
     held = replace(settings, lengthscale=float(np.ravel(found.lengthscale_)[0]))
     model = build_model(held, reports, grid).set_params(reports_model=found.reports_model_)
     return (fit or _fitted)(model, reports)
+
+
+def _sample_rows(labels: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Rows that are spread evenly, and a few more of each label that is rare among them: where all say the same,
+    neither a length-scale nor a kind of model can be found."""
+    rows = _spread(np.arange(len(labels)), most)
+    rare = [code for code in np.unique(labels) if np.sum(labels[rows] == code) < FEW]
+    return np.unique(np.concatenate([rows, *(_spread(np.flatnonzero(labels == code), FEW) for code in rare)]))
+
+
+def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    at = np.linspace(0, len(rows) - 1, min(most, len(rows)))
+    return np.asarray(rows[np.unique(at.astype(np.int64))])
 
 
 def hold(model: Any) -> Any:

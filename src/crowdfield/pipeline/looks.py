@@ -26,6 +26,9 @@ VISITOR = 0.95
 # Suggested places are at least this part of a length-scale apart, because reports from nearer places tell much the
 # same. It is also the default side of the areas that are written.
 APART = 0.5
+# Requests for up to this many places (the default of `crowdfield next`) return the first of one list: the smallest
+# distance between places then does not depend on their number.
+FEW = 10
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def most_doubtful(
 
 def _apart(model: Any, n: int, grid: Grid) -> float:
     """The smallest distance between places: part of a length-scale, but small enough that n of them fit on the map."""
-    room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, 1)) / 2
+    room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, FEW)) / 2
     return float(min(APART * np.min(model.lengthscale_), room))
 
 

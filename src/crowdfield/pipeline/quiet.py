@@ -1,7 +1,8 @@
-"""Reports that all have one label: what they cannot tell, and silence as evidence if the settings ask for it."""
+"""What reports of one label or of one source cannot tell, and silence as evidence if the settings ask for it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,19 @@ def offer(reports: Reports, settings: Settings) -> list[str]:
         f"All reports say {str(label)!r}: nothing can be learned about where all is well. The map shows where reports "
         f"are dense, not how likely {str(label)!r} is. If people everywhere could have reported, silence can count as "
         "evidence: --silence N, with N the reports to expect of a cell where something is the matter."
+    ]
+
+
+def one_source(reports: Reports, settings: Settings) -> list[str]:
+    """A note where all reports come from one source that nobody vouches for; else none."""
+    if len(reports) < 2 or len(present := np.unique(reports.source)) > 1:
+        return []
+    name = str(reports.sources[int(present[0])])
+    if name in settings.sources:
+        return []
+    return [
+        "All reports come from one source, and nothing in them tells how reliable it is, so the map stays unsure. "
+        f"If it is known to be reliable (experts, a survey), say so: --trust {shlex.quote(f'{name}=high')}."
     ]
 
 

@@ -82,13 +82,13 @@ def totals(
     located = locate(areas, fused.heatmap.grid, fused.heatmap.mask)
     each = _weights(fused, weights)
     name = None if weights is None else Path(weights).stem
-    asked = Asked(level, tuple(thresholds), draws, seed)
+    options = TotalsOptions(level, tuple(thresholds), draws, seed)
     shown = _shown(fused, np.flatnonzero(fused.heatmap.mask.ravel()))
-    return of_map(fused.model, fused.heatmap, areas, located, shown, each, _reports(fused, areas), asked, name)
+    return of_map(fused.model, fused.heatmap, areas, located, shown, each, _reports(fused, areas), options, name)
 
 
 @dataclass(frozen=True)
-class Asked:
+class TotalsOptions:
     """The options of totals: thresholds, level of the intervals, number of draws."""
 
     level: float = 0.9
@@ -105,7 +105,7 @@ def of_map(
     shown: totals_.Shown,
     weights: np.ndarray,
     reports: np.ndarray,
-    asked: Asked,
+    options: TotalsOptions,
     weights_name: str | None = None,
 ) -> DistrictTotals:
     """Figures of districts that agree with a map.
@@ -123,23 +123,28 @@ def of_map(
         shown,
         totals_.Areas(list(areas.names), located.share[:, cells].tocsr()),
         np.nan_to_num(weights[cells]),
-        asked.level,
-        asked.thresholds,
-        np.random.default_rng(asked.seed),
-        asked.draws,
+        options.level,
+        options.thresholds,
+        np.random.default_rng(options.seed),
+        options.draws,
     )
     table = table.rename(columns={"places": "cells"})
     table.insert(3, "reports", reports)
     table.insert(5, "outside_share", located.outside)
     table = _in_order(table, [heatmap.states[j] for j in heatmap.order])
     table["note"] = _notes(table, located)
-    how = {"level": asked.level, "draws": asked.draws, "seed": asked.seed, "unit": weights_name or SQUARE_KILOMETRES}
+    how = {
+        "level": options.level,
+        "draws": options.draws,
+        "seed": options.seed,
+        "unit": weights_name or SQUARE_KILOMETRES,
+    }
     return DistrictTotals(
         table,
         areas,
         heatmap.states,
         heatmap.positive,
-        asked.level,
+        options.level,
         tuple(table.attrs["thresholds"]),
         weights_name,
         (*areas.notes, *_overall(table, located), *_unweighed(areas, located, weights, weights_name)),

@@ -108,6 +108,12 @@ def state_index(heatmap: Heatmap, state: Any) -> int:
     return heatmap.states.index(heatmap.positive if state is None else matching(heatmap.states, state))
 
 
+def state_title(heatmap: Heatmap, column: int) -> str:
+    """The name of a state in a title; of a grade that is a number, "grade 4"."""
+    name = str(heatmap.states[column])
+    return f"grade {name}" if heatmap.grades is not None and name.isnumeric() else name
+
+
 def knowledge(heatmap: Heatmap) -> NDArray[np.float64]:
     """How much is known in each cell: 0 as if nobody had reported, 1 certain; NaN outside the mask."""
     prior = np.array([ignorance(heatmap, state) for state in heatmap.states])

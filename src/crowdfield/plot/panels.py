@@ -24,6 +24,7 @@ from crowdfield.plot.palette import (
     state_colours,
     state_index,
     state_picture,
+    state_title,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | No
     axes.imshow(colours(heatmap, state), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     hatch_unknown(axes, heatmap)
     draw_coast(axes, heatmap.grid)
-    heading(axes, title or f"Probability: {heatmap.states[j]}")
+    heading(axes, title or f"Probability: {state_title(heatmap, j)}")
     furnish(axes, heatmap)
 
 

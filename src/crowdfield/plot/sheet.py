@@ -10,11 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from crowdfield import __version__
+from crowdfield.counting import crowd
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.plot.coast import CREDIT, coast_lines
 from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend
-from crowdfield.plot.palette import FAINT, INK, state_index
+from crowdfield.plot.palette import FAINT, INK, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
 
 if TYPE_CHECKING:
@@ -137,14 +138,14 @@ def _title(heatmap: Heatmap, show: Any) -> str:
         return "Most probable state"
     if show == GRADE and GRADE not in heatmap.states:
         return "Expected grade"
-    return f"Probability: {heatmap.states[state_index(heatmap, show)]}"
+    return f"Probability: {state_title(heatmap, state_index(heatmap, show))}"
 
 
 def _subtitle(heatmap: Heatmap) -> str:
     about = heatmap.metadata
     parts = []
     if "reports" in about and "sources" in about:
-        parts.append(f"from {int(about['reports']):,} reports by {int(about['sources']):,} sources")
+        parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
     if (made := made_on(heatmap)) is not None:
         parts.append(made)
     return ", ".join(parts)

@@ -1,5 +1,5 @@
-"""The live map: reports in, numbered map versions out, and a page that shows what is known and how well.
+"""The live map: it takes reports, publishes numbered map versions, and shows what is known and how well on a page.
 
-``app`` joins the parts; ``store`` and ``journal`` remember; ``worker`` fits in a process of its own; ``routes`` speak
-HTTP.
+``app`` connects the parts; ``store`` and ``journal`` keep the data; ``worker`` fits maps in processes of its own;
+``routes`` answer HTTP requests.
 """

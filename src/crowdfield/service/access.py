@@ -1,6 +1,6 @@
-"""Which role each route asks for, known before the body of a request is read.
+"""Which role each route requires, looked up before the body of a request is read.
 
-A framework that parses the body first would let anybody send 150 MB before it says 401.
+If the body were parsed first, anybody could send 150 MB before being refused with 401.
 """
 
 from collections.abc import Iterable
@@ -14,22 +14,22 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from crowdfield.service.auth import Principal
-from crowdfield.service.deps import Need
+from crowdfield.service.deps import RequiredRole
 
-# How the addresses end that take files.
+# Endings of the paths that take files.
 FILES = ("/import", "/import/preview", "/districts/{name}", "/weights", "/totals", "/checks/result")
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a request is about to do, as far as its address and method tell."""
+    """The route that a request matches by its method and path, and the roles that the route requires."""
 
-    needs: tuple[Need, ...] = ()
+    needs: tuple[RequiredRole, ...] = ()
     path: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def check(self, principal: Principal) -> None:
-        """Raises what the route itself would answer to somebody who may not do this."""
+        """Raise the error that the route itself would answer if this caller lacks the role."""
         for need in self.needs:
             need.check(principal, self.parameters.get("situation"))
 
@@ -40,14 +40,14 @@ class Access:
 
 
 class RouteAccess:
-    """Looks up the route of a request and what it asks for."""
+    """Finds the route of a request, and the roles that it requires."""
 
     def __init__(self, routers: Iterable[APIRouter]):
         routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._routes = [(route, tuple(_needs(route.dependant))) for route in routes]
 
     def find(self, scope: Scope) -> Access:
-        """The route that will answer; an empty one where none will."""
+        """The route that will answer the request; an empty `Access` where no route matches."""
         for route, needs in self._routes:
             match, found = route.matches(scope)
             if match is Match.FULL:
@@ -55,8 +55,8 @@ class RouteAccess:
         return Access()
 
 
-def _needs(dependant: Dependant) -> Iterable[Need]:
+def _needs(dependant: Dependant) -> Iterable[RequiredRole]:
     for inner in dependant.dependencies:
-        if isinstance(inner.call, Need):
+        if isinstance(inner.call, RequiredRole):
             yield inner.call
         yield from _needs(inner)

@@ -1,4 +1,4 @@
-"""What goes over the wire of alerts."""
+"""The bodies of requests and answers about alerts."""
 
 from typing import Annotated
 
@@ -10,37 +10,40 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class NewAlert(Strict):
-    """When somebody is to be told, and where."""
+    """The condition of an alert, and where its messages go."""
 
     districts: Slug = Field(description="a set of districts of this map")
     area: Name | None = Field(None, description="one of the districts; each of them by default")
     state: Name
     probability: Share = Field(
-        0.7, description="a cell counts where the state is more probable than this, and somebody knows"
+        0.7, description="a cell counts if the state is more probable than this there, and the cell is not unknown"
     )
     share: Share = Field(
         0.05,
-        description="told when more than this share of a district counts: of its people, where the map has weights",
+        description="a message is sent when the cells that count make up more than this share of a district (of its "
+        "people, if the map has weights)",
     )
-    clear: Share | None = Field(None, description="over when less than this counts; 0.8 times `share` by default")
+    clear: Share | None = Field(
+        None, description="the alert is over when the share falls below this; 0.8 times `share` by default"
+    )
     webhook: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
-        None, description="an address whose origin is in CROWDFIELD_ALERT_HOSTS"
+        None, description="a URL whose origin is listed in CROWDFIELD_ALERT_HOSTS"
     )
     email: (
         Annotated[str, Field(max_length=254, pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+$")] | None
     ) = None
 
     @model_validator(mode="after")
-    def _sound(self) -> "NewAlert":
+    def _consistent(self) -> "NewAlert":
         if (self.webhook is None) == (self.email is None):
             raise ValueError("give either a webhook or an email")
         if self.clear is not None and self.clear > self.share:
-            raise ValueError("clear must not be above share, or the same alert would be told again and again")
+            raise ValueError("clear must not be above share: the alert would be over as soon as it began")
         return self
 
 
 class AlertFields(BaseModel, frozen=True):
-    """An alert as admins see it; `alerts.Alert` is one with what else is kept."""
+    """The fields of an alert that admins see; `alerts.Alert` adds those that only the service uses."""
 
     id: str
     districts: str
@@ -58,7 +61,7 @@ class AreaOver(BaseModel):
     """A district that is over the limit of an alert."""
 
     area: str
-    share: float = Field(description="when that was told")
+    share: float = Field(description="the share of the district when the message was queued")
     since: float
 
 
@@ -71,13 +74,13 @@ class MessageOut(BaseModel):
 
 
 class AlertOut(AlertFields):
-    """With what it has led to."""
+    """An alert with the districts over its limit and its last messages."""
 
     over: list[AreaOver]
-    messages: list[MessageOut] = Field(description="the last few")
+    messages: list[MessageOut] = Field(description="the newest messages first")
 
 
 class AlertMade(AlertFields):
-    """The answer to whoever set it."""
+    """The answer to a request that sets an alert."""
 
-    secret: str = Field(description="messages to a webhook are signed with it; shown once")
+    secret: str = Field(description="the key that signs messages to the webhook; shown only once")

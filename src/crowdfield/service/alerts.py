@@ -1,8 +1,8 @@
-"""Alerts: who is told when a state has become probable in more than a share of a district, and when it is over.
+"""Alerts: messages when a state becomes probable in more than a given share of a district, and when that is over.
 
-An alert is compared with every new version once, in the transaction that notes so: two workers, or one that is killed
-and comes back, tell nothing twice and leave nothing out. It is told when a district passes its limit, and then not
-again until the district has fallen below the lower limit (hysteresis) and passed the upper one anew.
+An alert is compared with every new version exactly once, and the comparison and its messages are stored in one
+transaction. So two workers, or one that is killed and restarted, send no message twice and miss none. A message is sent
+when a district exceeds the limit; the next one about it only after it has fallen below the lower limit (hysteresis).
 """
 
 import json
@@ -21,26 +21,27 @@ from crowdfield.service.database import writing
 from crowdfield.service.store import InUse, Situation, Unknown
 from crowdfield.service.tables import alert, alert_area, delivery, version
 
-# By default an alert is over when the share has fallen below this part of its limit.
+# By default an alert is over when the share has fallen below this fraction of its limit.
 HYSTERESIS = 0.8
 MOST_ALERTS = 50
-# A message is tried so often; each pause is so many times as long as the one before, and no longer than this.
+# How often sending a message is tried; the factor by which each pause is longer than the one before; the longest pause.
 MOST_ATTEMPTS, LONGER, LONGEST_PAUSE = 8, 3.0, 3600.0
-# Messages that are kept of each alert, for those who look why one did not arrive.
+# How many messages of each alert are kept, so that admins can see why one did not arrive.
 MESSAGES_KEPT = 100
 
 
 class Alert(AlertFields):
-    """`state` more probable than `probability` in more than `share` of an area; over below `clear`."""
+    """It begins when `state` is more probable than `probability` in more than `share` of an area, and is over when that
+    share falls below `clear`."""
 
     situation: str
-    secret: str  # messages to its webhook are signed with it
-    seen: int = 0  # the last version that it was compared with
+    secret: str  # the key that signs messages to its webhook
+    seen: int = 0  # the last version that the alert was compared with
 
 
 @dataclass(frozen=True)
 class Message:
-    """Something to be told, and how often that was tried."""
+    """A message of an alert, and how often sending it was tried."""
 
     id: str
     alert: Alert
@@ -53,8 +54,8 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What was told last of an area."""
+class AreaStatus:
+    """Whether the last message about an area said that it is over the limit, with its share at that time."""
 
     area: str
     raised: bool
@@ -63,22 +64,22 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Covered:
-    """By area, the share where an alert's state is probable; with weights also the amount, and its unit."""
+class AreaCoverage:
+    """The share of each area where the state of an alert is probable; with weights, also the amount and its unit."""
 
     shares: Mapping[str, float]
     amounts: Mapping[str, float] | None = None
     unit: str | None = None
 
-    def of(self, area: str | None) -> "Covered":
-        """Of one area only, or of all where none is named."""
+    def limited_to(self, area: str | None) -> "AreaCoverage":
+        """The coverage of one area only; of all areas if none is named."""
         if area is None:
             return self
         shares = {name: share for name, share in self.shares.items() if name == area}
-        return Covered(shares, self.amounts, self.unit)
+        return AreaCoverage(shares, self.amounts, self.unit)
 
-    def told(self, areas: Sequence[str]) -> list[dict[str, Any]]:
-        """As messages tell it."""
+    def as_rows(self, areas: Sequence[str]) -> list[dict[str, Any]]:
+        """One entry per area, as messages contain them."""
         rows: list[dict[str, Any]] = [{"area": area, "share": round(self.shares[area], 4)} for area in areas]
         if self.amounts is not None:
             for row in rows:
@@ -86,10 +87,11 @@ class Covered:
         return rows
 
 
-def changes(one: Alert, standing: Mapping[str, bool], shares: Mapping[str, float]) -> tuple[list[str], list[str]]:
-    """The areas that pass the limit now, and those for which it is over; an area without a share stays as it was."""
-    raised = [a for a, share in shares.items() if not standing.get(a, False) and share > one.share]
-    cleared = [a for a, share in shares.items() if standing.get(a, False) and share < one.clear]
+def changes(one: Alert, was_raised: Mapping[str, bool], shares: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """The areas that now exceed the limit, and those for which the alert is over; an area without a share keeps its
+    status."""
+    raised = [a for a, share in shares.items() if not was_raised.get(a, False) and share > one.share]
+    cleared = [a for a, share in shares.items() if was_raised.get(a, False) and share < one.clear]
     return raised, cleared
 
 
@@ -106,13 +108,13 @@ class Alerts:
                 raise InUse(f"a map may have {MOST_ALERTS} alerts; remove one first")
             connection.execute(insert(alert).values(new.model_dump()))
 
-    def of(self, situation: str) -> list[Alert]:
+    def of_map(self, situation: str) -> list[Alert]:
         query = select(*_COLUMNS).where(alert.c.situation == situation).order_by(alert.c.created)
         with self._engine.connect() as connection:
             return [_alert(row._mapping) for row in connection.execute(query)]
 
     def find(self, situation: str, identity: str) -> Alert:
-        for one in self.of(situation):
+        for one in self.of_map(situation):
             if one.id == identity:
                 return one
         raise Unknown("there is no such alert")
@@ -123,12 +125,12 @@ class Alerts:
             if not connection.execute(gone).rowcount:
                 raise Unknown("there is no such alert")
 
-    def standing(self, identity: str) -> list[Standing]:
-        """The areas of which something was told, those over their limit first."""
+    def area_statuses(self, identity: str) -> list[AreaStatus]:
+        """The areas that messages were sent about, those over their limit first."""
         c = alert_area.c
         query = select(c.area, c.raised, c.share, c.since).where(c.alert == identity)
         with self._engine.connect() as connection:
-            return [Standing(*row) for row in connection.execute(query.order_by(c.raised.desc(), c.area))]
+            return [AreaStatus(*row) for row in connection.execute(query.order_by(c.raised.desc(), c.area))]
 
     def messages(self, identity: str, newest: int) -> list[dict[str, Any]]:
         c = delivery.c
@@ -139,8 +141,8 @@ class Alerts:
 
     # After a map was published
 
-    def behind(self) -> list[tuple[Alert, int]]:
-        """Alerts that were not compared with the newest version of their map, and the number of it."""
+    def not_compared(self) -> list[tuple[Alert, int]]:
+        """Alerts that were not compared with the newest version of their map yet, with the number of that version."""
         newest = (
             select(version.c.situation, func.max(version.c.number).label("number"))
             .group_by(version.c.situation)
@@ -151,33 +153,33 @@ class Alerts:
             rows = connection.execute(query.where(alert.c.seen < newest.c.number))
             return [(_alert(row._mapping), row.number) for row in rows]
 
-    def compare(self, one: Alert, situation: Situation, number: int, found: Covered) -> bool:
-        """Note what the shares of the areas mean, and queue a message where something changed; whether it did."""
+    def compare(self, one: Alert, situation: Situation, number: int, found: AreaCoverage) -> bool:
+        """Store which areas are over the limit now, and queue a message if that changed; whether it changed."""
         known = {area: share for area, share in found.shares.items() if math.isfinite(share)}
         with writing(self._engine) as connection:
             mine = update(alert).where(alert.c.id == one.id, alert.c.seen < number).values(seen=number)
             if not connection.execute(mine).rowcount:
                 return False  # removed, or another worker was faster
-            # Areas that went when the districts were replaced are over without a word.
+            # No message is sent for areas that no longer exist because the districts were replaced.
             gone = delete(alert_area).where(alert_area.c.alert == one.id, alert_area.c.area.not_in(list(found.shares)))
             connection.execute(gone)
             rows = connection.execute(select(alert_area).where(alert_area.c.alert == one.id))
             raised, cleared = changes(one, {row.area: row.raised for row in rows}, known)
             for area in (*raised, *cleared):
-                _note(connection, one.id, area, area in raised, known[area])
+                _set_status(connection, one.id, area, area in raised, known[area])
             if raised or cleared:
-                told: dict[str, Any] = {"raised": found.told(raised), "cleared": found.told(cleared)}
-                told |= {} if found.unit is None else {"unit": found.unit}
-                _queue(connection, one, situation, number, "alert", told)
+                content: dict[str, Any] = {"raised": found.as_rows(raised), "cleared": found.as_rows(cleared)}
+                content |= {} if found.unit is None else {"unit": found.unit}
+                _queue(connection, one, situation, number, "alert", content)
         return bool(raised or cleared)
 
     def skip(self, one: Alert, number: int) -> None:
-        """A version that the alert could not be compared with is not tried again."""
+        """Do not compare the alert with this version again: the comparison failed."""
         with writing(self._engine) as connection:
             connection.execute(update(alert).where(alert.c.id == one.id, alert.c.seen < number).values(seen=number))
 
     def test(self, one: Alert, situation: Situation) -> str:
-        """Queue a message that only shows whether messages arrive; its id."""
+        """Queue a test message, which only shows whether messages arrive; returns its id."""
         with writing(self._engine) as connection:
             return _queue(connection, one, situation, one.seen, "test", {"raised": [], "cleared": []})
 
@@ -195,7 +197,8 @@ class Alerts:
             return [Message(row.message, _alert(row._mapping), row.body, row.attempts) for row in rows]
 
     def claim(self, message: Message, first_pause: float) -> bool:
-        """Whether this worker is to send it: counted as tried, and due again later in case nothing is heard of it."""
+        """Whether this worker may send the message. The attempt is counted, and the message is due again later in case
+        the worker dies."""
         pause = min(first_pause * LONGER**message.attempts, LONGEST_PAUSE)
         c = delivery.c
         mine = update(delivery).where(c.id == message.id, c.attempts == message.attempts, c.state == "waiting")
@@ -207,7 +210,7 @@ class Alerts:
         self._mark(message, "sent", None)
 
     def not_sent(self, message: Message, why: str, *, final: bool) -> str:
-        """Note why; the state of the message after it."""
+        """Store why the message was not sent; returns its new state."""
         state = "given up" if final or message.attempts + 1 >= MOST_ATTEMPTS else "waiting"
         self._mark(message, state, why)
         return state
@@ -232,7 +235,7 @@ def _alert(row: Mapping[Any, Any]) -> Alert:
     return Alert(**{name: row[name] for name in Alert.model_fields})
 
 
-def _note(connection: Connection, identity: str, area: str, raised: bool, share: float) -> None:
+def _set_status(connection: Connection, identity: str, area: str, raised: bool, share: float) -> None:
     here = alert_area.c.alert == identity, alert_area.c.area == area
     values = {"raised": raised, "share": share, "since": time.time()}
     if not connection.execute(update(alert_area).where(*here).values(values)).rowcount:
@@ -240,7 +243,7 @@ def _note(connection: Connection, identity: str, area: str, raised: bool, share:
 
 
 def _queue(
-    connection: Connection, one: Alert, situation: Situation, number: int, kind: str, told: dict[str, Any]
+    connection: Connection, one: Alert, situation: Situation, number: int, kind: str, content: dict[str, Any]
 ) -> str:
     identity, now = uuid4().hex, time.time()
     body = {
@@ -249,6 +252,6 @@ def _queue(
         "clear": one.clear, "version": number,
         "created": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
-    row = {"id": identity, "alert": one.id, "body": body | told, "created": now, "due": now}
+    row = {"id": identity, "alert": one.id, "body": body | content, "created": now, "due": now}
     connection.execute(insert(delivery).values(row | {"attempts": 0, "state": "waiting"}))
     return identity

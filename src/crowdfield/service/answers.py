@@ -1,6 +1,6 @@
-"""Answers about a map: a place, the sources, where to look next, the reports behind it.
+"""Answers about a map: about a place, the sources, where to look next, and the reports.
 
-Privacy is enforced here: names and exact places are only for the role trusted and above. Everybody else gets answers
+Privacy is enforced here: only the role trusted and above sees names and exact places. All other callers get answers
 from the tables that `publishing.py` makes, never from the reports themselves.
 """
 
@@ -43,7 +43,7 @@ def tilejson(base: str, situation: Situation, version: int, layer: str, state: i
 
 @dataclass(frozen=True)
 class Place:
-    """What a map version says of a place, and where on the map that is."""
+    """What a map version says about a place, and the cell that the place is in."""
 
     version: int
     cell: int
@@ -54,7 +54,7 @@ class Place:
 def place(
     service: "Service", situation: Situation, longitude: float, latitude: float, state: int, version: int | None
 ) -> Place:
-    """What a map version says of a place."""
+    """What a map version says about a place."""
     now = service.maps.load(situation, version)
     metres = geography.transform_visible([(longitude, latitude)], geography.WGS84, situation.crs)
     cell = int(now.grid.index(metres)[0]) if np.isfinite(metres).all() else -1
@@ -80,14 +80,14 @@ def place(
 async def point(
     service: "Service", situation: Situation, principal: Principal, at: Place, state: int
 ) -> dict[str, Any]:
-    """A place with its reasons, which a helper process finds; without them where too many wait for theirs."""
+    """The answer about a place, with the reasons that a helper process finds; without reasons while too many wait."""
     exact = principal.role >= Role.trusted
     question = {
         "task": "reasons", "situation": situation.id, "version": at.version, "cell": at.cell, "state": state,
         "exact": exact,
     }  # fmt: skip
     try:
-        found = await service.made(service.pools.answers, question, situation)
+        found = await service.cached_answer(service.pools.answers, question, situation)
     except Problem as problem:
         if problem.status_code not in (429, 503, 504):
             raise
@@ -101,27 +101,27 @@ async def point(
 
 
 def sources(service: "Service", situation: Situation, principal: Principal, version: int | None) -> dict[str, Any]:
-    """How reliable each source is: all of them with their names, or those with enough reports without."""
-    told: dict[str, Any] = {"version": None, "states": situation.states, "labels": situation.labels, "sources": []}
+    """How reliable each source is. Readers get only sources with enough reports, under pseudonyms."""
+    answer: dict[str, Any] = {"version": None, "states": situation.states, "labels": situation.labels, "sources": []}
     info = service.store.version(situation.id, version)
     if info is None:
         if version is not None:
             raise Problem(404, f"there is no version {version} of this map")
-        return told
+        return answer
     table = service.store.blob(situation.id, info.number, "sources")
     if principal.role >= Role.trusted:
         trust = service.store.trust(situation.id)
         for row in table:
             row["trust"] = trust.get(row["source"], "certain" if row["source"].startswith(TRUSTED) else None)
-        return told | {"version": info.number, "sources": table}
+        return answer | {"version": info.number, "sources": table}
     shown, left_out = published_sources(table, service.settings.minimum)
     for row in shown:
-        row["source"] = service.names.hidden(row["source"])
-    return told | {"version": info.number, "sources": shown, "left_out": left_out}
+        row["source"] = service.names.pseudonym(row["source"])
+    return answer | {"version": info.number, "sources": shown, "left_out": left_out}
 
 
 def suggestions(service: "Service", situation: Situation, version: int | None) -> dict[str, Any]:
-    """GeoJSON squares of one cell each, best first."""
+    """Where to look next: cells as GeoJSON polygons, the best first."""
     info = service.store.version(situation.id, version)
     if info is None and version is not None:
         raise Problem(404, f"there is no version {version} of this map")
@@ -129,8 +129,8 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
     grid = situation.grid
     half_width, half_height = grid.cell_width / 2, grid.cell_height / 2
     features = []
-    for rank, look in enumerate(found, start=1):
-        easting, northing = look["easting"], look["northing"]
+    for rank, suggestion in enumerate(found, start=1):
+        easting, northing = suggestion["easting"], suggestion["northing"]
         ring = [
             (easting + sx * half_width, northing + sy * half_height)
             for sx, sy in ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
@@ -143,7 +143,7 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
                 "geometry": {"type": "Polygon", "coordinates": [geography.unproject(ring, situation.crs).tolist()]},
                 "properties": {
                     "rank": rank,
-                    "score": look["score"],
+                    "score": suggestion["score"],
                     "longitude": float(middle[0]),
                     "latitude": float(middle[1]),
                 },
@@ -161,7 +161,7 @@ def exact_features(rows: list[Any]) -> list[dict[str, Any]]:
             "geometry": {"type": "Point", "coordinates": [row.longitude, row.latitude]},
             "properties": {
                 "label": row.label, "source": row.source, "time": row.time, "text": row.text,
-                "received": row.received, "accuracy": row.accuracy, "count": row.looks or 1,
+                "received": row.received, "accuracy": row.accuracy, "count": row.observations or 1,
             } | ({} if (scores := scores_in(row.value)) is None else {"scores": scores}),
         }
         for row in rows

@@ -1,4 +1,4 @@
-"""The API described on one page, made from its OpenAPI document: no script, nothing from elsewhere."""
+"""The API documentation as one HTML page made from the OpenAPI document, without scripts or files of other servers."""
 
 from collections.abc import Iterator
 from html import escape
@@ -9,7 +9,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 def render(document: dict[str, Any], folder: str) -> str:
     """A page with every operation, by tag. `folder`: the address under which its style sheet and its icon are served.
-    Without an icon browsers ask for one elsewhere, in vain."""
+    The icon is named because browsers otherwise ask for /favicon.ico, which does not exist."""
     about = document["info"]
     by_tag: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():

@@ -34,15 +34,15 @@ from crowdfield.service.helpers import (
     FOREVER_SECONDS,
     KEPT_SECONDS,
     HelperPool,
-    Made,
+    ResultCache,
 )
 from crowdfield.service.journal import Entry, Journal, Outcome
 from crowdfield.service.limits import Lag, Slots
-from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.maps import Maps, RecentCache
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
-from crowdfield.service.pools import asking
+from crowdfield.service.pools import current_caller
 from crowdfield.service.problems import Problem
 from crowdfield.service.routes import (
     alerts,
@@ -65,14 +65,14 @@ from crowdfield.service.vectortiles import SUFFIX, VectorTiles
 from crowdfield.service.weights import Weights
 
 log = logging.getLogger("crowdfield.service")
-# For how many seconds a server may use what it last read of a situation or of its trusted sources.
+# For how many seconds a server may use a situation, or its trusted sources, without reading them again.
 FRESH_SECONDS = 1.0
 TILE_BYTES = 64 * 2**20
-# Answers that always hold reports as they are.
+# Tasks whose answers always contain exact reports.
 EXACT_TASKS = ("reports", "report", "moderation")
-# The model of a map that changes all the time is read ahead no more often than this.
+# The model of a map that changes all the time is preloaded no more often than this.
 WARM_SECONDS = 5.0
-# So long after its start a server makes ready to give reasons: first come the page, the intake and the worker.
+# A server preloads the models this long after its start: the page, the intake and the worker come first.
 READY_AFTER_SECONDS = 3.0
 
 
@@ -82,7 +82,7 @@ class Service:
     def __init__(self, settings: Settings):
         self.settings = settings
         self.engine = open_database(settings.database)
-        # Those who report have connections of their own: none of them waits for a connection that a reader holds.
+        # The intake of reports has connections of its own, so that it never waits for one that a reader holds.
         self.intake_engine = connect(settings.database)
         self.pools = Pools(
             {
@@ -92,7 +92,7 @@ class Service:
                 "period_hours": settings.period_hours,
             }
         )
-        self.files = Made()
+        self.files = ResultCache()
         self.store = Store(self.engine)
         self.districts, self.alerts = Districts(self.engine), Alerts(self.engine)
         self.weights = Weights(self.engine)
@@ -107,7 +107,7 @@ class Service:
         own = settings.basemap
         self.streets = VectorTiles(own) if own is not None and own.suffix == SUFFIX else None
         self.maps = Maps(self.store)
-        self.tiles: Recent[bytes] = Recent(TILE_BYTES, len)
+        self.tiles: RecentCache[bytes] = RecentCache(TILE_BYTES, len)
         self.lag = Lag()
         self.broadcast = Broadcast(self.store, self.keys, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
@@ -115,19 +115,19 @@ class Service:
         self._situations: dict[tuple[str | None, frozenset[str] | None, bool], tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
-        # Maps whose models are being read ahead, and whether there is a newer one by now.
+        # Maps whose models are being preloaded, and whether a newer version was published meanwhile.
         self._warming: dict[str, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.broadcast.on_look = self.warm
+        self.broadcast.on_watched = self.warm
 
     async def start(self) -> None:
         await self.broadcast.start()
         await asyncio.to_thread(self.monitor.start)
-        # Read ahead, so that the first page has its files at once.
+        # Prepared now, so that the first page need not wait for its files.
         self._reading = asyncio.create_task(self.pools.operations.run(assets().prepare), name="assets")
         self._watching = asyncio.create_task(self.lag.watch(), name="lag")
         self._clearing = asyncio.create_task(self._clear(), name="clearing")
-        self._in_background(self._make_ready())
+        self._in_background(self._preload_models())
         if self.settings.worker:
             self._supervisor = asyncio.create_task(self._supervise(), name="supervisor")
 
@@ -147,7 +147,7 @@ class Service:
         if self.worker is not None:
             self.worker.terminate()
         await self.broadcast.stop()
-        # Not in a pool: what was accepted is stored, however long that takes.
+        # Not in a pool, which has a deadline: accepted reports are stored, however long that takes.
         await asyncio.to_thread(self.journal.close)
         if self.worker is not None:
             try:
@@ -159,7 +159,7 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Store what was accepted and let go of threads and connections."""
+        """Store the accepted reports, and close threads and connections."""
         self.journal.close()
         self.monitor.stop()
         self.pools.close()
@@ -179,8 +179,8 @@ class Service:
         public: bool = False,
         reporting: bool = False,
     ) -> Situation:
-        """A situation by its id, for None the newest (of some, or of those for everybody); asked of the database once a
-        second at most."""
+        """A situation by its id; for None the newest one (of those in `among`, or of the public ones). The database is
+        asked at most once a second."""
         asked = (name, among, public)
         at, held = self._situations.get(asked, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
@@ -198,62 +198,62 @@ class Service:
         self._trust[name] = (time.monotonic(), found)
         return found
 
-    async def made(self, pool: HelperPool, question: dict[str, Any], situation: Situation) -> Any:
-        """What a helper process makes of a question; the same question of a version is answered once."""
-        # The time of creation tells a situation from one of the same name that was removed before.
+    async def cached_answer(self, pool: HelperPool, question: dict[str, Any], situation: Situation) -> Any:
+        """The answer of a helper process to a question; it is cached, so the same question is answered only once."""
+        # The time of creation distinguishes a situation from a removed one of the same name.
         key = (situation.created, json.dumps(question, sort_keys=True))
-        return await self.files.get(key, pool, self._asking(pool, question), seconds=_kept(question))
+        return await self.files.get(key, pool, self._question_to(pool, question), seconds=_seconds_kept(question))
 
     async def image(self, question: dict[str, Any], situation: Situation | None = None) -> bytes:
         """A tile or a legend, drawn by a helper process unless it was drawn lately."""
         key = (situation.created if situation else None, *question.values())
-        held = self.tiles.held(key)
+        held = self.tiles.cached(key)
         if held is None:
-            ask = self._asking(self.pools.tiles, question)
+            ask = self._question_to(self.pools.tiles, question)
             drawn = await self.pools.tiles.run(lambda: base64.b64decode(ask()["image"]))
             held = self.tiles.get(key, lambda: drawn)
         return held
 
-    async def made_file(
+    async def cached_file(
         self, pool: HelperPool, question: dict[str, Any], situation: Situation | None = None, *, since: float = 0.0
     ) -> Packed:
-        """The same for an answer that is a file. `since` tells something that the question names from another of the
-        same name before it."""
+        """The same for an answer that is a file. `since`: when the districts that the question names were stored, so
+        that figures of earlier districts with the same name are not reused."""
         key = (situation.created if situation else None, since, json.dumps(question, sort_keys=True))
-        ask = self._asking(pool, question | {"target": str(self.files.new_file())})
-        return await self.files.get(key, pool, lambda: Packed.told(ask()), seconds=_kept(question))
+        ask = self._question_to(pool, question | {"target": str(self.files.new_file())})
+        return await self.files.get(key, pool, lambda: Packed.from_answer(ask()), seconds=_seconds_kept(question))
 
     async def figures(self, situation: Situation, question: dict[str, Any], *, since: float = 0.0) -> Packed:
-        """Figures of the newest version, the only one whose model is kept; if another is published while they are
-        made, figures of that one."""
+        """Figures of the newest version, the only one whose model is kept. If another version is published while they
+        are made, figures of that one."""
         whole = question | await self._newest(situation)
         try:
-            return await self.made_file(self.pools.exports, whole, situation, since=since)
+            return await self.cached_file(self.pools.exports, whole, situation, since=since)
         except Problem:
             newer = question | await self._newest(situation)
             if newer == whole:
                 raise
-            return await self.made_file(self.pools.exports, newer, situation, since=since)
+            return await self.cached_file(self.pools.exports, newer, situation, since=since)
 
     async def _newest(self, situation: Situation) -> dict[str, Any]:
-        """What figures depend on beside what is asked: the newest version, and when the weights were stored."""
+        """What figures depend on besides the question: the newest version, and when the weights were stored."""
         info = await self.pools.reading.run(self.maps.info, situation)
         return {
             "version": info.number,
             "weights": await self.pools.reading.run(self.weights.created, situation.id),
         }
 
-    async def ground(self, region: Region) -> Packed:
+    async def outlines_around(self, region: Region) -> Packed:
         """The outlines around a region, made once."""
         question = {"task": "basemap", "region": region, "target": str(self.files.new_file())}
-        ask = self._asking(self.pools.exports, question)
+        ask = self._question_to(self.pools.exports, question)
         make = self.files.get(
-            ("ground", region), self.pools.exports, lambda: Packed.told(ask()), seconds=FOREVER_SECONDS
+            ("ground", region), self.pools.exports, lambda: Packed.from_answer(ask()), seconds=FOREVER_SECONDS
         )
         return await make
 
-    async def own_ground(self) -> Packed:
-        """The operator's own file, as it was when it was first asked for."""
+    async def own_basemap(self) -> Packed:
+        """The operator's own basemap file, as it was when it was first requested."""
         assert self.settings.basemap is not None
         path = self.settings.basemap
         return await self.files.get(
@@ -261,12 +261,12 @@ class Service:
             seconds=FOREVER_SECONDS,
         )  # fmt: skip
 
-    def _asking(self, pool: HelperPool, question: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-        caller = asking.get()
+    def _question_to(self, pool: HelperPool, question: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+        caller = current_caller.get()
         return lambda: pool.ask(question, caller.charge if caller else lambda seconds: None)
 
     def warm(self, situation: str) -> None:
-        """Somebody looks at a map: have the model of its newest version at hand before they ask for reasons."""
+        """Somebody watches a map: load the model of its newest version before they ask for reasons."""
         if situation in self._warming:
             self._warming[situation] = True
             return
@@ -274,22 +274,22 @@ class Service:
         self._in_background(self._warm(situation))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        # In no request's name: nobody pays for what nobody asked for.
+        # In an empty context: background work is not charged to the caller of a request.
         task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _make_ready(self) -> None:
-        """Have a process at hand that has loaded the models, so that nobody's first question waits for that."""
+    async def _preload_models(self) -> None:
+        """Start a process that has loaded the models, so that the first question does not wait for that."""
         await asyncio.sleep(READY_AFTER_SECONDS)
         try:
-            await self.pools.answers.run(self._asking(self.pools.answers, {"task": "ready"}))
+            await self.pools.answers.run(self._question_to(self.pools.answers, {"task": "ready"}))
         except Problem as problem:
-            log.warning("the models could not be loaded ahead", extra={"why": str(problem.detail)})
+            log.warning("the models could not be preloaded", extra={"why": str(problem.detail)})
 
     async def _warm(self, situation: str) -> None:
         pool = self.pools.answers
-        ask = self._asking(pool, {"task": "warm", "situation": situation})
+        ask = self._question_to(pool, {"task": "warm", "situation": situation})
         try:
             while True:
                 await pool.run(ask)
@@ -298,8 +298,8 @@ class Service:
                     return
                 self._warming[situation] = False
         except Problem as problem:
-            # The map was removed, or the pool is busy with what somebody did ask for.
-            log.debug("a model was not read ahead", extra={"situation": situation, "why": str(problem.detail)})
+            # The map was removed, or the pool is busy with requests.
+            log.debug("a model was not preloaded", extra={"situation": situation, "why": str(problem.detail)})
         finally:
             del self._warming[situation]
 
@@ -309,12 +309,13 @@ class Service:
         self._trust.clear()
 
     async def _supervise(self) -> None:
-        """Keep a worker running beside this server; one that dies is replaced, ever more slowly if it keeps dying."""
+        """Keep a worker running next to this server. One that dies is restarted, after longer pauses if that
+        repeats."""
         pause = 0.5
         environment = os.environ | self.settings.environment()
-        environment.pop(FILE_VARIABLE, None)  # what the file says is among the settings already
-        # One thread for linear algebra unless an operator says otherwise: more of them wait for each other while the
-        # server is busy too, and a fit takes many times as long.
+        environment.pop(FILE_VARIABLE, None)  # the settings already include those of the file
+        # One thread for linear algebra unless an operator says otherwise: while the server is busy too, several threads
+        # wait for each other, and a fit takes many times as long.
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment.setdefault(name, "1")
         command = [sys.executable, "-m", "crowdfield.service.worker", "--with-parent"]
@@ -335,7 +336,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     service = Service(settings or Settings())
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
         yield
         await service.stop()
@@ -344,12 +345,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="crowdfield",
         version=__version__,
         description="Maps you can trust, from reports you can't: reports in, numbered map versions out.",
-        lifespan=life,
-        # The framework's own pages load scripts from elsewhere; ours are in routes/page.py.
+        lifespan=lifespan,
+        # The framework's own pages load scripts from other servers; ours are in routes/page.py.
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=_operation_id,
         responses={
             "4XX": {
                 "description": "what is wrong, and what to do next",
@@ -359,24 +360,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    answering = routers()
-    app.add_middleware(Gate, service=service, access=RouteAccess(answering))
-    for router in answering:
+    api_routers = routers()
+    app.add_middleware(Gate, service=service, access=RouteAccess(api_routers))
+    for router in api_routers:
         app.include_router(router)
-    app.include_router(maps.short(), include_in_schema=False)
+    app.include_router(maps.short_routes(), include_in_schema=False)
     page.install(app)
     return app
 
 
 def routers() -> list[APIRouter]:
-    """All routes that the gate must know."""
+    """All routers with API routes; the gate checks their requests before their bodies are read."""
     named = (situations, reports, districts, weights, checks, alerts, keys, ogc, operations)
-    return [*(routes.router for routes in named), maps.situated()]
+    return [*(routes.router for routes in named), maps.situation_routes()]
 
 
-def _kept(question: dict[str, Any]) -> float:
+def _seconds_kept(question: dict[str, Any]) -> float:
     return EXACT_SECONDS if question.get("exact") or question["task"] in EXACT_TASKS else KEPT_SECONDS
 
 
-def _operation(route: APIRoute) -> str:
+def _operation_id(route: APIRoute) -> str:
     return f"{route.name}_{'_'.join(sorted(route.methods or ())).lower()}_{len(route.path_format)}"

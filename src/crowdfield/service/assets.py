@@ -1,7 +1,7 @@
 """The files of the page, read and compressed once, under addresses that change with their content.
 
-The page asks for its files under ``/static/{digest}/``: such an address always means the same bytes, so a browser keeps
-them for good. The same files without the digest are there for people and scripts, and are asked for again each time.
+The page asks for its files under ``/static/{digest}/``. Such an address always means the same bytes, so browsers may
+cache it forever. The same files without the digest are for people and scripts; browsers revalidate those each time.
 """
 
 import gzip
@@ -25,15 +25,15 @@ TYPES = {
     ".png": "image/png",
     ".webmanifest": "application/manifest+json; charset=utf-8",
 }
-# Files that name others: they are sent from addresses of their own, with the addresses of the others as they are now.
-ENTRANCES = ("index.html", "field.html", "field-worker.js", "field.webmanifest")
+# Files that refer to others. They have fixed addresses, and contain the current addresses of the other files.
+ENTRY_PAGES = ("index.html", "field.html", "field-worker.js", "field.webmanifest")
 LIBRARY = ("maplibre-gl.js", "maplibre-gl.css")
 GEOJSON = "application/geo+json"
 DIGEST_LENGTH = 16
 
 
 class Assets:
-    """A fixed list of files, so that no name can lead elsewhere."""
+    """A fixed list of files, so that no requested name can reach another file."""
 
     def __init__(self) -> None:
         self._own = {path.name: path for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
@@ -51,7 +51,7 @@ class Assets:
 
     @cached_property
     def digest(self) -> str:
-        """Of all files together: a new one for any change."""
+        """A hash of all files together: it changes when any of them does."""
         paths = [*self._own.values(), *self._library.values(), OUTLINES]
         total = hashlib.sha256()
         for path in paths:
@@ -60,11 +60,11 @@ class Assets:
         return total.hexdigest()[:DIGEST_LENGTH]
 
     @cached_property
-    def entrances(self) -> dict[str, Packed]:
-        """The pages themselves and what belongs to them, by the names of their files."""
-        return {name: self._entrance(name) for name in ENTRANCES}
+    def entry_pages(self) -> dict[str, Packed]:
+        """The pages and the files with fixed addresses, by file name."""
+        return {name: self._entry_page(name) for name in ENTRY_PAGES}
 
-    def _entrance(self, name: str) -> Packed:
+    def _entry_page(self, name: str) -> Packed:
         text = self._own[name].read_text(encoding="utf-8")
         for folder in ("static", "vendor"):
             text = text.replace(f'"/{folder}/', f'"/{folder}/{self.digest}/')
@@ -74,7 +74,7 @@ class Assets:
 
     @cached_property
     def world(self) -> Packed | None:
-        """The coarse outlines that were made at set-up."""
+        """The coarse outlines of the world, made by `make setup`; None without them."""
         if not basemap.WORLD.is_file():
             return None
         return pack(gzip.decompress(basemap.WORLD.read_bytes()), GEOJSON, level=BEST)
@@ -83,7 +83,7 @@ class Assets:
         """Read and compress everything, ahead of the first page."""
         for path in (*self._own.values(), *self._library.values()):
             self._pack(path)
-        assert self.entrances and (self.world is None or self.world.tag)
+        assert self.entry_pages and (self.world is None or self.world.tag)
 
     def _pack(self, path: Path) -> Packed:
         with self._lock:
@@ -93,7 +93,7 @@ class Assets:
 
 
 def library_file(name: str) -> Path | None:
-    """A file of MapLibre GL JS; None where its package is not installed. It is found without being imported."""
+    """A file of MapLibre GL JS, found without importing its package; None where that is not installed."""
     spec = find_spec("maplibre")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / "srcjs" / name

@@ -1,6 +1,6 @@
-"""Who may do what: keys, roles, and the keyed hashes that stand for names.
+"""Who may do what: keys, roles, and the pseudonyms of sources.
 
-A key is 256 random bits, so one round of SHA-256 is enough to store it safely: there is nothing to guess.
+A key has 256 random bits, so it cannot be guessed, and storing its SHA-256 hash is safe.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from crowdfield.service.database import writing
 from crowdfield.service.store import Unknown
 from crowdfield.service.tables import api_key, secret, situation
 
-# Sources of this form are the word of a trusted key; nobody else may write under such a name.
+# Names of sources with this prefix are for reports of trusted keys; nobody else may use such a name.
 TRUSTED = "trusted: "
 
 
 class Role(IntEnum):
-    """Each role may do what those before it may."""
+    """Each role may also do what those before it may."""
 
     nobody = 0
     reader = 1
@@ -34,7 +34,7 @@ class Role(IntEnum):
     trusted = 3
     """Sends reports that count as trusted; sees reports as they are; retracts."""
     admin = 4
-    """Starts situations, says who is trusted, makes keys."""
+    """Starts situations, sets the trust in sources, creates keys."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Principal:
     maps: frozenset[str] | None = None
     """The maps that the key is for; None means all of them."""
     elsewhere: Role = Role.nobody
-    """What the key may do beyond its maps: what anybody without a key may."""
+    """The role of the key on all other maps: that of a caller without a key."""
     any_source: bool = False
-    """Whether it may report in the name of others; otherwise each of its reports is its own word."""
+    """Whether its reports may name any source; otherwise their source is the key itself."""
     origin: str = ""
-    """Report ids of this key are its own: they are stored under this prefix, so that nobody else can use them up."""
+    """The prefix under which report ids of this key are stored, so that no other key can take its ids."""
     expires: float | None = None
 
     def is_for(self, situation: str) -> bool:
@@ -59,7 +59,7 @@ class Principal:
         return self.id is not None and (self.maps is None or situation in self.maps)
 
     def on(self, situation: str | None) -> "Principal":
-        """As this key counts on a map; None stands for what concerns all maps."""
+        """The principal with its role on this map; None means requests that concern all maps."""
         if self.maps is None or situation in self.maps:
             return self
         return replace(self, role=min(self.role, self.elsewhere))
@@ -67,14 +67,14 @@ class Principal:
 
 @dataclass(frozen=True)
 class Rights:
-    """What a key may do beside its role."""
+    """What a key may do, besides its role."""
 
     maps: tuple[str, ...] | None = None
     any_source: bool = False
     expires: float | None = None
 
 
-NOTHING_MORE, EVERYTHING = Rights(), Rights(any_source=True)
+NO_EXTRA_RIGHTS, MAY_NAME_ANY_SOURCE = Rights(), Rights(any_source=True)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class KeyInfo:
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked"]:
-        return "revoked" if self.revoked else "expired" if _past(self.expires) else "valid"
+        return "revoked" if self.revoked else "expired" if _expired(self.expires) else "valid"
 
 
 class Keys:
@@ -98,51 +98,51 @@ class Keys:
 
     def __init__(self, engine: Engine, elsewhere: Role = Role.nobody):
         self._engine, self._elsewhere = engine, elsewhere
-        # A changed key counts on every server within this time; until then the database is not asked again.
-        self._fresh = 2.0
-        self._seen: dict[str, tuple[float, Principal | None]] = {}
+        # How long the database is not asked again: a changed key takes effect on every server within this time.
+        self._cache_seconds = 2.0
+        self._cache: dict[str, tuple[float, Principal | None]] = {}
 
-    def create(self, name: str, role: Role, rights: Rights = NOTHING_MORE, *, origin: str | None = None) -> str:
-        """A new key. It is shown once and stored only as a hash. Its report ids are its own unless `origin` says whose
-        it shares."""
+    def create(self, name: str, role: Role, rights: Rights = NO_EXTRA_RIGHTS, *, origin: str | None = None) -> str:
+        """Create a key. It is returned once and stored only as a hash. It has its own report ids, unless `origin` names
+        the prefix of another key."""
         if name.startswith(TRUSTED.strip()):
-            raise InputError(f"the name of a key must not begin with '{TRUSTED.strip()}': it marks trusted reports")
-        if _past(rights.expires):
+            raise InputError(f"the name of a key must not begin with '{TRUSTED.strip()}', which marks trusted reports")
+        if _expired(rights.expires):
             raise InputError("the key would have expired already")
-        key, row = _made(name, role, rights, origin)
+        key, row = _new_key(name, role, rights, origin)
         with writing(self._engine) as connection:
             known = set(connection.execute(select(situation.c.id)).scalars())
             unknown = [one for one in rights.maps or () if one not in known]
             if unknown:
-                raise Unknown(f"there is no situation '{unknown[0]}' that a key could be for")
+                raise Unknown(f"the key cannot be for situation '{unknown[0]}': there is none with this id")
             connection.execute(insert(api_key).values(row))
         return key
 
-    def first(self) -> str | None:
-        """An admin key for a workspace that has no keys at all, else None; two servers make only one."""
+    def create_first(self) -> str | None:
+        """Create an admin key if the workspace has no keys yet, else None; two servers at once create only one."""
         with writing(self._engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("LOCK TABLE api_key IN EXCLUSIVE MODE")
             if connection.execute(select(func.count()).select_from(api_key)).scalar():
                 return None
-            key, row = _made("first admin", Role.admin, EVERYTHING, None)
+            key, row = _new_key("first admin", Role.admin, MAY_NAME_ANY_SOURCE, None)
             connection.execute(insert(api_key).values(row))
         return key
 
     def rotate(self, identity: str, *, expires: float | None = None) -> str:
-        """A new key with the name, rights and report ids of an old one, which is revoked."""
+        """Replace a key by a new one with the same name, rights and report ids; the old key is revoked."""
         with writing(self._engine) as connection:
             old = connection.execute(select(api_key).where(api_key.c.id == identity)).first()
             if old is None or old.revoked:
-                raise Unknown(f"there is no key '{identity}' that could be replaced")
+                raise Unknown(f"there is no valid key '{identity}' to replace")
             maps = None if old.maps is None else tuple(old.maps)
             rights = Rights(maps, old.any_source, expires if expires is not None else old.expires)
-            if _past(rights.expires):
+            if _expired(rights.expires):
                 raise InputError("the old key has expired; say until when the new one is valid")
-            key, row = _made(old.name, Role[old.role], rights, old.origin)
+            key, row = _new_key(old.name, Role[old.role], rights, old.origin)
             connection.execute(insert(api_key).values(row))
             connection.execute(update(api_key).where(api_key.c.id == identity).values(revoked=True))
-        self._seen.clear()
+        self._cache.clear()
         return key
 
     def revoke(self, identity: str) -> None:
@@ -150,16 +150,16 @@ class Keys:
             done = connection.execute(update(api_key).where(api_key.c.id == identity).values(revoked=True))
             if not done.rowcount:
                 raise Unknown(f"there is no key '{identity}'")
-        self._seen.clear()
+        self._cache.clear()
 
     def forget_map(self, name: str) -> None:
-        """A map is gone; keys that were for it alone are for none now."""
+        """Remove a deleted map from all keys; a key that was for this map alone is then for no map."""
         with writing(self._engine) as connection:
             for row in connection.execute(select(api_key.c.id, api_key.c.maps)).all():
                 if row.maps is not None and name in row.maps:
                     left = [one for one in row.maps if one != name]
                     connection.execute(update(api_key).where(api_key.c.id == row.id).values(maps=left))
-        self._seen.clear()
+        self._cache.clear()
 
     def all(self) -> list[KeyInfo]:
         columns = [api_key.c[field.name] for field in fields(KeyInfo)]
@@ -167,28 +167,28 @@ class Keys:
             return [KeyInfo(*row) for row in connection.execute(select(*columns).order_by(api_key.c.created))]
 
     def valid(self, identities: Collection[str]) -> set[str]:
-        """Those of these keys that are neither revoked nor expired."""
+        """The ids of those keys that are neither revoked nor expired."""
         c, now = api_key.c, time.time()
         query = select(c.id).where(c.id.in_(identities), ~c.revoked, (c.expires.is_(None)) | (c.expires > now))
         with self._engine.connect() as connection:
             return set(connection.execute(query).scalars())
 
-    def known(self, key: str) -> tuple[bool, Principal | None]:
-        """Whether the answer for this key is at hand without the database, and the answer."""
-        at, principal = self._seen.get(_digest(key), (0.0, None))
-        if principal is not None and _past(principal.expires):
+    def cached(self, key: str) -> tuple[bool, Principal | None]:
+        """Whether the owner of this key is cached, and the owner."""
+        at, principal = self._cache.get(_digest(key), (0.0, None))
+        if principal is not None and _expired(principal.expires):
             principal = None
-        return time.monotonic() - at < self._fresh and at > 0, principal
+        return time.monotonic() - at < self._cache_seconds and at > 0, principal
 
     def check(self, key: str) -> Principal | None:
         """The owner of a key, or None for a key that is malformed, forged, revoked or expired."""
-        at_hand, principal = self.known(key)
-        if at_hand:
+        is_cached, principal = self.cached(key)
+        if is_cached:
             return principal
         principal = self._look_up(key)
-        if len(self._seen) > 10_000:  # forged keys must not fill the memory
-            self._seen.clear()
-        self._seen[_digest(key)] = (time.monotonic(), principal)
+        if len(self._cache) > 10_000:  # forged keys must not fill the memory
+            self._cache.clear()
+        self._cache[_digest(key)] = (time.monotonic(), principal)
         return principal
 
     def _look_up(self, key: str) -> Principal | None:
@@ -197,9 +197,9 @@ class Keys:
             return None
         with self._engine.connect() as connection:
             row = connection.execute(select(api_key).where(api_key.c.id == parts[1])).first()
-        # The same work for a known and an unknown id, so that time tells nothing.
+        # The same work for a known and an unknown id, so that the response time reveals nothing.
         matches = hmac.compare_digest(_digest(parts[2]), row.digest if row else _digest(""))
-        if row is None or not matches or row.revoked or _past(row.expires):
+        if row is None or not matches or row.revoked or _expired(row.expires):
             return None
         role = Role[row.role]
         return Principal(
@@ -208,8 +208,8 @@ class Keys:
         )  # fmt: skip
 
 
-def _made(name: str, role: Role, rights: Rights, origin: str | None) -> tuple[str, dict[str, Any]]:
-    """A key and the row that stands for it."""
+def _new_key(name: str, role: Role, rights: Rights, origin: str | None) -> tuple[str, dict[str, Any]]:
+    """A new key, and its row in the database."""
     identity, value = secrets.token_hex(6), secrets.token_urlsafe(32)
     row = {
         "id": identity, "digest": _digest(value), "name": name, "role": role.name, "created": time.time(),
@@ -220,12 +220,12 @@ def _made(name: str, role: Role, rights: Rights, origin: str | None) -> tuple[st
     return f"cf_{identity}_{value}", row
 
 
-def _past(expires: float | None) -> bool:
+def _expired(expires: float | None) -> bool:
     return expires is not None and expires <= time.time()
 
 
 class Names:
-    """Source names as readers see them: a keyed hash, the same everywhere in a workspace and in no other."""
+    """Pseudonyms of sources for readers: a keyed hash, the same everywhere in one workspace, different in others."""
 
     def __init__(self, engine: Engine):
         with writing(engine) as connection:
@@ -237,12 +237,12 @@ class Names:
                 connection.execute(insert(secret).values(name="names", value=value))
         self._key = bytes.fromhex(value)
 
-    def hidden(self, name: str) -> str:
+    def pseudonym(self, name: str) -> str:
         digest = hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()
         return f"source-{digest[:10]}"
 
     def shown(self, name: str, principal: Principal) -> str:
-        return name if principal.role >= Role.trusted else self.hidden(name)
+        return name if principal.role >= Role.trusted else self.pseudonym(name)
 
 
 def _digest(value: str) -> str:

@@ -1,11 +1,11 @@
 """The outlines of the world under the map, without internet.
 
-They are Natural Earth's, from the npm package world-atlas. As with every other dependency, its files are fetched by
-name and version and are not part of this repository: ``python -m crowdfield.service.basemap`` puts them beside the page
-(``make setup`` does), and a wheel takes them along. Without them the map is drawn on a plain ground.
+They are Natural Earth's, from the npm package world-atlas. Like every other dependency, they are fetched by name and
+version and are not part of this repository: ``python -m crowdfield.service.basemap`` puts them next to the page (``make
+setup`` runs it), and wheels include them. Without them the map has a plain background.
 
-Nothing is computed for a request: the coarse world is made at set-up, and the ground of each situation once, by a
-helper process, when it is first shown.
+The coarse outlines of the world are made at set-up; those around a situation once, by a helper process, when the
+situation is first shown.
 """
 
 import base64
@@ -29,7 +29,7 @@ PACKAGE = "world-atlas@2.0.2"
 INTEGRITY = "sha512-IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ=="
 MEMBER = "package/countries-10m.json"
 WORLD = VENDOR / "world.json.gz"
-# Degrees of ground around a small region.
+# Outlines reach at least this many degrees beyond a region.
 LEAST_MARGIN = 3.0
 # Levels of detail in degrees; the first is the file's own.
 LEVELS = (0.0, 0.005, 0.02, 0.1)
@@ -38,17 +38,18 @@ PIXELS = 1000
 
 
 def ground_box(region: Region) -> Region:
-    """A box well beyond the region, so that there are outlines when the map is moved."""
+    """A box well beyond the region, so that there are outlines when the user moves the map."""
     width = region.width
     wide, high = max(LEAST_MARGIN, 2 * width), max(LEAST_MARGIN, 2 * (region.north - region.south))
     south, north = max(-90.0, region.south - high), min(90.0, region.north + high)
     if width + 2 * wide >= 360.0:
         return Region(-180.0, south, 180.0, north)
-    return Region(_turned(region.west - wide), south, _turned(region.east + wide), north)
+    return Region(_wrapped(region.west - wide), south, _wrapped(region.east + wide), north)
 
 
 def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
-    """The countries within a box as GeoJSON, with details of at least so many degrees; empty without the outlines."""
+    """The countries within a box as GeoJSON, without details smaller than `detail` degrees; empty if the outlines are
+    not installed."""
     west, south, east, north = box
     tolerance = max((level for level in LEVELS if level <= detail), default=0.0)
     digits = 4 if tolerance < 0.01 else 3 if tolerance < 0.05 else 2
@@ -64,7 +65,7 @@ def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
         # Rounding, here again, makes narrow places touch themselves.
         sea = shapely.difference(shapely.box(left, south, right, north), shapely.union_all(shapely.make_valid(cut)))
         if len(shapes) and not sea.is_empty:
-            # Laid over a map that is about the land only.
+            # The page draws the sea over maps that are about the land only.
             features.append(_feature(sea, digits, sea=True))
     return {"type": "FeatureCollection", "features": features}
 
@@ -75,11 +76,11 @@ def _feature(shape: Any, digits: int, **properties: Any) -> dict[str, Any]:
 
 
 def world() -> dict[str, Any]:
-    """All countries, coarse: what a page shows that has no region yet."""
+    """All countries with coarse outlines, for a page that shows no map yet."""
     return around(Region(-180.0, -90.0, 180.0, 90.0), LEVELS[-1])
 
 
-def _turned(longitude: float) -> float:
+def _wrapped(longitude: float) -> float:
     return (longitude + 180.0) % 360.0 - 180.0
 
 
@@ -94,14 +95,15 @@ def _rounded(value: Any, digits: int) -> Any:
 
 
 def build() -> None:
-    """Make the coarse world once, compressed, so that no server computes it again."""
-    if OUTLINES.is_file() and not WORLD.is_file():
+    """Make the coarse world, compressed, so that no server computes it; anew at every set-up, as this code may have
+    changed since the last one."""
+    if OUTLINES.is_file():
         body = json.dumps(world(), separators=(",", ":")).encode()
         WORLD.write_bytes(gzip.compress(body, 9, mtime=0))
 
 
 def fetch() -> str | None:
-    """Fetch the outlines with npm and check them; None when done, else what kept us."""
+    """Fetch the outlines with npm and check them; None on success, else what went wrong."""
     if OUTLINES.is_file():
         return None
     npm = shutil.which("npm")
@@ -115,7 +117,7 @@ def fetch() -> str | None:
             return f"npm could not fetch {PACKAGE}"
         digest = base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
         if f"sha512-{digest}" != INTEGRITY:
-            return f"{PACKAGE} is not the one we know"
+            return f"the checksum of {PACKAGE} is wrong"
         with tarfile.open(packed) as archive:
             member = archive.extractfile(MEMBER)
             assert member is not None

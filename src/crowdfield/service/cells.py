@@ -1,4 +1,4 @@
-"""Reports by cell, as readers see them: read from the log up to a version, counted, and kept for a while."""
+"""Counts of reports by cell, as readers see them: read from the log up to a version, and cached."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,44 +7,44 @@ import numpy as np
 
 from crowdfield import geography
 from crowdfield.data import Region
-from crowdfield.service.maps import Recent, check_layout
-from crowdfield.service.publishing import CellRow, Minimum, PublishedCells, Told, publish_cells
+from crowdfield.service.maps import RecentCache, check_layout
+from crowdfield.service.publishing import CellRow, Minimum, PublishedCells, ReportArrays, publish_cells
 from crowdfield.service.store import Situation, Store, VersionInfo
 
 TABLES_KEPT = 8
-# As many as a page can draw; the fullest cells come first.
+# The most cells that a page can draw; those with the most reports are preferred.
 CELLS_SHOWN = 20_000
 PREFIX = "cell-"
-# What is read of a report.
+# The columns of a report that are read.
 NEEDED = ("longitude", "latitude", "label", "source", "time", "received")
 
 Box = tuple[float, float, float, float]
 
 
 class Cells:
-    """The published tables of versions."""
+    """The published tables of cells, one for each version."""
 
     def __init__(self, store: Store, minimum: Minimum, hours: int):
         self._store, self._minimum, self._hours = store, minimum, hours
-        self._recent: Recent[PublishedCells] = Recent(TABLES_KEPT)
+        self._recent: RecentCache[PublishedCells] = RecentCache(TABLES_KEPT)
 
     def load(self, situation: Situation, info: VersionInfo) -> PublishedCells:
         check_layout(situation, info)
 
         def make() -> PublishedCells:
-            rows = self._store.standing(situation.id, upto=info.head, columns=NEEDED)
-            told = told_by(situation, rows)
-            return publish_cells(told, situation.labels, self._minimum, self._hours)
+            rows = self._store.active_reports(situation.id, upto=info.head, columns=NEEDED)
+            reports = report_arrays(situation, rows)
+            return publish_cells(reports, situation.labels, self._minimum, self._hours)
 
-        # A purge deletes from the log what older versions had seen; then the number of standing reports changes.
+        # A purge deletes reports of older versions from the log, so the table of an old version may change.
         return self._recent.get((situation.id, situation.created, info.number), make)
 
 
-def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
-    """Rows of the log, with the columns `NEEDED`, as arrays."""
+def report_arrays(situation: Situation, rows: Sequence[Any]) -> ReportArrays:
+    """Rows of the log with the columns `NEEDED`, as arrays."""
     if not rows:
         none = np.empty(0)
-        return Told(none.astype(int), none.astype(int), none.astype(int), none, none.astype(bool))
+        return ReportArrays(none.astype(int), none.astype(int), none.astype(int), none, none.astype(bool))
     longitude, latitude, label, source, time, received = zip(*rows, strict=True)
     labels = {name: k for k, name in enumerate(situation.labels)}
     sources = {name: k for k, name in enumerate(dict.fromkeys(source))}
@@ -52,8 +52,8 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
     happened = np.array(time, dtype=np.float64)  # NaN where a report does not say when
     timed = np.isfinite(happened)
     metres = geography.transform_visible(degrees, geography.WGS84, situation.crs)
-    return Told(
-        # A region that was changed may have left reports behind, which can still lie under a corner of its grid.
+    return ReportArrays(
+        # After a change of the region, reports outside it may still lie under a corner of its grid.
         cell=np.where(situation.region.holds_each(degrees), situation.grid.index(metres), -1),
         label=np.array([labels[name] for name in label], dtype=np.int64),
         source=np.array([sources[name] for name in source], dtype=np.int64),
@@ -63,7 +63,7 @@ def told_by(situation: Situation, rows: Sequence[Any]) -> Told:
 
 
 def features(situation: Situation, rows: Sequence[CellRow], box: Box | None = None) -> list[dict[str, Any]]:
-    """Cells as points at their centres, which are also what a box (west, south, east, north) is compared with."""
+    """Cells as points at their centres. With a box (west, south, east, north), only cells whose centre is inside."""
     if not rows:
         return []
     centres = geography.unproject(situation.grid.centres()[[row.cell for row in rows]], situation.crs)
@@ -81,6 +81,6 @@ def features(situation: Situation, rows: Sequence[CellRow], box: Box | None = No
 
 
 def fullest(rows: Sequence[CellRow]) -> list[CellRow]:
-    """As many as can be drawn, in the order of cells."""
+    """The cells with the most reports, as many as can be drawn, in the order of the grid."""
     chosen = sorted(rows, key=lambda row: -row.count)[:CELLS_SHOWN]
     return sorted(chosen, key=lambda row: row.cell)

@@ -1,7 +1,7 @@
-"""Whom a request is counted against: the address that really asked, also behind a proxy.
+"""The client that a request is counted for: its real address, also behind a proxy.
 
-What a client writes into X-Forwarded-For is believed only when the connection comes from a proxy that the operator
-named. Then the chain is read from its right end, where our own proxies wrote, to the first address that is not theirs.
+X-Forwarded-For is believed only if the connection comes from a proxy that the operator named. Its addresses are then
+read from the right, where the operator's proxies wrote theirs, to the first address that is not one of them.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ UNKNOWN = "unknown"
 
 
 class Clients:
-    """Reads the client of a request.   `trusted`: addresses and networks of the operator's own proxies"""
+    """Finds the client of a request. `trusted`: addresses and networks of the operator's own proxies."""
 
     def __init__(self, trusted: Iterable[str] = ()):
         self._trusted = [ip_network(name, strict=False) for name in trusted]
@@ -31,18 +31,18 @@ class Clients:
         for hop in reversed(hops):
             address = parse_address(hop)
             if address is None:
-                break  # what stands further left was written by somebody we do not know
+                break  # whatever is further left was not written by a trusted proxy
             peer = address
             if not self._is_proxy(address):
                 break
         return _counted(peer)
 
     def scheme(self, scope: Scope) -> str:
-        """http or https, as the client used it: a proxy that ends TLS says so."""
-        told: str = Headers(scope=scope).get("x-forwarded-proto", "").strip().lower()
+        """The scheme that the client used, http or https; a trusted proxy that terminates TLS says which."""
+        forwarded: str = Headers(scope=scope).get("x-forwarded-proto", "").strip().lower()
         peer = parse_address((scope.get("client") or (UNKNOWN,))[0])
-        if told in ("http", "https") and peer is not None and self._is_proxy(peer):
-            return told
+        if forwarded in ("http", "https") and peer is not None and self._is_proxy(peer):
+            return forwarded
         return str(scope.get("scheme", "http"))
 
     def _is_proxy(self, address: Address) -> bool:
@@ -50,7 +50,7 @@ class Clients:
 
 
 def parse_address(text: str) -> Address | None:
-    """An address as proxies write it, with or without brackets and port; None for anything else."""
+    """An IP address as proxies write it, with or without brackets and port; None for anything else."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

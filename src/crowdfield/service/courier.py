@@ -1,5 +1,5 @@
-"""Compares alerts with every new map, and carries their messages out. A thread of the worker's own: neither a slow
-receiver nor a set of many districts holds up a fit."""
+"""Compares alerts with every new map version, and sends their messages. It runs in a thread of the worker, so that
+neither a slow receiver nor a set of many districts delays a fit."""
 
 import logging
 import threading
@@ -10,10 +10,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import mail, webhooks
-from crowdfield.service.alerts import Alert, Alerts, Covered, Message
+from crowdfield.service.alerts import Alert, Alerts, AreaCoverage, Message
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts
-from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.maps import Maps, RecentCache
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store, Unknown
 from crowdfield.service.weights import Weights
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from crowdfield.pipeline.districts import Located
 
 log = logging.getLogger("crowdfield.worker")
-LOOK_SECONDS = 0.5
-# How long it waits before it asks a database again that did not answer.
-PATIENCE_SECONDS = 5.0
-# Messages that are under way at once, and sets of districts that are kept on their grids.
+POLL_SECONDS = 0.5
+# Pause before a database that did not answer is asked again.
+RETRY_SECONDS = 5.0
+# How many messages are sent at once, and how many sets of districts are cached with their cells.
 SENDERS, SETS_KEPT = 4, 8
 MAP_BYTES = 64 * 2**20
 
@@ -40,33 +40,33 @@ class Courier:
         self._alerts, self._districts = Alerts(self._engine), Districts(self._engine)
         self._weights = Weights(self._engine)
         self._maps = Maps(self._store, size=MAP_BYTES)
-        self._located: Recent[Located] = Recent(SETS_KEPT)
+        self._located: RecentCache[Located] = RecentCache(SETS_KEPT)
 
     def run(self, stop: threading.Event) -> None:
-        """Until it is told to stop."""
+        """Compare and send until `stop` is set."""
         while not stop.is_set():
             try:
                 self.compare()
                 self.deliver()
             except SQLAlchemyError as error:
                 log.error("alerts wait for the database", extra={"error": type(error).__name__})
-                stop.wait(PATIENCE_SECONDS)
-            stop.wait(LOOK_SECONDS)
+                stop.wait(RETRY_SECONDS)
+            stop.wait(POLL_SECONDS)
         self.close()
 
     def close(self) -> None:
         self._engine.dispose()
 
     def compare(self) -> int:
-        """Compare every alert with the newest version of its map; how many had something to tell."""
+        """Compare every alert with the newest version of its map; returns how many queued a message."""
         count = 0
-        for one, number in self._alerts.behind():
+        for one, number in self._alerts.not_compared():
             try:
                 count += self._compare(one, number)
             except Unknown:
-                continue  # the map, its version or its districts went away meanwhile
+                continue  # the map, its version or its districts were removed meanwhile
             except CrowdfieldError:
-                # One set of districts that cannot be laid on its map must not silence the other alerts.
+                # One set of districts that does not fit its map must not stop the other alerts.
                 log.exception("an alert could not be compared", extra={"alert": one.id, "situation": one.situation})
                 self._alerts.skip(one, number)
         return count
@@ -74,11 +74,11 @@ class Courier:
     def _compare(self, one: Alert, number: int) -> bool:
         situation = self._store.situation(one.situation)
         if one.state not in situation.states:
-            raise CrowdfieldError(f"the map has no state '{one.state}' any more")
-        return self._alerts.compare(one, situation, number, self._covered(one, number).of(one.area))
+            raise CrowdfieldError(f"the map no longer has a state '{one.state}'")
+        return self._alerts.compare(one, situation, number, self._covered(one, number).limited_to(one.area))
 
-    def _covered(self, one: Alert, number: int) -> Covered:
-        """How much of each district is where the state is more probable than the alert asks for, and somebody knows."""
+    def _covered(self, one: Alert, number: int) -> AreaCoverage:
+        """The share of each district where the state is more probable than the alert's limit, without unknown cells."""
         from crowdfield.service import figures, tiles  # late: a worker without alerts does not need them
 
         situation = self._store.situation(one.situation)
@@ -94,10 +94,10 @@ class Courier:
         shares, amounts = (
             dict(zip(areas.names, values.tolist(), strict=True)) for values in figures.covered(located, above, weights)
         )
-        return Covered(shares) if weights is None else Covered(shares, amounts, weights.name)
+        return AreaCoverage(shares) if weights is None else AreaCoverage(shares, amounts, weights.name)
 
     def deliver(self) -> int:
-        """Send what is due; how many arrived."""
+        """Send the messages that are due; returns how many were delivered."""
         due = self._alerts.due(SENDERS)
         if not due:
             return 0
@@ -125,7 +125,7 @@ class Courier:
             mail.send(settings, one.email, message.id, message.body)
             return
         assert one.webhook is not None
-        # Asked again: the operator's list, and what a name leads to, may have changed since the alert was made.
+        # Checked again: the operator's list and the address of the host may have changed since the alert was set.
         target = webhooks.allowed(one.webhook, settings.alert_hosts)
         address = webhooks.reachable(target, settings.alert_networks)
         body = message.text

@@ -1,4 +1,4 @@
-"""One engine for both databases: SQLite with write-ahead log and full sync, or PostgreSQL. Both migrate on opening."""
+"""Opening the database of a workspace: SQLite (with a write-ahead log and full sync) or PostgreSQL, with migrations."""
 
 import stat
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from sqlalchemy.pool import NullPool
 from crowdfield.errors import InputError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# Files with names, places or keys in them are for their owner alone.
+# The mode of files that contain names, places or keys: only their owner may read them.
 PRIVATE = 0o600
-# Any number does, so long as every server and every worker asks for the same one.
+# Numbers of advisory locks. They are arbitrary, but must be the same in every server and worker.
 APPEND_LOCK = 7_316_001
 MIGRATE_LOCK = 7_316_002
-# How long a writer waits for another one to end.
+# How long a writer waits for another one to finish.
 LOCK_SECONDS = 30.0
 
 
 def address(database: str) -> str:
-    """A file name or a PostgreSQL address, as SQLAlchemy writes it."""
+    """The SQLAlchemy URL of a database that is given as a file name or a PostgreSQL address."""
     if "://" not in database:
         return f"sqlite:///{database}"
     try:
@@ -42,34 +42,34 @@ def address(database: str) -> str:
     raise InputError(f"crowdfield stores in SQLite or PostgreSQL, not in {url.get_backend_name()}")
 
 
-def connect(database: str, *, pool_size: int = 8, patience: float | None = None) -> Engine:
+def connect(database: str, *, pool_size: int = 8, timeout: float | None = None) -> Engine:
     """An engine for either database.
 
-    With `patience`, a question that takes more seconds than that is given up, and every question opens the database
-    anew: what a connection remembers could hide that the database is gone.
+    With `timeout`, a query that takes more seconds than that is cancelled, and every query opens a new connection: an
+    open one could hide that the database is gone.
     """
     url = address(database)
-    pool: dict[str, Any] = {"pool_size": pool_size} if patience is None else {"poolclass": NullPool}
+    pool: dict[str, Any] = {"pool_size": pool_size} if timeout is None else {"poolclass": NullPool}
     if not url.startswith("sqlite"):
         limits: dict[str, Any] = {}
-        if patience is not None:
-            options = f"-c statement_timeout={int(patience * 1e3)} -c lock_timeout={int(patience * 1e3)}"
-            limits = {"connect_timeout": max(2, int(patience)), "options": options}
-        if patience is None:
+        if timeout is not None:
+            options = f"-c statement_timeout={int(timeout * 1e3)} -c lock_timeout={int(timeout * 1e3)}"
+            limits = {"connect_timeout": max(2, int(timeout)), "options": options}
+        if timeout is None:
             pool |= {"max_overflow": pool_size, "pool_pre_ping": True}
         return create_engine(url, connect_args=limits, **pool)
-    waits = {"timeout": LOCK_SECONDS if patience is None else patience, "check_same_thread": False}
+    waits = {"timeout": LOCK_SECONDS if timeout is None else timeout, "check_same_thread": False}
     engine = create_engine(url, connect_args=waits, **pool)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # The driver must not open transactions by itself: `begin` below says when, and of which kind.
+        # The driver must not begin transactions by itself: `begin` below does, in the right mode.
         connection.isolation_level = None
         for pragma in (
             "journal_mode=WAL",
-            "synchronous=FULL",  # a report is acknowledged only when it would survive a power cut
+            "synchronous=FULL",  # a report is acknowledged only once it would survive a power cut
             "foreign_keys=ON",
-            "secure_delete=ON",  # what retention deletes is overwritten
+            "secure_delete=ON",  # deleted rows are overwritten
             "cache_size=-32000",
         ):
             connection.execute(f"PRAGMA {pragma}")
@@ -107,7 +107,7 @@ def revisions() -> set[str]:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    """Bring the tables to `revision`; two servers that start together do it once."""
+    """Migrate the tables to `revision`; two servers that start together do it only once."""
     config = _migrations()
     with writing(engine) as connection:
         if not is_sqlite(engine):
@@ -122,17 +122,17 @@ def migrate(engine: Engine, revision: str = "head") -> None:
             ) from error
 
 
-# How PostGIS sees the place of an entry; a query is helped by the index only if it says the same.
+# The place of an entry in PostGIS. The index is used only by queries that contain this very expression.
 POINT = "ST_SetSRID(ST_MakePoint(longitude, latitude), 4326)"
 
 
 def index_points(engine: Engine) -> None:
-    """Let PostGIS index the places where an administrator added it, be it before the first start or later."""
+    """Add a PostGIS index of places if an administrator has installed PostGIS, before the first start or later."""
     if is_sqlite(engine):
         return
     with writing(engine) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATE_LOCK})
-        # By a function that it brings: the extension may be in a schema that is not searched.
+        # Look for one of its functions: the extension may be in a schema that is not on the search path.
         there = "SELECT 1 FROM pg_proc WHERE proname = 'st_makeenvelope' AND pg_function_is_visible(oid)"
         if connection.execute(text(there)).first():
             connection.execute(text(f"CREATE INDEX IF NOT EXISTS entry_by_point ON entry USING gist ({POINT})"))
@@ -147,7 +147,7 @@ def points_indexed(engine: Engine) -> bool:
 
 
 def revision(engine: Engine) -> str | None:
-    """The migration that the database is at, or None where there are no tables yet."""
+    """The last migration that was applied, or None where there are no tables yet."""
     with engine.connect() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None
@@ -155,29 +155,30 @@ def revision(engine: Engine) -> str | None:
 
 
 def open_database(database: str, *, pool_size: int = 8) -> Engine:
-    """The database of a workspace with its tables up to date; a new file is made where there is none."""
+    """The database of a workspace with its tables up to date; a file that does not exist is created."""
     engine = connect(database, pool_size=pool_size)
     make_private(engine)
-    with usable(engine):
+    with explaining_errors(engine):
         migrate(engine)
         index_points(engine)
     return engine
 
 
 def make_private(engine: Engine) -> None:
-    """Create the file of a new workspace so that only its owner can read it. SQLite gives its side files the same mode,
-    but would create the file itself as the umask says: for everybody, on most machines."""
+    """Create the file of a new workspace so that only its owner can read it. SQLite gives its other files the same
+    mode, but would create the file itself with the default permissions, which let everybody read it on most
+    machines."""
     if not is_sqlite(engine) or not engine.url.database or Path(engine.url.database).exists():
         return
     try:
-        # Names and places of people: nobody else on this machine needs to read them.
+        # It will contain names and places of people.
         Path(engine.url.database).touch(mode=PRIVATE)
     except OSError as error:
         raise InputError(f"{engine.url.database} cannot be created: {error.strerror}") from error
 
 
-def exposed(database: str) -> list[str]:
-    """What others on this machine could do to the file of a workspace, and how to prevent it."""
+def permission_warnings(database: str) -> list[str]:
+    """Warnings about file permissions that let other users read or replace the workspace, and how to fix them."""
     url = make_url(address(database))
     if url.get_backend_name() != "sqlite" or not url.database or not Path(url.database).is_file():
         return []
@@ -191,42 +192,44 @@ def exposed(database: str) -> list[str]:
     return found
 
 
-def existing(database: str, *, pool_size: int = 2) -> Engine:
-    """The database of a workspace that must be there already; its tables are left as they are."""
+def open_existing(database: str, *, pool_size: int = 2) -> Engine:
+    """The database of a workspace that must exist already; its tables are not migrated."""
     engine = connect(database, pool_size=pool_size)
     if is_sqlite(engine) and engine.url.database and not Path(engine.url.database).is_file():
         raise InputError(f"there is no file {engine.url.database}")
-    with usable(engine):
+    with explaining_errors(engine):
         if revision(engine) is None:
             raise InputError("there is no crowdfield workspace in this database")
     return engine
 
 
 @contextmanager
-def usable(engine: Engine) -> Iterator[None]:
-    """What a database says of a damaged file or a server that is away becomes an error in our words."""
+def explaining_errors(engine: Engine) -> Iterator[None]:
+    """Turn database errors, such as a damaged file or an unreachable server, into an `InputError` that explains
+    them."""
     try:
         yield
     except DatabaseError as error:
         engine.dispose()
-        raise InputError(trouble(error, engine)) from error
+        raise InputError(explain_error(error, engine)) from error
 
 
-# By the names that SQLite gives to its errors.
-_TROUBLE = {
-    "SQLITE_NOTADB": "{file} is not a database of crowdfield: name another file, or move this one away",
+# Explanations by the names of SQLite's errors.
+_EXPLANATIONS = {
+    "SQLITE_NOTADB": "{file} is not a crowdfield database: choose another file, or move this one",
     "SQLITE_CORRUPT": "{file} is damaged: restore the last backup into a new file",
     "SQLITE_FULL": "the disk that holds {file} is full: free some space and start again",
-    "SQLITE_READONLY": "{file} cannot be written: who may write it, and its folder?",
-    "SQLITE_CANTOPEN": "{file} cannot be opened: is it a file, and may it be read and written?",
+    "SQLITE_READONLY": "{file} cannot be written: check the permissions of the file and its folder",
+    "SQLITE_CANTOPEN": "{file} cannot be opened: check that it is a file, and its permissions",
     "SQLITE_BUSY": "{file} is locked by another program: try again when that has finished",
 }
 
 
-def trouble(error: DatabaseError, engine: Engine) -> str:
-    """What is wrong with a database and what to do; never the driver's own text, which may hold a password."""
+def explain_error(error: DatabaseError, engine: Engine) -> str:
+    """What is wrong with a database and what to do. The driver's own text is left out: it may contain a password."""
     name = str(getattr(error.orig, "sqlite_errorname", ""))
-    for known, words in _TROUBLE.items():
+    for known, words in _EXPLANATIONS.items():
         if name.startswith(known):
             return words.format(file=engine.url.database)
-    return f"the database does not open ({type(error.orig).__name__}): is it running, and are file and address right?"
+    kind = type(error.orig).__name__
+    return f"the database cannot be opened ({kind}): check that it is running, and its file or address"

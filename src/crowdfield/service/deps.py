@@ -1,4 +1,4 @@
-"""What routes ask for: the service, who is asking, and which situation is meant."""
+"""What routes depend on: the service, the caller with the required role, and the situation."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,21 +24,22 @@ def principal_of(request: Request) -> Principal:
 
 
 Scope = Literal["map", "all maps", "any map"]
-"""What a role is needed for: the map that a request is about, all maps at once, or at least one of them."""
+"""Where a role is required: on the map of the request, on all maps, or on at least one map."""
 
 
-class Need:
-    """Lets pass who has at least this role, and says what the key counts as there: one that is limited to some maps is
-    worth no more than no key at all on the others."""
+class RequiredRole:
+    """Requires at least this role, and returns the caller with the role that counts there: on a map that a key is not
+    for, it counts as no key at all."""
 
     def __init__(self, role: Role, scope: Scope = "map"):
         self.role, self.scope = role, scope
 
     async def __call__(self, request: Request) -> Principal:
-        return self.check(principal_of(request), map_named(request))
+        return self.check(principal_of(request), named_map(request))
 
     def check(self, principal: Principal, situation: str | None) -> Principal:
-        """Also asked before the body of a request is read: see `access.py`."""
+        """The caller with the role that counts here, or an error. Also called before the body of a request is read, by
+        `access.py`."""
         here = self._here(principal, situation)
         if here.role >= self.role:
             return here
@@ -53,19 +54,19 @@ class Need:
         raise Problem(403, f"this needs the role {self.role.name}; your key has the role {principal.role.name}")
 
     def _here(self, principal: Principal, situation: str | None) -> Principal:
-        # A short address that names no map means the newest of those that the key is for.
+        # A short address without a map means the newest of the maps that the key is for.
         if self.scope == "any map" or (self.scope == "map" and situation is None):
             return principal
         return principal.on(situation if self.scope == "map" else None)
 
 
-def map_named(request: Request) -> str | None:
-    """The map that the address names; a short address does so in its query."""
+def named_map(request: Request) -> str | None:
+    """The id of the map in the path, or in the query of a short address."""
     return request.path_params.get("situation") or request.query_params.get("situation")
 
 
-# Asked before a map is looked up: whoever may not read it does not learn whether there is such a map.
-_READING = Need(Role.reader)
+# Checked before a map is looked up: a caller who may not read it does not learn whether it exists.
+_READING = RequiredRole(Role.reader)
 
 
 async def situation_of(
@@ -77,11 +78,11 @@ async def situation_of(
     return seen_by(principal, await service_of(request).situation(situation, reporting=request.method not in READING))
 
 
-async def situation_asked(
+async def situation_from_query(
     request: Request,
     situation: Annotated[str | None, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = None,
 ) -> Situation:
-    """For the short addresses such as /tiles/…: the situation named in the query, else the newest."""
+    """For the short addresses such as /tiles/…: the situation in the query, else the newest."""
     principal = principal_of(request)
     _READING.check(principal, situation)
     service = service_of(request)
@@ -96,18 +97,18 @@ def may_see(principal: Principal, situation: Situation) -> bool:
 
 
 def seen_by(principal: Principal, situation: Situation) -> Situation:
-    """The situation, unless it is for keys that this caller does not have: then it is as if there were none."""
+    """The situation. If this caller may not see it, the error is the same as for one that does not exist."""
     if not may_see(principal, situation):
         raise no_situation(situation.id)
     return situation
 
 
-Reader = Annotated[Principal, Depends(Need(Role.reader))]
-Reporter = Annotated[Principal, Depends(Need(Role.reporter))]
-TrustedOne = Annotated[Principal, Depends(Need(Role.trusted))]
-Admin = Annotated[Principal, Depends(Need(Role.admin))]
-# For addresses that are about no single map.
-ReaderOfAny = Annotated[Principal, Depends(Need(Role.reader, "any map"))]
-ReaderOfAll = Annotated[Principal, Depends(Need(Role.reader, "all maps"))]
-AdminOfAll = Annotated[Principal, Depends(Need(Role.admin, "all maps"))]
+Reader = Annotated[Principal, Depends(RequiredRole(Role.reader))]
+Reporter = Annotated[Principal, Depends(RequiredRole(Role.reporter))]
+TrustedKey = Annotated[Principal, Depends(RequiredRole(Role.trusted))]
+Admin = Annotated[Principal, Depends(RequiredRole(Role.admin))]
+# For requests that are not about a single map.
+ReaderOfAny = Annotated[Principal, Depends(RequiredRole(Role.reader, "any map"))]
+ReaderOfAll = Annotated[Principal, Depends(RequiredRole(Role.reader, "all maps"))]
+AdminOfAll = Annotated[Principal, Depends(RequiredRole(Role.admin, "all maps"))]
 VersionQuery = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="a map version; the newest by default")]

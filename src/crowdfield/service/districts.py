@@ -15,9 +15,10 @@ from crowdfield.service.tables import alert, district_set
 if TYPE_CHECKING:
     from crowdfield.io.areas import NamedAreas
 
-# Areas of one set, and corners of all of them together: what the districts of a large country need, simplified.
+# The most areas in one set, and the most corners of all its areas together: enough for the simplified districts of a
+# large country.
 MOST_AREAS, MOST_CORNERS = 1000, 200_000
-# Sets of districts of one map.
+# The most sets of districts of one map.
 MOST_SETS = 20
 
 
@@ -57,7 +58,7 @@ class Districts:
         return areas_of(json.loads(gzip.decompress(content)))
 
     def store(self, situation: str, name: str, content: dict[str, Any]) -> DistrictSet:
-        """Put a set in the place of the one of this name."""
+        """Store a set; it replaces one of the same name."""
         c, found = district_set.c, DistrictSet(name, time.time(), len(content["names"]))
         packed = gzip.compress(json.dumps(content).encode(), 6)
         with writing(self._engine) as connection:
@@ -79,8 +80,8 @@ class Districts:
 
 
 def areas_of(content: dict[str, Any]) -> "NamedAreas":
-    """Areas as the box and the database hand them over; checked, as they may come from a hostile file."""
-    # Late: a server that is not asked for districts does without these libraries.
+    """Areas from the JSON that the box and the database contain. They are checked: the file may be hostile."""
+    # Imported here: a server without districts does not need these libraries.
     import shapely
 
     from crowdfield.io.areas import NamedAreas
@@ -89,5 +90,5 @@ def areas_of(content: dict[str, Any]) -> "NamedAreas":
     names, texts = [str(name) for name in content["names"]], content["shapes"]
     shapes, kinds = from_wkb([bytes.fromhex(str(text)) for text in texts])
     if len(shapes) != len(names) or not set(kinds) <= {"Polygon", "MultiPolygon"} or shapely.is_missing(shapes).any():
-        raise ValueError("areas that are no polygons")
+        raise ValueError("some areas are not polygons")
     return NamedAreas(tuple(names), shapes, notes=tuple(str(note) for note in content["notes"]))

@@ -1,7 +1,7 @@
-"""How much a fit may cost, and what is left out where a map is too large for that.
+"""How much a fit may cost, and what is left out if a map is too large for that.
 
-Two things are cut, and each is said in words at the map: the cells that are drawn (the map is drawn in fewer, and what
-lies between them is interpolated), and the reports that are learned from (one in four, one in sixteen, …).
+Two things can be reduced, and the map says so: the cells (the map is computed in fewer cells and interpolated between
+them), and the reports that are learned from (one in four, one in sixteen, …).
 """
 
 import math
@@ -15,31 +15,33 @@ from crowdfield.service.journal import Entry
 
 # Each level of coarseness learns from a quarter of the reports of the level before.
 COARSER = 4
-# Fewer reports than this are never thinned out, and no more levels than this are tried.
+# A map always learns from at least this many of its reports; no more levels than this are tried.
 FEWEST_REPORTS, MOST_LEVELS = 100, 8
-# Of a coarser map this share are the newest reports: what was just sent must show.
+# The share of the newest reports among those that a coarser map learns from: what was just sent must have an effect.
 NEWEST_SHARE = 0.5
-# While reports come in a map must follow them: so many seconds to learn and to draw, then it is published as it is.
+# The most seconds to learn and to draw while reports come in; then the map is published as it is.
 LIVE_LEARNING, LIVE_DRAWING = 15.0, 10.0
-# The length-scale and the kind of model are searched for on so many reports (times latent functions) while reports
-# come in (some two seconds on one slow core), and at rest (seven for 12,342). No more are fitted as `fuse` does.
+# The most reports (times latent functions) on which the length-scale and the kind of model are searched for: while
+# reports come in (about two seconds on one slow core), and at rest (seven seconds for 12,342). Up to this many reports
+# are fitted as `fuse` does.
 LIVE_SEARCHED, REST_SEARCHED = 250, 20_000
-# Shares of the deadline of a map at rest; what is left is for storing it, and a reserve for a busy machine.
+# The shares of the deadline for learning and drawing at rest; the remainder is for storing, and for busy machines.
 REST_LEARNING, REST_DRAWING = 0.45, 0.3
-# Probabilities and deviations of one version that are stored at most (as pairs; 32 MB), however fast they are drawn.
+# The most pairs of probability and standard deviation stored in one version (32 MB), however fast they are drawn.
 MOST_STORED = 4 * 2**20
-# A map that could not be fitted in time is drawn in no more cells than this, whatever its reports.
+# A map that could not be fitted in time is drawn in no more cells than this.
 COARSE_CELLS = 2**14
 # A map is never drawn in fewer cells than this along a side.
 FEWEST_CELLS = 16
-# Cells that are drawn to measure how long one takes, and the size of maps from which on this is measured.
+# How many cells are drawn to measure how long one takes, and the size of a map from which this is measured.
 PROBE, PROBED_FROM = 256, 2**16
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What one fit may cost: its `level` of coarseness, seconds to learn, to draw, and until it is ended; or `shape`,
-    the (rows, columns) to draw whatever that takes. `searched`: reports that the length-scale is looked for on."""
+    """What one fit may cost: its `level` of coarseness, and the seconds to learn, to draw, and until it is killed; or
+    `shape`, the (rows, columns) to draw however long that takes. `searched`: the most reports on which the length-scale
+    is searched for."""
 
     level: int = 0
     learning: float = math.inf
@@ -61,17 +63,17 @@ class Effort:
         return cls(level, REST_LEARNING * deadline, REST_DRAWING * deadline, deadline)
 
     @property
-    def thins(self) -> bool:
-        """Whether a map is learned from some of its reports only, once it has many."""
+    def uses_subset(self) -> bool:
+        """Whether a map with many reports learns from some of them only."""
         return self.level > 0
 
     def choose(self, reports: Sequence[Entry]) -> Sequence[Entry]:
-        """The reports to learn from, in the order of the log: all, or the trusted, the newest, and some of the rest.
+        """The reports to learn from, in the order of the log: all, or the trusted ones, the newest, and some others.
 
         The same log always gives the same choice.
         """
         most = max(FEWEST_REPORTS, len(reports) // COARSER**self.level)
-        if not self.thins or len(reports) <= most:
+        if not self.uses_subset or len(reports) <= most:
             return reports
         sure = {i for i, r in enumerate(reports) if str(r.source).startswith(TRUSTED)}
         others = [i for i in range(len(reports)) if i not in sure]
@@ -83,10 +85,10 @@ class Effort:
         return [reports[i] for i in sorted(chosen)]
 
     def lay_out(self, grid: Grid, states: int, seconds_per_cell: Callable[[], float]) -> Grid:
-        """The cells to draw: those of the map, or larger ones where drawing would take too long or store too much."""
+        """The cells to draw: those of the map, or larger ones if drawing would take too long or store too much."""
         if self.shape is not None:
             return coarser(grid, *self.shape)
-        most = min(MOST_STORED / states, COARSE_CELLS if self.thins else math.inf)
+        most = min(MOST_STORED / states, COARSE_CELLS if self.uses_subset else math.inf)
         if self.drawing < math.inf and grid.size * states > PROBED_FROM:
             most = min(most, self.drawing / max(seconds_per_cell(), 1e-9))
         factor = 1
@@ -99,14 +101,16 @@ UNLIMITED = Effort()
 
 
 def coarser(grid: Grid, rows: int, columns: int) -> Grid:
-    """The same region in so many cells."""
+    """The same region with this number of rows and columns."""
     if (rows, columns) == grid.shape:
         return grid
     return replace(grid, rows=rows, columns=columns)
 
 
-def told(effort: Effort, grid: Grid, drawn: Grid, reports: int, learned_from: int) -> tuple[dict[str, Any], list[str]]:
-    """What a coarser map says of itself: as numbers, and in words for those who look at it."""
+def describe_limits(
+    effort: Effort, grid: Grid, drawn: Grid, reports: int, learned_from: int
+) -> tuple[dict[str, Any], list[str]]:
+    """What was reduced in a coarser map: as numbers, and as remarks for its users."""
     remarks = []
     if learned_from < reports:
         remarks.append(

@@ -28,8 +28,8 @@ MOST_UNREAD = 500
 
 @dataclass(frozen=True)
 class Listener:
-    """Who follows a map. `key` is the id of their key, None without one; a stranger has no right to the map but that it
-    is open to everybody."""
+    """Who follows a map. `key`: the id of their key, None without one. `stranger`: they have no key for this map, and
+    may follow it only because it is public."""
 
     situation: str
     key: str | None
@@ -42,8 +42,8 @@ class Broadcast:
     def __init__(self, store: Store, keys: Keys, metrics: Metrics, pool: Pool, poll_seconds: float):
         self._store, self._keys, self._metrics, self._pool, self._poll = store, keys, metrics, pool, poll_seconds
         self._listeners: dict[asyncio.Queue[Event | None], Listener] = {}
-        self.on_look: Callable[[str], None] = lambda situation: None
-        """Called with the id of a map that somebody begins to follow, or follows when it has a new version."""
+        self.on_watched: Callable[[str], None] = lambda situation: None
+        """Called with the id of a map when somebody begins to follow it, and when a followed map has a new version."""
         self._task: asyncio.Task[None] | None = None
         self._after = 0
 
@@ -80,14 +80,14 @@ class Broadcast:
             for event in events:
                 self._after = event.id
                 if event.kind == "version" and event.situation in followed:
-                    self.on_look(event.situation)
+                    self.on_watched(event.situation)
                 for listener in self._listeners:
                     _pass_on(listener, event)
             await asyncio.sleep(RETRY_SECONDS if failing else self._poll)
 
     async def _end_invalid(self) -> None:
-        """End the streams of keys that have expired or were revoked (here or by another server), and those of strangers
-        to a map that is no longer open to everybody."""
+        """End the streams of keys that have expired or were revoked (here or on another server), and those of strangers
+        who follow a map that is no longer public."""
         used = {one.key for one in self._listeners.values() if one.key is not None}
         open_maps = {one.situation for one in self._listeners.values() if one.stranger}
         invalid = used - await self._pool.run(self._keys.valid, used) if used else set()
@@ -100,10 +100,10 @@ class Broadcast:
         self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True, stranger: bool = False
     ) -> AsyncIterator[str]:
         """Events after the one numbered `last`, then new ones, as long as the key is valid (for a stranger: as long as
-        the map is open to everybody). `exact`: include why a fit failed, which may quote reports."""
+        the map is public). `exact`: include why a fit failed, which may quote reports."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue(MOST_UNREAD)
         self._listeners[listener] = Listener(situation, key, stranger)
-        self.on_look(situation)
+        self.on_watched(situation)
         self._metrics.streams.set(self.streams)
         try:
             # The queue was open before past events are read, so that none is missed between the two.
@@ -141,6 +141,6 @@ def _pass_on(listener: "asyncio.Queue[Event | None]", event: Event | None) -> No
 
 
 def _frame(event: Event, exact: bool) -> str:
-    told = event.data if exact else {name: value for name, value in event.data.items() if name != "message"}
-    data = json.dumps(told | {"situation": event.situation})
+    content = event.data if exact else {name: value for name, value in event.data.items() if name != "message"}
+    data = json.dumps(content | {"situation": event.situation})
     return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"

@@ -1,7 +1,7 @@
-"""When things happened: how many reports there are by steps of time, for the slider of the page.
+"""When events happened: the number of reports in each time step, for the time slider of the page.
 
-Those who see reports get steps of an hour or longer. Readers get whole published periods, and of each the sum of the
-counts that are published of cells.
+Callers who may see reports get steps of an hour or longer. Readers get whole published periods, each with the sum of
+the published counts of cells.
 """
 
 from typing import Any
@@ -13,27 +13,29 @@ from crowdfield.service.publishing import HOUR, PublishedCells
 from crowdfield.service.reporttable import ReportTable
 
 DAY = 24 * HOUR
-# Lengths of a step in seconds, and how many steps there are at the most: positions of a slider.
+# The possible lengths of a step in seconds, and the most steps: positions of the slider.
 STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 30 * DAY, 365 * DAY)
 MOST_STEPS = 60
 
 
 def of_reports(table: ReportTable) -> dict[str, Any]:
-    """Numbers of the reports that say when it happened."""
+    """Counts of the reports that say when their event happened."""
     known = np.flatnonzero(~np.isnan(table.time))
-    return _told(table.time[known], np.ones(len(known), dtype=np.int64), STEPS, exact=True)
+    return _counts_by_step(table.time[known], np.ones(len(known), dtype=np.int64), STEPS, exact=True)
 
 
 def of_cells(published: PublishedCells) -> dict[str, Any]:
-    """Published counts by whole periods; none where most reports do not say when it happened."""
+    """Published counts by whole periods; empty if most reports do not say when their event happened."""
     length = published.hours * HOUR
     periods = sorted(published.periods.items()) if published.timed else []
     count = np.array([sum(row.count for row in rows) for _, rows in periods], dtype=np.int64)
     steps = tuple(length * days for days in (1, 7, 30, 365))
-    return _told(np.array([number * length for number, _ in periods], dtype=np.float64), count, steps, exact=False)
+    return _counts_by_step(
+        np.array([number * length for number, _ in periods], dtype=np.float64), count, steps, exact=False
+    )
 
 
-def _told(
+def _counts_by_step(
     time: NDArray[np.float64], count: NDArray[np.int64], steps: tuple[float, ...], *, exact: bool
 ) -> dict[str, Any]:
     if not len(time):

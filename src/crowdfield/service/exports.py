@@ -29,25 +29,25 @@ MEDIA = {
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".zip": "application/zip",
 }
-# A page that is saved and opened from a file may run its own script there; opened from here it must not.
+# An exported page may run its script when it is opened from a file, but not when it is opened from this server.
 SANDBOX = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
 def check_form(form: str) -> None:
-    """Refuse an unknown format before anything is made."""
-    from crowdfield import io  # late: the writers bring pandas and more
+    """Raise an error if the format is unknown, before any work is done."""
+    from crowdfield import io  # imported here: the writers need pandas and more
 
     if f".{form}" not in io.FORMATS:
         known = " ".join(sorted(name[1:] for name in io.FORMATS))
-        raise Problem(404, f"no map format is known by this name; use one of: {known}")
+        raise Problem(404, f"there is no such map format; use one of: {known}")
 
 
 def write(
     now: MapArrays, form: str, target: Path, *, reports: NDArray[np.int32] | None = None
 ) -> tuple[Path, str, dict[str, str]]:
-    """Write the map in the format of this file ending to `target`; the file, its media type and its headers.
+    """Write the map to `target` in the format `form` (a file ending); returns the file, its media type and its headers.
 
-    `reports` replaces the counts of reports by those that may be told.
+    `reports` replaces the counts of reports by those that the caller may see.
     """
     from crowdfield import io
 
@@ -61,17 +61,18 @@ def write(
     )
     name = f"{now.situation.id}-v{now.info.number}"
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # A picture from here is laid on maps: the colours alone, with the files that say where they lie.
+        # A PNG from here is put on other maps: it has only the colours, and files that georeference it.
         options = {"bare": True} if suffix == ".png" else {}
         path = io.write(heatmap, Path(folder) / f"{name}{suffix}", **options)
         return bundle(path, target)
 
 
 def bundle(path: Path, target: Path) -> tuple[Path, str, dict[str, str]]:
-    """Move a file that was written, with those that were written beside it, to `target`; its media type and headers."""
+    """Move a written file, together with those written next to it, to `target`; returns it with media type and
+    headers."""
     made, suffix = sorted(path.parent.iterdir()), path.suffix
-    # A picture needs the file that says where it lies. A table is read without its description, and a spreadsheet that
-    # follows the address wants the table itself.
+    # A picture needs the file that georeferences it. A CSV table can be read without its description, and a spreadsheet
+    # that loads the address needs the table itself.
     if len(made) > 1 and suffix != ".csv":
         suffix, path = ".zip", path.with_suffix(".zip")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,12 +1,12 @@
-"""Figures of districts on a published map, as anybody may see them.
+"""Figures of districts on a published map, without private information.
 
-A figure is a function of the published map and of the model behind it, and both are functions of cells (see
-`scatter`). No figure uses what was reported about a single place, however small the polygon; counts of reports are sums
-of the counts that are published of cells.
+A figure depends on the published map and its model only, and both depend on the cells of reports only (see `scatter`).
+No figure uses what was reported about a single place, however small the polygon. Counts of reports are sums of the
+published counts of cells.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,20 @@ from numpy.typing import NDArray
 from crowdfield.data import Grid
 from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas
+from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline import totals as job
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.schemas import finite
 from crowdfield.service.weights import CellWeights
 
-# Corners of a polygon that comes in an address.
+# The most corners of a polygon in a URL.
 MOST_ASKED_CORNERS = 1000
 # The share of a cell that must lie in a district for the reports of the cell to count there.
 HALF = 0.5
 COVERAGE_JSON = "application/vnd.cov+json"
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
-# The numbers of an area that are told of each state, by the end of their name.
+# The numbers given for each state of an area, by the ending of their name.
 PARTS = {
     "": "expected share of {whole} that is {state}",
     "low": "lower end of its {level} % interval",
@@ -47,12 +48,12 @@ def polygon_of(text: str) -> NamedAreas:
     """One area from well-known text: POLYGON((longitude latitude, …))."""
     found = re.fullmatch(r"\s*POLYGON\s*(\(.*\))\s*", text, re.IGNORECASE | re.DOTALL)
     if found is None:
-        raise InputError("coords is a POLYGON((longitude latitude, …)) in well-known text")
+        raise InputError("coords must be a POLYGON((longitude latitude, …)) in well-known text")
     shape = _polygon(found[1].strip())
     if shapely.get_num_coordinates(shape) > MOST_ASKED_CORNERS:
-        raise InputError(f"a polygon in an address may have {MOST_ASKED_CORNERS:,} corners")
+        raise InputError(f"a polygon in a URL may have at most {MOST_ASKED_CORNERS:,} corners")
     if not shape.is_valid or shape.area == 0.0:
-        raise InputError("this polygon crosses itself, or has no inside")
+        raise InputError("this polygon crosses itself, or has no area")
     return NamedAreas(("area",), np.array([shape], dtype=object))
 
 
@@ -71,12 +72,12 @@ def _ring(text: str) -> list[tuple[float, float]]:
     for part in text[1:-1].split(","):
         found = PLACE.fullmatch(part)
         if found is None:
-            raise InputError("every corner of a polygon is a longitude and a latitude with a space between them")
+            raise InputError("every corner of a polygon must be a longitude and a latitude separated by a space")
         corners.append((float(found[1]), float(found[2])))
     if len(corners) < 4 or corners[0] != corners[-1]:
-        raise InputError("a ring of a polygon has at least four corners, and the last is the first")
+        raise InputError("a ring of a polygon must have at least four corners, the last equal to the first")
     if not all(-180 <= longitude <= 180 and -90 <= latitude <= 90 for longitude, latitude in corners):
-        raise InputError("corners are longitudes in [-180, 180] and latitudes in [-90, 90]")
+        raise InputError("corners must have longitudes in [-180, 180] and latitudes in [-90, 90]")
     return corners
 
 
@@ -85,23 +86,24 @@ def figures(
     now: MapArrays,
     areas: NamedAreas,
     counts: NDArray[np.int32],
-    asked: job.Asked,
+    options: job.TotalsOptions,
     weights: CellWeights | None = None,
     *,
     exact: bool,
 ) -> job.DistrictTotals:
-    """Figures of districts on a published map, by the function of `crowdfield totals`.
+    """Figures of districts on a published map, computed as `crowdfield totals` does.
 
-    counts: reports of each cell, as the caller may see them [rows, columns]; where not exact, a district of which
-    nothing is told has no count instead of none. weights: what cells count for; their area where there are none.
+    counts: the number of reports in each cell that the caller may see [rows, columns]. exact: whether these are all
+    reports; if not, the count of a district without published reports is unknown rather than 0. weights: what each cell
+    counts for; its area by default.
     """
     heatmap = now.heatmap()
     located = locate(areas, now.grid, heatmap.mask)
     reports = _reports(located, counts)
-    told = reports if exact else np.where(reports > 0, reports, np.nan)
+    shown_reports = reports if exact else np.where(reports > 0, reports, np.nan)
     each = job.square_kilometres(now.grid) if weights is None else weights.amounts
     name = None if weights is None else weights.name
-    return job.of_map(model, heatmap, areas, located, job.shown_field(heatmap), each, told, asked, name)
+    return job.of_map(model, heatmap, areas, located, job.shown_field(heatmap), each, shown_reports, options, name)
 
 
 def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -110,16 +112,22 @@ def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]
     return np.asarray(inside @ counts.ravel().astype(np.float64))
 
 
-def told(found: job.DistrictTotals, version: int) -> dict[str, Any]:
-    """Figures as the API tells them."""
+def as_json(found: job.DistrictTotals, version: int) -> dict[str, Any]:
+    """Figures as a JSON document."""
     (threshold,) = found.thresholds
     fixed = ("area", "cells", "reports", "weight", "unknown_share", "outside_share", "note")
     parts = {"share": "share", "low": "share_low", "high": "share_high"}
     parts |= {"amount": "amount", "amount_low": "amount_low", "amount_high": "amount_high"}
     parts |= {"probability_above": f"probability_above_{threshold:g}"}
+    # Of grades also "at least" each of them, where that differs from the figures of single states.
+    grades = [s for s in found.states if f"share_{AT_LEAST}{s}" in found.table]
+
+    def of(row: Mapping[Hashable, Any], name: str) -> dict[str, Any]:
+        return {part: row[f"{column}_{name}"] for part, column in parts.items()}
+
     rows = [
         {name: row[name] for name in fixed}
-        | {"states": {s: {part: row[f"{column}_{s}"] for part, column in parts.items()} for s in found.states}}
+        | {"states": {s: of(row, s) for s in found.states}, "at_least": {s: of(row, f"{AT_LEAST}{s}") for s in grades}}
         for row in found.table.to_dict("records")
     ]
     body = {"version": version, "level": found.level, "threshold": threshold, "states": found.states}
@@ -130,8 +138,8 @@ def told(found: job.DistrictTotals, version: int) -> dict[str, Any]:
 def covered(
     located: Located, above: NDArray[np.bool_], weights: CellWeights | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of each district the share where something holds, and the amount. Each cell counts once without weights. The
-    share is NaN for a district that the map does not reach, or in which nothing is to be counted.   [A], [A]"""
+    """The share of each district where a condition holds (`above`), and the amount: [A], [A]. Without weights every
+    cell counts once. The share is NaN for a district outside the map, or with a total weight of zero."""
     each = np.ones(above.size) if weights is None else np.nan_to_num(weights.amounts)
     whole = np.asarray(located.share @ each).ravel()
     part = np.asarray(located.share @ (above.ravel() * each)).ravel()
@@ -140,17 +148,17 @@ def covered(
 
 
 def on_grid(areas: NamedAreas, grid: Grid) -> Located:
-    """Districts on the cells of a map, all of which it speaks about."""
+    """Which cells of a map each district consists of; no cell is masked."""
     return locate(areas, grid, np.ones(grid.shape, dtype=bool))
 
 
 def write(found: job.DistrictTotals, path: Path, state: str) -> None:
-    """Figures as a file of the format that its name ends with."""
+    """Write figures to a file in the format of its ending."""
     job.write_totals(found, path, state=state)
 
 
 def coverage(found: job.DistrictTotals, created: float, states: Sequence[str]) -> dict[str, Any]:
-    """The figures of one area as CoverageJSON, for OGC API EDR: a polygon, and a number for each parameter."""
+    """The figures of one area as CoverageJSON, for OGC API EDR: a polygon, and one number per parameter."""
     (row,) = found.table.to_dict("records")
     (polygon,) = found.areas.shapes
     corners = [[shapely.get_coordinates(ring).tolist() for ring in (polygon.exterior, *polygon.interiors)]]

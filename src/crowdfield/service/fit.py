@@ -1,7 +1,7 @@
-"""From the reports of a situation to a map version. With `reasons`, the only module here that calls the model.
+"""From the reports of a situation to a map version. Only this module and `reasons` call the model.
 
-Models are built, continued, drawn and asked by `crowdfield.pipeline`, with the defaults of `crowdfield fuse` and
-`crowdfield next`; here is only what a live map needs beside that: how much a fit may cost, and what readers may see.
+Models are built, updated and evaluated by `crowdfield.pipeline`, with the defaults of `crowdfield fuse` and
+`crowdfield next`. This module adds what a live map needs: how much a fit may cost, and what readers may see.
 """
 
 import logging
@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,12 @@ from crowdfield import pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, DataWarning, InputError
 from crowdfield.io.layers import plain
+from crowdfield.pipeline.grading import with_grades
 from crowdfield.pipeline.quiet import only_label, with_silence
 from crowdfield.pipeline.shores import land_cells
 from crowdfield.service import placed
 from crowdfield.service.auth import TRUSTED
-from crowdfield.service.effort import PROBE, UNLIMITED, Effort, told
+from crowdfield.service.effort import PROBE, UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite
@@ -38,18 +38,25 @@ from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")
 SUGGESTIONS = 8
-# From so many reports on, a map is published after a few sweeps and settles in the versions after it: a duty officer
-# would rather see most of a change at once than all of it later.
+# From LARGE reports on, a map is published after COLD sweeps (a new fit) or WARM sweeps (an updated one), and converges
+# in later versions, ROUND sweeps at a time: most of a change at once is better than all of it later. MOST_SWEEPS: the
+# limit for small maps.
 LARGE, COLD, WARM, ROUND, MOST_SWEEPS = 2_000, 25, 5, 20, 500
-# From so many reports times latent functions on, a sweep may take seconds: time is looked at after every few sweeps.
+# From this many reports times latent functions on, a sweep may take seconds: the time is checked every few sweeps.
 HEAVY, FEW_SWEEPS = 15_000, 5
-# A fit that still moves after so many rounds of sweeps moves back and forth, too little to say which end is right.
+# A fit that has not converged after this many rounds oscillates; the changes are too small to matter.
 MOST_ROUNDS = 50
-# Of the log odds between sweeps, in fits that are not those of `fuse` anyway: far below what a map can show.
+# The tolerance on changes of log odds between sweeps, in fits that differ from those of `fuse` anyway: far below what a
+# map can show.
 TOLERANCE = 5e-3
 # Share of the objective by which a fit that settles may fall: it varies by a twentieth of that (`slack_share` of the
 # policy of inference), and where it goes astray it falls by many times as much.
 ASTRAY = 1e-3
+# Up to so many reports times states both kinds of model are compared on maps of three or more states without an order,
+# as `fuse` does: 2,000 reports of three states took 13 s of processor time, and 1 s with each report that came later.
+SEVERAL = 6_000
+# Up to so many reports grades are read in their order, which only the instrument model does.
+GRADED = 20_000
 # The kinds of inference that read the probabilities of states.
 READ_SCORES = ("auto", "collapsed")
 # A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
@@ -58,7 +65,8 @@ SEARCH_AGAIN = 1.5
 
 @dataclass(frozen=True)
 class Previous:
-    """A model, the log position that it has seen, and how many reports its length-scale was found from."""
+    """The model of an earlier version, the log position that it includes, and the number of reports when its
+    length-scale was searched for."""
 
     head: int
     model: Any
@@ -67,9 +75,9 @@ class Previous:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model, or None where there are no reports. `whole`: it is what `fuse` gives for the same reports, and
-    depends on nothing else. `searched`: how many reports its length-scale and its kind were found from. `cut_short`: it
-    was only to settle further, and stopped for something more urgent."""
+    """A fitted model, or None where there are no reports. `whole`: it is the fit of `fuse` for the same reports, and
+    depends on nothing else. `searched`: the number of reports when its length-scale and its kind were searched for.
+    `cut_short`: it was only to converge further, and stopped because new reports came in."""
 
     model: Any
     whole: bool
@@ -81,7 +89,7 @@ NO_REPORTS = Fit(None, True, 0)
 
 
 def never() -> bool:
-    """For fits that nothing may interrupt."""
+    """The default of `interrupted`: nothing interrupts the fit."""
     return False
 
 
@@ -93,18 +101,19 @@ def fit_map(
     effort: Effort = UNLIMITED,
     interrupted: Callable[[], bool] = never,
 ) -> tuple[Published | None, Any]:
-    """Fit the standing reports, from the previous model where there is one; the version to publish, and the model.
+    """Fit the active reports, starting from the previous model if there is one; returns the version to publish, and the
+    model.
 
-    There is no version where nothing was new and `interrupted` asked to stop; the model has gone on all the same. With
-    a `scheduler` the fit goes to that Dask cluster, from nothing: what is too large for one process is also too large
-    to be carried there and back as a posterior.
+    The version is None if there were no new reports and `interrupted` asked to stop; the model has then had some more
+    sweeps. With a `scheduler` that Dask cluster fits the model, without a warm start: a posterior of that size is too
+    large to be sent to the cluster and back.
     """
     began = time.perf_counter()
     mapped = placed.mapped(situation, ledger)
     reports = placed.chosen(situation, mapped, effort)
     if len(reports) < len(mapped):
         previous = None  # a model of other reports than these
-    with _listening() as remarks:
+    with _collected_warnings() as remarks:
         fit = (
             _fitted(situation, ledger, reports, previous, scheduler, effort, interrupted)
             if len(reports)
@@ -121,39 +130,45 @@ def rested_map(
     interrupted: Callable[[], bool] = never,
     effort: Effort = UNLIMITED,
 ) -> tuple[Published, Any] | None:
-    """The map of the log alone: fitted from nothing, as `fuse` would. None where `interrupted` asked to stop.
+    """The map of the log alone: fitted without a warm start, as `fuse` does. None if `interrupted` asked to stop.
 
-    A warm start is quick, but where reports contradict each other there may be several maps that they fit as well, and
-    which of them it ends at depends on the versions before. From nothing, the same log always gives the same map.
+    A warm start is quick, but where reports contradict each other several maps may fit them equally well, and which of
+    them is found depends on the earlier versions. Without a warm start the same log always gives the same map.
     """
     began = time.perf_counter()
     mapped = placed.mapped(situation, ledger)
     reports = placed.chosen(situation, mapped, effort)
-    with _listening() as remarks:
+    with _collected_warnings() as remarks:
         fit = _fitted(situation, ledger, reports, None, None, effort) if len(reports) else NO_REPORTS
+        anew = False
         for _ in range(MOST_ROUNDS):
             if fit.whole or fit.model.converged_ or time.perf_counter() - began > effort.learning:
-                # What ran out of time is not what the log alone gives, and does not claim to be.
+                # A fit that ran out of time depends on the machine's speed, so it is not marked as whole.
                 fit = replace(fit, whole=fit.whole or bool(fit.model.converged_))
                 break
             if interrupted():
                 return None
             model = _swept(fit.model, ROUND)
-            anew = partial(_fitted, situation, ledger, reports, None, None, effort, at_once=MOST_SWEEPS)
-            fit = anew() if model is None else replace(fit, model=model)
+            if model is not None:
+                fit = replace(fit, model=model)
+            elif not anew:
+                fit, anew = _fitted(situation, ledger, reports, None, None, effort, at_once=MOST_SWEEPS), True
+            else:  # it would begin again at the same place, and go the same way
+                fit = replace(fit, whole=True)
+                break
         else:
             fit = replace(fit, whole=True)
     return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
-    """Collects what the model warns of: it is for those who look at the map, not for the log alone."""
+def _collected_warnings() -> Iterator[list[str]]:
+    """Collects the warnings of the model, to be shown with the map."""
     remarks: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CrowdfieldWarning)
         yield remarks
-    # That a map has not converged yet is shown separately, and is no reason for a warning.
+    # The page shows separately whether a map has converged.
     said = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
     remarks += sorted({str(w.message) for w in said if issubclass(w.category, CrowdfieldWarning)})
 
@@ -169,10 +184,10 @@ def _published(
     effort: Effort,
 ) -> Published:
     grid, model, metres = situation.grid, fit.model, mapped.metres
-    looks = placed.looks(mapped.entries)
-    cells = grid.counts(metres, looks).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
+    observations = placed.observations(mapped.entries)
+    cells = grid.counts(metres, observations).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
     heatmap = _heatmap(model, situation, effort)
-    numbers, words = told(effort, grid, heatmap.grid, len(metres), len(reports))
+    numbers, words = describe_limits(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
     about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
@@ -191,13 +206,13 @@ def _published(
 
 
 def _only_label(situation: Situation, reports: placed.Placed) -> str | None:
-    """What all reports say, where nothing tells the places at which that is not so; None where something does."""
+    """The label of all reports, if nothing says where its opposite holds; None otherwise."""
     said = {report.label for report in reports.entries}
     return said.pop() if len(said) == 1 and situation.model.get("silence") is None else None
 
 
 def load_model(data: bytes) -> Any:
-    """A model as it was saved with a version; None for the map of no reports."""
+    """The model that was saved with a version; None for a map without reports."""
     if not data:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -206,12 +221,12 @@ def load_model(data: bytes) -> Any:
             path.write_bytes(data)
             return cf.HeatmapBCC.load(path)
         except Exception as error:
-            # Bytes that were changed may fail anywhere on their way to a model; to us they are all the same.
+            # Damaged bytes may raise any error while a model is loaded; all of them mean the same here.
             raise InputError("the saved model is damaged; the next fit makes it again from the log") from error
 
 
 def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) -> pipeline.Settings:
-    """What the pipeline is told of a map: its states, and the trust that admins and trusted keys gave."""
+    """The settings of the pipeline for a map: its states, its model, and the trust in its sources."""
     options = situation.model
     certain = dict.fromkeys((name for name in sources if name.startswith(TRUSTED)), "certain")
     return pipeline.Settings(
@@ -220,7 +235,7 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
         inference=options["inference"],
         communities=options["communities"],
         states=situation.states,
-        grades="none",  # grades are read by the instrument model, for which a live map has no time
+        grades="none" if situation.grades is None else "auto",
         labels=situation.labels,
         sources=certain | ledger.trust,
         others=options.get("confusion_prior"),
@@ -246,12 +261,17 @@ def _fitted(
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
         if only_label(said) is None:
-            settings = replace(settings, silence=None)  # reports that differ tell by themselves where all is well
+            settings = replace(settings, silence=None)  # reports of both kinds say where the opposite holds
         else:
             said, settings = with_silence(said, situation.grid, None, settings)
             settings = replace(settings, states=situation.states)
-    functions = 1 if len(situation.states) == 2 else len(situation.states)
-    quick = len(said) * functions >= LARGE or effort.thins
+    if scheduler is None and len(said) <= GRADED:
+        settings = with_grades(settings, said, situation.grades)
+    # Grades are read on one scale.
+    graded = not isinstance(settings.grades, str)
+    settings = settings if graded else replace(settings, grades="none")
+    functions = 1 if graded or len(situation.states) == 2 else len(situation.states)
+    quick = len(said) * functions >= LARGE or effort.uses_subset
     if previous is not None and previous.model is not None and scheduler is None and settings.silence is None:
         new = np.array([ledger.seq[r.id] for r in reports.entries], dtype=np.int64) > previous.head
         if not new.any():
@@ -261,7 +281,7 @@ def _fitted(
         if continued is not None:
             return Fit(continued, False, previous.searched)
     if scheduler is not None:
-        return _fitted_elsewhere(settings, said, situation.grid, scheduler, effort)
+        return _fitted_on_cluster(settings, said, situation.grid, scheduler, effort)
     return _from_nothing(settings, said, situation.grid, effort, functions, at_once)
 
 
@@ -281,8 +301,8 @@ def _swept(model: Any, sweeps: int) -> Any | None:
 
 
 def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit | None:
-    """A round of sweeps for a map that was published before it had settled; a few at a time, so that whoever reports
-    meanwhile need not wait for all of them. None where it must begin again."""
+    """A round of sweeps for a map that was published before it had converged, a few at a time, so that new reports need
+    not wait for all of them. None if the fit must begin again."""
     model = previous.model
     for _ in range(ROUND // FEW_SWEEPS):
         if model.converged_:
@@ -296,43 +316,44 @@ def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit | None:
 
 
 def _continued(previous: Previous, said: Reports, new: NDArray[np.bool_], sweeps: int) -> Any | None:
-    """The model after what is new; None where it takes a new fit."""
+    """The model updated with the new reports; None if a new fit is needed."""
     fresh, known = (set(said.source[mask].tolist()) for mask in (new, ~new))
     if any(said.sources[code].startswith(TRUSTED) for code in fresh - known):
-        return None  # a trusted source that was not there before needs a prior of its own
+        return None  # a new trusted source needs a prior of its own
     if len(said) >= SEARCH_AGAIN * previous.searched:
         return None
     if len(np.unique(said.label[~new])) < 2 <= len(np.unique(said.label)):
-        return None  # before, nothing told over what distance reports differ
+        return None  # all reports said the same before, so the length-scale could not be learned
     if said.is_score.any() and previous.model.reports_model_ != "instrument":
-        return None  # the first probabilities: only the other model reads them
+        return None  # these are the first scores: only the instrument model reads them
     return pipeline.update(previous.model, said.take(new), sweeps=sweeps, tolerance=TOLERANCE)
 
 
 def _from_nothing(
     settings: pipeline.Settings, said: Reports, grid: Grid, effort: Effort, functions: int, at_once: int | None = None
 ) -> Fit:
-    """The fit of `fuse` where its reports are few enough for that; else a few sweeps, as many as there is time for, or
-    so many `at_once`."""
+    """The fit of `fuse` if there are few enough reports for it; else as many sweeps as there is time for, or `at_once`
+    sweeps."""
     began = time.perf_counter()
     work, most = len(said) * functions, max(effort.searched // functions, 1)
-    # With three or more states the instrument model takes many times as long as there is, but only it reads scores.
-    kind = "auto" if functions == 1 or said.is_score.any() else "one_state"
-    if work <= effort.searched and not effort.thins:
+    # With three or more states without an order the instrument model takes long, but only it reads scores.
+    compared = functions == 1 or work <= min(SEVERAL, effort.searched)
+    kind = "auto" if compared or said.is_score.any() else "one_state"
+    if work <= effort.searched and not effort.uses_subset:
         return Fit(pipeline.hold(pipeline.learn(settings, said, grid, reports_model=kind)), True, len(said))
-    if effort.thins and settings.lengthscale == "learn":
-        # Learning the length-scale takes many fits; a map that cannot be fitted even once in time keeps a default.
+    if effort.uses_subset and settings.lengthscale == "learn":
+        # Learning the length-scale takes many fits; a map that could not be fitted once in time uses a default.
         settings = replace(settings, lengthscale=max(grid.east - grid.west, grid.north - grid.south) / 10)
-    quick = work >= LARGE or effort.thins
-    # What has been too slow once starts with few; `_within` adds as many as there is time for.
-    sweeps = at_once or (FEW_SWEEPS if work >= HEAVY or effort.thins else COLD if quick else MOST_SWEEPS)
+    quick = work >= LARGE or effort.uses_subset
+    # A map that was too slow before starts with few sweeps; `_sweep_until_deadline` adds as many as there is time for.
+    sweeps = at_once or (FEW_SWEEPS if work >= HEAVY or effort.uses_subset else COLD if quick else MOST_SWEEPS)
     settings = replace(settings, tol=TOLERANCE, max_iter=sweeps)
     model = pipeline.hold(pipeline.learn(settings, said, grid, most=most, reports_model=kind))
-    return Fit(_within(model, began, effort, COLD if quick else MOST_SWEEPS), False, len(said))
+    return Fit(_sweep_until_deadline(model, began, effort, COLD if quick else MOST_SWEEPS), False, len(said))
 
 
-def _fitted_elsewhere(settings: pipeline.Settings, said: Reports, grid: Grid, scheduler: str, effort: Effort) -> Fit:
-    """Fitted over a Dask cluster, where reports are read by confusion matrices; the length-scale is found here."""
+def _fitted_on_cluster(settings: pipeline.Settings, said: Reports, grid: Grid, scheduler: str, effort: Effort) -> Fit:
+    """The model fitted on a Dask cluster, with the one-state model; the length-scale is learned here."""
     from crowdfield import distributed  # Dask is an extra of its own
 
     def fit(model: Any, reports: Reports) -> Any:
@@ -343,8 +364,8 @@ def _fitted_elsewhere(settings: pipeline.Settings, said: Reports, grid: Grid, sc
     return Fit(model, bool(model.converged_), len(said))
 
 
-def _within(model: Any, began: float, effort: Effort, most: int) -> Any:
-    """Up to so many sweeps in all, but none that would begin after the time to learn is over."""
+def _sweep_until_deadline(model: Any, began: float, effort: Effort, most: int) -> Any:
+    """The model after up to `most` sweeps in all, but none that could not finish within the time to learn."""
     done = model.n_iter_
     while not model.converged_ and done < most:
         spent = time.perf_counter() - began
@@ -358,10 +379,10 @@ def _within(model: Any, began: float, effort: Effort, most: int) -> Any:
 
 
 def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
-    """The map in its own cells, or in larger ones where the effort allows no more; without counts of reports."""
+    """The map in its own cells, or in larger ones if the effort requires that; without counts of reports."""
     if model is not None:
         grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
-        # Published maps show the field: no cell may tell strangers what its one report said.
+        # Published maps show the field: no cell may reveal what its only report said.
         return pipeline.make_map(model, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
     # No reports: every state is as probable as the others, and nothing is known.
     grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
@@ -379,7 +400,7 @@ def _seconds_per_cell(model: Any, situation: Situation) -> float:
 
 
 def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
-    """How reliable each source turned out to be, those with most reports first; numbers that JSON can hold."""
+    """How reliable each source is, those with the most reports first, as JSON values."""
     if model is None:
         return []
     table = model.source_table(level).sort_values(["reports", "source"], ascending=[False, True])
@@ -390,7 +411,7 @@ def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
             continue  # silence is not a source
         a = alpha[row["source"]]
         total = a.sum(axis=-1, keepdims=True)
-        # Each entry of a Dirichlet row is a beta by itself.
+        # The marginal distribution of each entry of a Dirichlet row is a beta distribution.
         low, high = betaincinv(a, total - a, [[[(1 - level) / 2]], [[(1 + level) / 2]]])
         matrices = {"confusion": a / total, "confusion_low": low, "confusion_high": high}
         rows.append(plain(row | {name: np.round(m, 4) for name, m in matrices.items()}))
@@ -398,15 +419,15 @@ def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
 
 
 def _suggestions(model: Any, heatmap: Heatmap) -> list[dict[str, Any]]:
-    """Where a report would tell most about the map, best first: what `crowdfield next` says."""
+    """Where a report would be most informative, the best place first: what `crowdfield next` suggests."""
     if model is None:
         return []
-    looks = pipeline.looks_of(model, heatmap, SUGGESTIONS)
-    return [{"easting": look.easting, "northing": look.northing, "score": look.score} for look in looks]
+    places = pipeline.looks_of(model, heatmap, SUGGESTIONS)
+    return [{"easting": place.easting, "northing": place.northing, "score": place.score} for place in places]
 
 
 def _about(model: Any) -> dict[str, Any]:
-    about: dict[str, Any] = {}
+    about: dict[str, Any] = {"ordered": True} if getattr(model, "ordered", False) else {}
     for name in ("engine_", "inference_", "reports_model_", "n_iter_", "converged_", "lengthscale_"):
         value = getattr(model, name, None)
         if value is not None:

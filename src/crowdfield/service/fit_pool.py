@@ -1,7 +1,7 @@
-"""The processes that fits run in: started, given jobs, listened to, and ended.
+"""The processes that fits run in: starting them, giving them jobs, reading their results, and killing them.
 
-They are forked from a server that has loaded the model code once, so that a process that was ended is replaced in
-milliseconds, and shares that code's memory with the others.
+They are forked from a fork server that has loaded the code of the models once. So a killed process is replaced within
+milliseconds, and all of them share the memory of that code.
 """
 
 import json
@@ -27,7 +27,7 @@ LONGEST_PAUSE = 30.0
 
 @dataclass
 class FitProcess:
-    """One process, the job that it works on, and which maps it has in memory."""
+    """One process, its current job, and the maps that it has in memory (`warm`)."""
 
     process: Any
     connection: Connection
@@ -52,8 +52,8 @@ class FitPool:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self.processes: list[FitProcess] = []
-        # A process that ends before it was ready will do so again: each time it is started later than the last.
-        self._stillborn = 0
+        # A process that ends before it is ready will probably do so again: the pause before the next start grows.
+        self._failed_starts = 0
         self._not_before = -math.inf
         self._starting: threading.Thread | None = None
         self._closed = False
@@ -63,8 +63,8 @@ class FitPool:
         return self._size
 
     def fill(self) -> None:
-        """Start what is missing, in the background: the fork server may still be loading, and the worker must not wait
-        for it."""
+        """Start the missing processes in the background: the fork server may still be loading, and the worker must not
+        wait for it."""
         missing = len(self.processes) < self._size and time.monotonic() >= self._not_before
         if missing and (self._starting is None or not self._starting.is_alive()):
             self._starting = threading.Thread(target=self._start_missing, name="starting", daemon=True)
@@ -86,12 +86,12 @@ class FitPool:
             self.processes.append(FitProcess(process, ours))
 
     def _delay(self, why: str) -> None:
-        self._stillborn += 1
-        self._not_before = time.monotonic() + min(2.0**self._stillborn, LONGEST_PAUSE)
-        log.error("a fitting process does not start", extra={"why": why, "times": self._stillborn})
+        self._failed_starts += 1
+        self._not_before = time.monotonic() + min(2.0**self._failed_starts, LONGEST_PAUSE)
+        log.error("a fitting process does not start", extra={"why": why, "times": self._failed_starts})
 
     def idle(self) -> list[FitProcess]:
-        """Those that can take a job, and were alive a moment ago."""
+        """Processes that can take a job, and were alive a moment ago."""
         return [p for p in self.processes if p.job is None and p.ready and p.process.exitcode is None]
 
     def busy(self) -> list[FitProcess]:
@@ -100,32 +100,32 @@ class FitPool:
     def start(self, process: FitProcess, job: Job) -> None:
         process.job, process.began = job, time.monotonic()
         process.warm.add(job.situation)
-        with suppress(OSError):  # it has just died: `finished` says so
+        with suppress(OSError):  # the process has just died, which `finished` will notice
             process.connection.send_bytes(json.dumps(asdict(job)).encode())
 
     def finished(self, seconds: float) -> Iterator[tuple[Job, Outcome]]:
-        """The jobs that ended, waiting so long for the first of them; a process that died is replaced."""
+        """The jobs that ended, after waiting up to `seconds` for the first; processes that died are replaced."""
         watched = {p.connection: p for p in self.processes} | {p.process.sentinel: p for p in self.processes}
         ready = {id(p): p for p in (watched[w] for w in wait(list(watched), seconds))}
         for process in ready.values():
-            said = self._heard(process)
+            said = self._next_message(process)
             if said == READY:
-                process.ready, self._stillborn = True, 0
+                process.ready, self._failed_starts = True, 0
                 continue
             job, process.job = process.job, None
-            outcome = crashed(self._bury(process)) if said is None else Outcome(**json.loads(said))
+            outcome = crashed(self._remove_dead(process)) if said is None else Outcome(**json.loads(said))
             if job is not None:
                 yield job, outcome
         self.fill()
 
-    def _bury(self, process: FitProcess) -> int | None:
+    def _remove_dead(self, process: FitProcess) -> int | None:
         code = self._end(process)
         if not process.ready:
             self._delay(f"it ended with status {code}")
         return code
 
     def kill(self, process: FitProcess) -> Job | None:
-        """End a process at once, and replace it; the job that it worked on."""
+        """Kill a process and replace it; returns the job that it worked on."""
         self._end(process)
         self.fill()
         return process.job
@@ -135,7 +135,7 @@ class FitPool:
         for process in list(self.processes):
             self._end(process)
 
-    def _heard(self, process: FitProcess) -> bytes | None:
+    def _next_message(self, process: FitProcess) -> bytes | None:
         """The next message of a process; None if it has ended."""
         with suppress(OSError, EOFError):
             if process.connection.poll():
@@ -155,9 +155,9 @@ class FitPool:
 
 
 def crashed(code: int | None) -> Outcome:
-    """The message about a process that ended unexpectedly."""
+    """The outcome of a fit whose process ended unexpectedly."""
     if code == -signal.SIGKILL:
-        how = "was ended by the system, most likely because memory ran out"
+        how = "was killed by the system, most likely because memory ran out"
     elif code is not None and code < 0:
         how = f"crashed ({signal.Signals(-code).name})"
     else:

@@ -1,8 +1,8 @@
-"""One fit after another, in a process of its own: read the log, fit, publish, say how it went.
+"""The process that fits: it reads the log of a map, fits, publishes a version, and reports the outcome.
 
-The worker beside it says which map is next and how long that may take (see `worker`). What goes between the two is
-JSON: a few words each way, never an array, a model or a pickle. This process may be ended at any moment: what it
-publishes is one transaction, and what it holds in memory can be had again from the database.
+The worker says which map is next and how long the fit may take (see `worker`). The two exchange short JSON messages,
+never arrays, models or pickles. This process may be killed at any moment: publishing is one transaction, and everything
+in its memory can be read from the database again.
 """
 
 import gc
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crowdfield.worker")
 # A change of probability below this is not worth a version of its own.
-VISIBLE = 0.005
-# A map that has rested suggests the same places as `crowdfield next`: so many of them are compared.
-FIRST_LOOKS = 5
-# Reports of all maps whose logs and models one process keeps in memory; the maps used longest ago go first.
+VISIBLE_CHANGE = 0.005
+# A version is also published if any of its first suggestions of where to look next changed: this many are compared.
+SUGGESTIONS_COMPARED = 5
+# The most reports, over all maps, whose logs and models one process keeps in memory; the least recently used maps are
+# dropped first.
 REPORTS_KEPT = 200_000
-# Intake and readers go first when processors are scarce.
+# A lower priority than the server: intake and readers go first when processors are scarce.
 NICENESS = 5
 # Modules that every fit needs; the server that these processes are forked from loads them once.
 PRELOADED = [
@@ -48,7 +49,7 @@ PRELOADED = [
     "crowdfield.pipeline.mapping", "crowdfield.service.preloaded",
 ]  # fmt: skip
 
-# What a process says once it can take jobs.
+# The message of a process that can take jobs.
 READY = b"ready"
 
 Task = Literal["news", "settle", "rest", "finer"]
@@ -56,7 +57,8 @@ Task = Literal["news", "settle", "rest", "finer"]
 
 @dataclass(frozen=True)
 class Job:
-    """One fit to do: of which map, in whose name, why, how coarsely, and in how many seconds."""
+    """One fit to do: the map, the worker that holds its lease, the reason, the level of coarseness, and the
+    deadline."""
 
     situation: str
     holder: str
@@ -65,8 +67,8 @@ class Job:
     seconds: float = 60.0
 
     @property
-    def patient(self) -> bool:
-        """Whether the job can wait, because it brings nothing new that somebody is waiting for."""
+    def can_wait(self) -> bool:
+        """Whether the job can wait, because it includes no new reports."""
         return self.task in ("rest", "finer")
 
 
@@ -74,8 +76,8 @@ class Job:
 class Outcome:
     """How a fit ended.
 
-    published: there is a new version; unchanged: the newest says the same; overtaken: something new came in; lost:
-    another worker has the map now; failed: see `message`, which anybody may read, and `cause`.
+    published: there is a new version; unchanged: it would equal the newest one; overtaken: new entries came in; lost:
+    another worker has the lease now; failed: see `cause`, and `message`, which is public.
     """
 
     result: Literal["published", "unchanged", "overtaken", "lost", "failed"]
@@ -89,7 +91,7 @@ class Outcome:
 
 @dataclass
 class _Kept:
-    """What stays in memory of a map between two fits; `created` tells it from another map of the same name."""
+    """What is kept in memory between two fits of a map; `created` distinguishes it from another map of the same id."""
 
     created: float
     ledger: Ledger
@@ -109,19 +111,19 @@ class Fitter:
         self._engine.dispose()
 
     def run(self, job: Job) -> Outcome:
-        """Do the job. Errors become part of the outcome, and never end this process."""
+        """Do the job. Errors become part of the outcome, and do not end this process."""
         try:
             try:
                 return self._renew(job)
             except MemoryError:
-                # The maps kept in memory may be what is in the way, not this one.
+                # The maps kept in memory may use too much, rather than this fit.
                 self._kept.clear()
                 gc.collect()
                 return self._renew(job)
         except Unknown:
-            return Outcome("lost")  # it was removed meanwhile
+            return Outcome("lost")  # the map was removed meanwhile
         except Exception as error:
-            # Whatever the numerics raise must not take the others down: it is told, and the last good map stays.
+            # An error of one fit must not affect other maps: it is reported, and the last good version stays.
             log.exception("a fit failed", extra={"situation": job.situation, "task": job.task})
             self._kept.pop(job.situation, None)
             return failure(error)
@@ -130,11 +132,11 @@ class Fitter:
         from crowdfield.service import fit
 
         situation = self._store.situation(job.situation)
-        kept = self._caught_up(situation)
+        kept = self._catch_up(situation)
         ledger = kept.ledger
-        effort = (Effort.rest if job.patient else Effort.live)(job.level, job.seconds)
+        effort = (Effort.rest if job.can_wait else Effort.live)(job.level, job.seconds)
         made: tuple[Published | None, Any] | None
-        if job.patient:
+        if job.can_wait:
             made = fit.rested_map(situation, ledger, lambda: self._overtaken(ledger), effort)
         else:
             made = fit.fit_map(
@@ -143,22 +145,22 @@ class Fitter:
         published, model = made or (None, None)
         if published is None:
             if model is not None and kept.previous is not None:
-                kept.previous = replace(kept.previous, model=model)  # the sweeps done so far are not lost
+                kept.previous = replace(kept.previous, model=model)  # keep the sweeps done so far
             return Outcome("overtaken")
         published.info["moved"] = self._moved(situation, published)
         settled = model is None or bool(model.converged_) or bool(published.info["rested"])
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "settled": settled,
             "rested": bool(published.info["rested"]),
             "seconds": published.seconds,
         }
-        if not self._news(situation, ledger, published):
-            if told["rested"]:
-                self._store.rested(situation.id, self._newest(situation).number)
+        if not self._is_news(situation, ledger, published):
+            if facts["rested"]:
+                self._store.mark_rested(situation.id, self._newest(situation).number)
             if situation.failure is not None:
-                self._store.recovered(situation.id)
+                self._store.clear_failure(situation.id)
             self._keep(kept, fit.Previous(ledger.head, model, published.info["searched"]), published)
-            return Outcome("unchanged", **told)
+            return Outcome("unchanged", **facts)
         number = self._store.publish(situation.id, published, holder=job.holder, keep=self._settings.keep_versions)
         if number is None:
             log.warning("the lease was lost during a fit", extra={"situation": situation.id})
@@ -172,23 +174,22 @@ class Fitter:
                 "seconds": round(published.seconds, 3), "coarser": published.info.get("coarser"),
             },
         )  # fmt: skip
-        return Outcome("published", version=number, **told)
+        return Outcome("published", version=number, **facts)
 
-    def _caught_up(self, situation: Situation) -> _Kept:
-        """The log up to its end and the model to go on from; none where something was taken away that a warm start
-        would remember."""
+    def _catch_up(self, situation: Situation) -> _Kept:
+        """The log up to its end, and the model to start from: none if reports were removed that it still includes."""
         kept = self._kept.pop(situation.id, None)
         if kept is None or kept.created != situation.created:
             kept = _Kept(situation.created, Ledger(situation.id))
             stored = self._store.model(situation.id)
             if stored is not None:
-                # What was retracted before the stored model was made is not in it: only what came after matters.
+                # Reports retracted before the stored model was fitted are not in it: only later entries matter.
                 kept.ledger.follow(self._engine, upto=stored[1])
-                kept.ledger.settle()
+                kept.ledger.clear_invalidated()
                 kept.previous = self._stored(situation, *stored)
         self._kept[situation.id] = kept
         kept.ledger.follow(self._engine)
-        if kept.ledger.shrunk:
+        if kept.ledger.invalidated:
             kept.previous = None
         return kept
 
@@ -201,12 +202,12 @@ class Fitter:
         try:
             return fit.Previous(head, fit.load_model(data), int(newest.info.get("searched", 0)))
         except InputError:
-            # All that a model holds can be had from the log again: damage costs a slower fit, not the map.
-            log.exception("a saved model is damaged and is made again", extra={"situation": situation.id})
+            # A model can be fitted from the log again: damage costs one slower fit.
+            log.exception("a saved model is damaged and is fitted again", extra={"situation": situation.id})
             return None
 
     def _keep(self, kept: _Kept, previous: "Previous", published: Published) -> None:
-        kept.ledger.settle()
+        kept.ledger.clear_invalidated()
         kept.previous = None if thinned(published.info, published.reports) else previous
         while len(self._kept) > 1 and sum(len(k.ledger.reports) for k in self._kept.values()) > REPORTS_KEPT:
             self._kept.popitem(last=False)
@@ -221,12 +222,12 @@ class Fitter:
         return self._store.situation(ledger.situation).head > ledger.head
 
     def _scheduler(self, ledger: Ledger) -> str | None:
-        """The Dask cluster for a map past the size limit; None fits it here."""
+        """The Dask cluster for a map above the size limit; None for one that is fitted here."""
         large = len(ledger.reports) >= self._settings.distribute_above
         return self._settings.dask_scheduler if large else None
 
     def _moved(self, situation: Situation, made: Published) -> float | None:
-        """How far the probability of any cell moved since the newest version; None where there is none before."""
+        """The largest change of a cell's probability since the newest version; None where there is no version yet."""
         import numpy as np
 
         from crowdfield.service.maps import unpack
@@ -237,33 +238,33 @@ class Fitter:
         before = unpack(self._store.blob(situation.id, newest.number, "arrays"))["probability"]
         return round(float(np.nanmax(np.abs(unpack(made.arrays)["probability"] - before))), 4)
 
-    def _news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
-        """Whether a map says what the newest version does not: more reports, finer cells, other probabilities, or, once
-        it has rested, other places to look at next."""
+    def _is_news(self, situation: Situation, ledger: Ledger, made: Published) -> bool:
+        """Whether a map differs from the newest version: in its reports, cells or probabilities, or, if it is the map
+        of the log alone, in its suggestions of where to look next."""
         newest = self._store.version(situation.id)
         if newest is None or newest.head != ledger.head:
             return True
         if newest.info.get("coarser") != made.info.get("coarser"):
             return True
         moved = made.info["moved"]
-        if moved is None or moved > VISIBLE:
+        if moved is None or moved > VISIBLE_CHANGE:
             return True
         before = self._store.blob(situation.id, newest.number, "suggestions")
         return bool(made.info["rested"]) and _places(made.suggestions) != _places(before)
 
 
 def _places(suggestions: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    """Where the suggestions are that a page shows first."""
-    return [(look["easting"], look["northing"]) for look in suggestions[:FIRST_LOOKS]]
+    """The places of the first suggestions."""
+    return [(place["easting"], place["northing"]) for place in suggestions[:SUGGESTIONS_COMPARED]]
 
 
 def thinned(info: dict[str, Any], reports: int) -> bool:
-    """Whether a map was learned from only some of its reports: such a model cannot be continued with new ones."""
+    """Whether a map was learned from only some of its reports: such a model cannot be updated with new ones."""
     return int(info.get("coarser", {}).get("reports", reports)) < reports
 
 
 def failure(error: Exception) -> Outcome:
-    """What to tell of an error. Everybody may read it, so the error's own words are told only where they can hold
+    """The outcome of a fit with an error. Its message is public, so it quotes the error only if that can contain
     neither the name of a source nor a place."""
     if isinstance(error, MemoryError):
         return Outcome("failed", cause="memory", message="The fit needed more memory than one fit may use.")
@@ -276,8 +277,8 @@ def failure(error: Exception) -> Outcome:
 
 
 def serve(connection: Connection, settings: str, memory: int) -> None:
-    """The life of a fitting process: jobs in, outcomes out, until the worker goes away."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server; it ends us in its own way
+    """The main loop of a fitting process: it takes jobs and sends outcomes until the worker ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server, which then ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logs.configure()
     threading.Thread(target=_end_with_worker, daemon=True).start()
@@ -294,7 +295,7 @@ def serve(connection: Connection, settings: str, memory: int) -> None:
 
 
 def _end_with_worker() -> None:
-    """A worker that is killed cannot say goodbye; nothing that it began may go on without it."""
+    """End this process when the worker ends: a killed worker cannot stop its fits itself."""
     worker = parent_process()
     if worker is not None:
         wait([worker.sentinel])
@@ -302,13 +303,13 @@ def _end_with_worker() -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Allow so many bytes beyond what this process takes already; beyond them an allocation fails."""
+    """Limit the memory of this process to `more` bytes above what it uses now; further allocations fail."""
     try:
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except (ImportError, OSError):
-        return  # not Linux: the deadline still holds
+        return  # not Linux: only the deadline limits a fit
     limit = pages * resource.getpagesize() + more
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     if hard != resource.RLIM_INFINITY:

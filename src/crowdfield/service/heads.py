@@ -1,7 +1,7 @@
-"""HTTP connections whose requests have heads of bounded size and arrive in bounded time.
+"""HTTP connections that limit the size of request heads and the time in which they arrive.
 
-The parser beneath us keeps every header, and waits for the end of a head for ever: without a bound, anybody could fill
-the server's memory with a single request that never gets as far as its body.
+The HTTP parser keeps every header, and waits forever for the end of a head. Without limits a single request could fill
+the server's memory before its body begins.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-# Bytes of a request beside its body: the line with the address, headers, trailers and the frames of chunks. For chunks
-# as much as the body itself is allowed on top. What came in one piece (256 kB at most) is looked at when it is there.
+# The most bytes of a request besides its body: request line, headers, trailers and chunk framing. Chunk framing may add
+# as many bytes as the body has. Data that arrives in one piece (256 kB at most) is checked after it was parsed.
 HEAD_BYTES = 64 * 1024
-# Seconds from the first byte of a request, or from the connection, to the end of its head.
+# The most seconds from the connection, or from the first byte of a request, to the end of the request's head.
 HEAD_SECONDS = 30.0
 
 TOO_LARGE = b'{"type":"about:blank","title":"Request Header Fields Too Large","status":431}'
@@ -38,7 +38,7 @@ class BoundedHeads(HttpToolsProtocol):
         begun, self._fed = self._begun, 0
         super().data_received(data)
         if self._begun != begun:
-            return  # a new request, of which all that is here came in one piece
+            return  # a new request began in this piece of data
         self._other += len(data) - self._fed
         if self._other > HEAD_BYTES + self._body and not self.transport.is_closing():
             self._refuse()
@@ -61,7 +61,7 @@ class BoundedHeads(HttpToolsProtocol):
         super().on_body(body)
 
     def _refuse(self) -> None:
-        if not self._in_head:  # an answer may be under way
+        if not self._in_head:  # a response may have begun already
             self.transport.abort()
             return
         head = f"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: {len(TOO_LARGE)}\r\n"

@@ -1,7 +1,7 @@
-"""Whether the service works: a thread checks it all the time, and requests get the result of the last check.
+"""Whether the service works: a thread checks it regularly, and requests get the result of the last check.
 
-So requests cause no work: `/health`, `/ready` and `/metrics` report what the last check found. If the check itself
-does not end (a database that hangs), they report that.
+So `/health`, `/ready` and `/metrics` cause no work. If a check does not finish, for example because the database hangs,
+they report that.
 """
 
 import logging
@@ -29,28 +29,29 @@ from crowdfield.service.tables import delivery, entry, situation, version
 log = logging.getLogger("crowdfield.service")
 Status = Literal["ok", "degraded", "down"]
 
-# A database that has not answered a question within this many seconds is told as one that does not answer.
-PATIENCE_SECONDS = 5.0
-# Reports that wait longer than this to be stored mean that intake is down.
+# A database that has not answered a query within this many seconds counts as not answering.
+TIMEOUT_SECONDS = 5.0
+# If a report waits longer than this to be stored, intake is down.
 JOURNAL_LAG_SECONDS = 10.0
-# A report that could not be stored counts for so many looks, unless one was stored since. Not forever: where nobody
-# sends anything any more, because the service is down, the heartbeat decides.
-FAILURE_LOOKS = 3
-# A check that is overdue by this many seconds says nothing about the present.
-STALE_SECONDS = 2 * PATIENCE_SECONDS
-# A worker is missed when its heartbeat has stood still for so many lives of a lease: others have its maps by then.
+# A report that could not be stored counts as a failure for this many checks, unless one was stored since. Not forever:
+# if nobody sends reports any more, the heartbeat decides.
+FAILURE_CHECKS = 3
+# The result of a check is outdated when the next one is overdue by this many seconds.
+STALE_SECONDS = 2 * TIMEOUT_SECONDS
+# A worker counts as dead when its heartbeat has not moved for this many times the length of a lease: other workers have
+# taken over its maps by then.
 SILENT_LEASES = 2.0
-# A worker that is started with the server has this long to show its first heartbeats.
+# How long a worker that is started with the server may take until its first heartbeats.
 STARTING_SECONDS = 60.0
-# Maps named one by one in the details, those that wait longest first.
-MAPS_TOLD = 20
-# A message of an alert is late after so many attempts, and one that was given up is told for so long.
+# The most maps listed in the details, those that have waited longest first.
+MAPS_LISTED = 20
+# The message of an alert counts as late after this many attempts; one that was given up is reported for this long.
 ALERT_ATTEMPTS, GIVEN_UP_SECONDS = 3, 86400.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: a word for everybody with a key, details for admins."""
+    """The result of one check: a word for every caller with a key, and details for admins."""
 
     ok: bool
     word: str
@@ -59,14 +60,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Health:
-    """What one look found, and when by the monotonic clock."""
+    """The results of all checks, and when they were made, by the monotonic clock."""
 
     checks: dict[str, Check]
     at: float
 
     @property
     def intake(self) -> bool:
-        """Whether a report that is sent now is stored."""
+        """Whether reports can be stored now."""
         return self.checks["database"].ok and self.checks["journal"].ok
 
     @property
@@ -77,12 +78,12 @@ class Health:
 
 
 class Monitor:
-    """Looks again and again, on a connection that nobody else uses."""
+    """Checks the service regularly, on a database connection of its own."""
 
     def __init__(self, settings: Settings, journal: Journal, metrics: Metrics):
         self._settings, self._journal, self._metrics = settings, journal, metrics
         self.name = f"server-{os.getpid()}-{uuid4().hex[:8]}"
-        self._engine: Engine = connect(settings.database, patience=PATIENCE_SECONDS)
+        self._engine: Engine = connect(settings.database, timeout=TIMEOUT_SECONDS)
         self._began = time.monotonic()
         self._watch = Watch()
         self._unfitted: dict[str, tuple[int, float, float]] = {}
@@ -91,15 +92,15 @@ class Monitor:
         self._latest: Health | None = None
 
     def start(self) -> None:
-        """Look once, then every `health_seconds` in the background."""
-        self.look()
+        """Check once now, then every `health_seconds` in the background."""
+        self.check_now()
         self._thread = threading.Thread(target=self._run, name="health", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(PATIENCE_SECONDS)
+            self._thread.join(TIMEOUT_SECONDS)
             try:
                 pulse.end(self._engine, self.name)
             except SQLAlchemyError as error:
@@ -109,27 +110,27 @@ class Monitor:
     def _run(self) -> None:
         while not self._stop.wait(self._settings.health_seconds):
             try:
-                self.look()
+                self.check_now()
             except Exception:
-                # The look is then too old, and `latest` says so; the next one may work.
-                log.exception("health could not be looked at")
+                # The last result becomes outdated, which `latest` reports; the next check may work.
+                log.exception("the health check failed")
 
     @property
     def running(self) -> bool:
         return self._thread is not None
 
     def latest(self) -> Health:
-        """What the last look found; that it is too old is itself a finding."""
+        """The result of the last check; if that is outdated, the database counts as not answering."""
         if self._latest is None or not self.running:
-            return self.look()
+            return self.check_now()
         age = time.monotonic() - self._latest.at
         if age <= self._settings.health_seconds + STALE_SECONDS:
             return self._latest
         stuck = Check(False, "not answering", {"seconds": round(age, 1)})
         return Health(self._latest.checks | {"database": stuck}, self._latest.at)
 
-    def look(self) -> Health:
-        """Look at everything now."""
+    def check_now(self) -> Health:
+        """Run all checks now."""
         began = time.monotonic()
         database = self._database()
         checks = {"database": database, "journal": self._journal_check(), "disk": self._disk()}
@@ -152,15 +153,15 @@ class Monitor:
             failing = {name: check.word for name, check in checks.items() if not check.ok}
             log.log(logging.INFO if found.status == "ok" else logging.WARNING, "health changed",
                     extra={"status": found.status, "was": before, "failing": failing})  # fmt: skip
-        # Before the status, so that `/metrics` is never behind `/health`.
+        # Set before `_latest`, so that `/metrics` is never older than `/health`.
         self._metrics.health(found, time.monotonic() - began)
         self._latest = found
         return found
 
-    # One thing each
+    # The checks
 
     def _database(self) -> Check:
-        """Really written: a heartbeat of this server, durably, as a report would be."""
+        """Write a heartbeat of this server, durably, as a report would be written."""
         began = time.monotonic()
         try:
             with writing(self._engine) as connection:
@@ -170,18 +171,18 @@ class Monitor:
         return Check(True, "ok", {"write_seconds": round(time.monotonic() - began, 4)})
 
     def _journal_check(self) -> Check:
-        """How long the oldest report that is waiting has waited to be stored."""
+        """How long the oldest accepted report has waited to be stored."""
         lag, waiting = self._journal.lag(), self._journal.waiting
         detail = {"lag_seconds": round(lag, 3), "waiting": waiting, "commits": self._journal.commits}
         if not self._journal.alive:
             return Check(False, "stopped", detail)
         failed = self._journal.failing()
-        if failed is not None and failed < FAILURE_LOOKS * self._settings.health_seconds:
+        if failed is not None and failed < FAILURE_CHECKS * self._settings.health_seconds:
             return Check(False, "failing", detail)
         return Check(lag <= JOURNAL_LAG_SECONDS, "ok" if lag <= JOURNAL_LAG_SECONDS else "late", detail)
 
     def _disk(self) -> Check:
-        """Room where the database is, if that is a file, and where imports are unpacked."""
+        """Free space in the folder of the database, if that is a file, and in the folder for temporary files."""
         folders = {"temporary": Path(tempfile.gettempdir())}
         if is_sqlite(self._engine) and self._engine.url.database:
             folders["database"] = Path(self._engine.url.database).absolute().parent
@@ -195,12 +196,13 @@ class Monitor:
         return Check(not low, "low" if low else "ok", {"free_bytes": free})
 
     def _worker(self, connection: Connection, *, waiting: bool) -> Check:
-        """Whether any worker of this database is alive. None at all is as wanted where nothing waits for one."""
+        """Whether any worker of this database is alive. Without a worker all is well as long as no map waits for
+        one."""
         limit = SILENT_LEASES * self._settings.lease_seconds
         pulses = pulse.read(connection, "worker")
-        silent = {p.name: self._watch.silent(p.name, p.beat) for p in pulses}
-        self._watch.only(set(silent))
-        alive = [p for p in pulses if silent[p.name] <= limit and self._watch.moved(p.name)]
+        silent = {p.name: self._watch.silent_seconds(p.name, p.beat) for p in pulses}
+        self._watch.forget_others(set(silent))
+        alive = [p for p in pulses if silent[p.name] <= limit and self._watch.has_moved(p.name)]
         detail = {
             "alive": len(alive),
             "silent_seconds": round(min(silent.values(), default=0.0), 1),
@@ -214,7 +216,7 @@ class Monitor:
         return Check(not needed, "missing" if needed else "none", detail)
 
     def _every_map(self, connection: Connection) -> list["MapFacts"]:
-        """What is known of each map. A version's arrays are never read, only its first columns."""
+        """The facts about every map. Only the first columns of versions are read, never their arrays."""
         newest = (
             select(version.c.situation, func.max(version.c.number).label("number"))
             .group_by(version.c.situation)
@@ -242,7 +244,7 @@ class Monitor:
         ]  # fmt: skip
 
     def _ages(self, connection: Connection, behind: dict[str, int]) -> dict[str, float]:
-        """For how many seconds the oldest entry after each position has waited for a map."""
+        """For each map, how many seconds its oldest entry after the given log position has waited for a fit."""
         now, wall = time.monotonic(), time.time()
         kept: dict[str, tuple[int, float, float]] = {}
         for name, seen in behind.items():
@@ -251,7 +253,7 @@ class Monitor:
                 oldest = connection.execute(
                     select(func.min(entry.c.received)).where(entry.c.situation == name, entry.c.seq > seen)
                 ).scalar()
-                # The clock on the wall says how old it was when it was first seen; from then on it is not asked again.
+                # The system clock gives its age when it is first seen; from then on the monotonic clock counts.
                 before = seen, now, max(0.0, wall - oldest) if oldest is not None else 0.0
             kept[name] = before
         self._unfitted = kept
@@ -260,11 +262,11 @@ class Monitor:
     def _maps(self, maps: list["MapFacts"]) -> Check:
         behind = sorted((m for m in maps if m.behind), key=lambda m: -m.oldest_unfitted)
         late = any(m.oldest_unfitted > self._settings.late_seconds for m in behind)
-        oldest = {m.name: round(m.oldest_unfitted, 1) for m in behind[:MAPS_TOLD]}
+        oldest = {m.name: round(m.oldest_unfitted, 1) for m in behind[:MAPS_LISTED]}
         return Check(not late, "late" if late else "ok", {"behind": len(behind), "oldest_unfitted_seconds": oldest})
 
     def _alerts(self, connection: Connection) -> Check:
-        """Messages of alerts that do not arrive: tried again and again, or given up lately."""
+        """Messages of alerts that do not arrive: tried several times, or given up recently."""
         c, lately = delivery.c, time.time() - GIVEN_UP_SECONDS
         waiting = (c.state == "waiting") & (c.attempts >= ALERT_ATTEMPTS)
         lost = (c.state == "given up") & (c.created > lately)
@@ -282,13 +284,13 @@ class Monitor:
         if failing:
             last = failing[0]
             detail["last"] = {"situation": last.name, "message": last.failure, "at": last.failed}
-            detail["maps"] = [m.name for m in failing[:MAPS_TOLD]]
+            detail["maps"] = [m.name for m in failing[:MAPS_LISTED]]
         return Check(not failing, "failing" if failing else "ok", detail)
 
 
 @dataclass(frozen=True)
 class MapFacts:
-    """What is known of one map: its newest version, how far behind it is, and since when its fits fail."""
+    """The facts about one map: its newest version, how far it is behind its log, and since when its fits fail."""
 
     name: str
     number: int
@@ -301,6 +303,6 @@ class MapFacts:
 
 
 def _kind(error: SQLAlchemyError) -> str:
-    """The name of an error; its text may hold values or a password."""
+    """The name of an error. Its text is not used: it may contain values or a password."""
     orig = getattr(error, "orig", None) or error
     return str(getattr(orig, "sqlite_errorname", "") or type(orig).__name__)

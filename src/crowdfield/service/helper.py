@@ -1,7 +1,7 @@
-"""A process for slow work: exports, reasons, lists of cells, outlines.
+"""A helper process for slow work: exports, reasons, lists of cells, outlines.
 
-It runs beside the server at a lower priority and with its own database connections, so that nothing it does holds up
-those who report. It reads one question per line from its standard input and writes one answer per line; large bodies
+It runs next to the server with a lower priority and its own database connections, so that it does not delay the intake
+of reports. It reads one JSON question per line from its standard input, and writes one answer per line; large answers
 go to the files that the question names. It ends when the server does, or after a while without questions.
 """
 
@@ -24,7 +24,7 @@ from crowdfield.service import logs
 from crowdfield.service.problems import Problem, status_of
 
 log = logging.getLogger("crowdfield.helper")
-# Without questions for so long it ends, unless it is to stay; the next question starts another.
+# A process that has had no question for this long ends, unless it is permanent; the next question starts another one.
 IDLE_SECONDS = 600.0
 MEMORY_BYTES = 6 * 2**30
 
@@ -34,16 +34,16 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Lines:
-    """Questions in, answers out; what libraries print goes to the log instead."""
+    """Reads questions and writes answers; whatever libraries print goes to the log instead."""
 
     incoming: int
     outgoing: int
 
     def questions(self) -> "Any":
         rest = b""
-        patience: float | None = IDLE_SECONDS
+        timeout: float | None = IDLE_SECONDS
         while True:
-            ready, _, _ = select.select([self.incoming], [], [], patience)
+            ready, _, _ = select.select([self.incoming], [], [], timeout)
             if not ready:
                 return
             block = os.read(self.incoming, 65536)
@@ -52,7 +52,7 @@ class Lines:
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 question = json.loads(line)
-                patience = None if question.get("stays") else patience
+                timeout = None if question.get("permanent") else timeout
                 yield question
 
     def answer(self, answer: Answer) -> None:
@@ -75,7 +75,7 @@ def main() -> None:
         return
     with contextlib.suppress(OSError):
         os.nice(hello["niceness"])
-    # Late: the models and writers take seconds to load, and the server is told first that somebody is there.
+    # Imported here: the models and writers take seconds to load.
     from crowdfield.service.making import Maker
 
     maker = Maker(hello)
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def attempt(make: Callable[[Question], Answer], question: Question) -> Answer:
-    """The answer, or what went wrong, in words that a client may read."""
+    """The answer, or an error in words that a client may read."""
     began = time.process_time()
     try:
         answer = make(question)
@@ -100,14 +100,14 @@ def attempt(make: Callable[[Question], Answer], question: Question) -> Answer:
         answer = {"status": 503, "detail": "the database did not answer; send the request again"}
     except MemoryError:
         log.exception("out of memory")
-        answer = {"status": 503, "detail": "this needs more memory than there is; ask for less"}
+        answer = {"status": 503, "detail": "this needs more memory than is available; ask for less"}
     except Exception:
-        log.exception("unforeseen error")
-        answer = {"status": 500, "detail": "something went wrong in the service; its log says what"}
+        log.exception("unexpected error")
+        answer = {"status": 500, "detail": "something went wrong in the service; its log has the details"}
     return answer | {"seconds": time.process_time() - began}
 
 
 if __name__ == "__main__":
     main()
     sys.stderr.flush()
-    os._exit(0)  # libraries with threads of their own take a while to end, and nobody waits for them
+    os._exit(0)  # not waiting for the threads of libraries, which take a while to end

@@ -1,4 +1,4 @@
-"""The server's side of its helper processes: who may ask how much, what is under way already, and what was made."""
+"""The server's side of its helper processes: pools of them, limits for clients, and a cache of their answers."""
 
 import contextlib
 import json
@@ -26,14 +26,14 @@ from crowdfield.service.problems import Problem
 
 log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
-# For how long results are kept, and how many bytes of them.
+# How long results are kept in the cache, and the most bytes and results in it.
 KEPT_SECONDS, KEPT_BYTES, KEPT_COUNT = 900.0, 512 * 2**20, 4096
-# Places and names as they are must be gone soon after a purge; what is the same for everybody stays for good.
+# Exact places and names must disappear soon after a purge; outlines, the same for everybody, are kept forever.
 EXACT_SECONDS, FOREVER_SECONDS = 30.0, math.inf
 CLEAR_SECONDS = 30.0
-# A file that was just asked for may be about to be opened.
+# A file that was requested this recently may be about to be opened, and is not deleted.
 IN_USE_SECONDS = 10.0
-# Bytes that an answer without a file counts for.
+# The assumed size of an answer without a file.
 SMALL_BYTES = 4096
 
 
@@ -42,14 +42,14 @@ class HelperDied(Exception):
 
 
 class Helper:
-    """One helper process; started with the first question, and again after it ended or was ended."""
+    """One helper process. It is started by the first question, and again after it ended or was killed."""
 
     def __init__(self, hello: dict[str, Any]):
         self._hello = hello
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer; a process that takes longer than `seconds` is ended."""
+        """The answer to a question; a process that takes longer than `seconds` is killed."""
         fresh = self._process is None or self._process.poll() is not None
         try:
             return self._ask(question, seconds)
@@ -57,7 +57,7 @@ class Helper:
             self.close()
             if fresh:
                 raise
-        # One that had been idle for long ended by itself.
+        # It had been idle for long and ended by itself: a new process answers.
         try:
             return self._ask(question, seconds)
         except HelperDied:
@@ -78,7 +78,7 @@ class Helper:
             if not ready:
                 self.close()
                 raise Problem(
-                    504, f"this took longer than {seconds:g} s and was given up; ask for less, or again later",
+                    504, f"this took longer than {seconds:g} s and was stopped; ask for less, or try again later",
                     headers={"Retry-After": "30"},
                 )  # fmt: skip
             block = os.read(process.stdout.fileno(), 65536)
@@ -97,7 +97,7 @@ class Helper:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
             )  # fmt: skip
             assert self._process.stdin is not None
-            # The address of the database may hold a password: it is told here, and not in the environment.
+            # The address of the database may contain a password: it is sent here, not through the environment.
             self._process.stdin.write(json.dumps(self._hello).encode() + b"\n")
         return self._process
 
@@ -114,8 +114,8 @@ class Helper:
 
 
 class HelperPool(Pool):
-    """A pool whose threads each wait for a helper process of their own. `staying` of the processes do not end when
-    nobody asks for a while."""
+    """A pool whose threads each wait for a helper process. `permanent`: how many of the processes do not end after a
+    while without questions."""
 
     def __init__(
         self,
@@ -126,24 +126,24 @@ class HelperPool(Pool):
         waiting: int,
         per_client: int,
         seconds: float,
-        staying: int = 0,
+        permanent: int = 0,
     ):
         super().__init__(name, threads=processes, waiting=waiting, per_client=per_client, seconds=seconds, priced=True)
-        # The last is the first to be asked.
-        self._helpers = [Helper(hello | {"stays": k >= processes - staying}) for k in range(processes)]
+        # The last one is used first, so the permanent processes are those in use.
+        self._helpers = [Helper(hello | {"permanent": k >= processes - permanent}) for k in range(processes)]
         self._free: LifoQueue[Helper] = LifoQueue()
         for helper in self._helpers:
             self._free.put(helper)
 
     def ask(self, question: dict[str, Any], charge: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
-        """In a thread of this pool: the answer of a helper; what it says went wrong is raised."""
+        """The answer of a helper, called in a thread of this pool; an error in the answer is raised."""
         helper = self._free.get()
         try:
             answer = helper.ask(question, self.seconds)
         except HelperDied as error:
             log.error("a helper process died", extra={"pool": self.name, "task": question.get("task")})
             raise Problem(
-                503, "this could not be made; try again, or ask for less", headers={"Retry-After": "5"}
+                503, "this could not be computed; try again, or ask for less", headers={"Retry-After": "5"}
             ) from error
         finally:
             self._free.put(helper)
@@ -161,7 +161,7 @@ class HelperPool(Pool):
 
 @dataclass
 class _Kept:
-    """A result that is kept, and until when."""
+    """A cached result, its size, until when it is kept, and when it was last used."""
 
     value: Any
     size: int
@@ -170,33 +170,33 @@ class _Kept:
 
 
 @dataclass
-class _UnderWay:
-    """A result that is being made, and how many wait for it."""
+class _InProgress:
+    """A result that is being computed, and how many requests wait for it."""
 
     future: "Future[Any]"
     waiting: int = 0
 
 
-class Made:
-    """What was made lately, by key; the same thing asked for twice at once is made once."""
+class ResultCache:
+    """Recent results by key. If the same result is requested twice at once, it is computed only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._under_way: dict[Hashable, _UnderWay] = {}
+        self._in_progress: dict[Hashable, _InProgress] = {}
         self._bytes = 0
         self._folder: Path | None = None
         self._number = 0
 
     def new_file(self) -> Path:
-        """A path for something to be made, in a folder that only this service reads."""
+        """A path for a new result, in a folder that only this service can read."""
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="crowdfield-"))
             self._number += 1
             return self._folder / str(self._number)
 
-    def held(self, key: Hashable) -> Any:
+    def cached(self, key: Hashable) -> Any:
         with self._lock:
             kept = self._kept.get(key)
             if kept is None or time.monotonic() > kept.until:
@@ -206,24 +206,24 @@ class Made:
             return kept.value
 
     async def get(self, key: Hashable, pool: Pool, make: Callable[[], T], *, seconds: float = KEPT_SECONDS) -> T:
-        """What `make` gives, made in `pool` unless it is there or under way; it is kept for so many seconds."""
-        found = self.held(key)
+        """The result of `make`, computed in `pool` unless it is cached or in progress, and kept for `seconds`."""
+        found = self.cached(key)
         if found is not None:
             return found  # type: ignore[no-any-return]
         with self._lock:
-            work = self._under_way.get(key)
+            work = self._in_progress.get(key)
         if work is None:
-            work = _UnderWay(pool.submit(lambda: self._keep(key, make(), seconds)))
+            work = _InProgress(pool.submit(lambda: self._keep(key, make(), seconds)))
             with self._lock:
-                self._under_way[key] = work
-            work.future.add_done_callback(lambda _: self._under_way.pop(key, None))
+                self._in_progress[key] = work
+            work.future.add_done_callback(lambda _: self._in_progress.pop(key, None))
         work.waiting += 1
         try:
             return await pool.wait(work.future, shared=True)
         finally:
             work.waiting -= 1
             if not work.waiting:
-                work.future.cancel()  # nobody wants it any more; once begun, it is finished and kept
+                work.future.cancel()  # no request waits for it; work that has begun is still finished and cached
 
     def _keep(self, key: Hashable, value: T, seconds: float) -> T:
         now = time.monotonic()
@@ -237,7 +237,7 @@ class Made:
         return value
 
     def clear(self) -> None:
-        """Delete what has been kept long enough."""
+        """Delete expired results."""
         with self._lock:
             self._clear(0)
 
@@ -252,7 +252,7 @@ class Made:
         kept = self._kept.pop(key)
         self._bytes -= kept.size
         for path in kept.value.files if isinstance(kept.value, Packed) else ():
-            path.unlink(missing_ok=True)  # a reader that has it open can go on reading
+            path.unlink(missing_ok=True)  # a response that has the file open can still read it
 
     def close(self) -> None:
         if self._folder is not None:

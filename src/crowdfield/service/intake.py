@@ -1,4 +1,4 @@
-"""From what callers send to entries of the log: bodies become reports, reports are checked against their situation."""
+"""From request bodies to entries of the log: bodies are parsed into reports, and each is checked for its situation."""
 
 import hashlib
 import json
@@ -17,10 +17,9 @@ from crowdfield.service.problems import Problem, faults
 from crowdfield.service.schemas import Rejected, ReportIn
 from crowdfield.service.store import Situation
 
-# Ids of this form are for the service itself to give: those that it makes up, those of the webhook, and those of keys
-# that have a prefix of their own.
+# Ids of this form are reserved for the service: generated ids, ids of the webhook, and ids with the prefix of a key.
 RESERVED = re.compile(r"[ckrh][0-9a-f]{32}|ushahidi-.*|[0-9a-f]{12}:.*", re.DOTALL)
-# Together with the prefix of its key an id must fit into its column.
+# The longest id: together with the prefix of its key it must fit into the column of the database.
 LONGEST_ID = 180
 TRUSTED_LEVELS = frozenset({"certain", "high"})
 _REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
@@ -28,25 +27,25 @@ _REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 
 @dataclass
 class Intake:
-    """Reports of one request: those that can be stored, and why the others cannot."""
+    """The reports of one request: entries to store, and the reasons why others were rejected."""
 
     entries: list[Entry] = field(default_factory=list)
     rejects: list[Rejected] = field(default_factory=list)
     outside: int = 0
-    """How many of the rejected lie outside the region; another region would take them."""
+    """How many of the rejected reports lie outside the region; another region would include them."""
     single: bool = False
     note: str | None = None
     unlisted: int = 0
-    """Rejected rows of a file that are counted but not listed."""
+    """How many rejected rows of a file are not listed in `rejects`."""
     only_labels: int = 0
-    """Rows of a file whose probabilities are not those of the states of the map, so that only their labels are used."""
+    """How many rows of a file have probabilities of states that the map does not have: only their labels are used."""
 
     @property
     def rejected(self) -> int:
         return len(self.rejects) + self.unlisted
 
-    def of_file(self, rejects: list[Rejected], rejected: int, note: str) -> "Intake":
-        """Together with what the reader of the file could not use, in the file's order."""
+    def with_file_rejects(self, rejects: list[Rejected], rejected: int, note: str) -> "Intake":
+        """Add the rows that the reader of the file rejected, in the order of the file."""
         self.rejects = sorted([*rejects, *self.rejects], key=lambda reject: reject.row)
         self.unlisted = rejected - len(rejects)
         if self.only_labels:
@@ -59,7 +58,7 @@ class Intake:
 
 
 def parse_json(body: bytes, row_limit: int) -> tuple[list[Any], bool]:
-    """The raw reports of a JSON or GeoJSON body, and whether it was a single one."""
+    """The unchecked reports of a JSON or GeoJSON body, and whether the body was a single report."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -76,12 +75,12 @@ def parse_json(body: bytes, row_limit: int) -> tuple[list[Any], bool]:
     else:
         raise Problem(422, "the body must be a report, a list of reports or a GeoJSON feature collection")
     if len(rows) > row_limit:
-        raise Problem(413, f"{len(rows):,} reports are more than the {row_limit:,} of one request; send them in parts")
+        raise Problem(413, f"{len(rows):,} reports are more than one request may have ({row_limit:,}); send several")
     return rows, single
 
 
 def flatten(feature: Any) -> Any:
-    """A GeoJSON point with properties as a plain report."""
+    """A GeoJSON feature as a flat report: coordinates and properties in one object."""
     if not isinstance(feature, dict):
         return feature
     geometry, properties = feature.get("geometry"), feature.get("properties")
@@ -94,7 +93,7 @@ def flatten(feature: Any) -> Any:
 
 
 def ushahidi(body: bytes, label: str, principal: Principal) -> list[Any]:
-    """A post as Ushahidi's webhooks send it. The contact, the author and all other fields stay behind."""
+    """The report in a post as Ushahidi's webhooks send it. Contact, author and all other fields are dropped."""
     rows, _ = parse_json(body, 1)
     post = rows[0] if rows else None
     if not isinstance(post, dict):
@@ -110,7 +109,7 @@ def ushahidi(body: bytes, label: str, principal: Principal) -> list[Any]:
         row["id"] = f"ushahidi-{identity}"
     if principal.any_source:
         form = post.get("source") or post.get("type")
-        # Who wrote it is personal; through which channel it came (SMS, web, e-mail) is what tells reliability.
+        # The author is personal data; the channel (SMS, web, e-mail) is what reliability depends on.
         row["source"] = f"ushahidi {form}" if isinstance(form, str) and form else "ushahidi"
     for name in ("post_date", "created"):
         if isinstance(post.get(name), str) and post[name]:
@@ -156,8 +155,12 @@ def admit(
     from_webhook: bool = False,
     lines: Sequence[int] | None = None,
 ) -> Intake:
-    """Check every row against the schema, the situation and the sender's role. A single bad report is an error; among
-    many it is set aside with its reason and its number, or the line of the file that it is from."""
+    """Check every row against the schema, the situation and the sender's role.
+
+    If a single report was sent and it is bad, that is an error; among many, a bad one is rejected with its reason and
+    its number, or its line in the file (`lines`). key: the Idempotency-Key; by_content: identify reports without an id
+    by their content, even without a time.
+    """
     intake = Intake(single=single)
     for number, row in enumerate(rows, start=1):
         where = number if lines is None else lines[number - 1]
@@ -170,16 +173,16 @@ def admit(
             broken = "; ".join(f"{p['where']}: {p['what']}" for p in problems[:3])
             intake.rejects.append(Rejected(row=where, reason=broken))
             continue
-        reason = unusable(report, situation) or (None if from_webhook else reserved(report, principal))
+        reason = why_unusable(report, situation) or (None if from_webhook else why_reserved(report, principal))
         if reason is None and not by_content:
-            reason = wrong_scores(report, situation)
+            reason = why_wrong_scores(report, situation)
         if reason is not None:
             if single:
                 raise Problem(422, reason)
-            intake.outside += not on_the_map(report, situation)
+            intake.outside += not in_region(report, situation)
             intake.rejects.append(Rejected(row=where, reason=reason))
             continue
-        if report.scores is not None and not of_all_states(report.scores, situation):
+        if report.scores is not None and not covers_all_states(report.scores, situation):
             report.scores = None
             intake.only_labels += 1
         source = name_source(report, principal, trust)
@@ -196,22 +199,22 @@ def admit(
                 None if report.scores is None else {SCORES: report.scores},
                 principal.id,
                 report.accuracy,
-                looks_of(report, principal),
+                observations_of(report, principal),
             )
         )
     return intake
 
 
-def on_the_map(report: ReportIn, situation: Situation) -> bool:
+def in_region(report: ReportIn, situation: Situation) -> bool:
     """Whether a report lies in the region of its map."""
     return situation.region.holds(report.longitude, report.latitude)
 
 
-def unusable(report: ReportIn, situation: Situation) -> str | None:
+def why_unusable(report: ReportIn, situation: Situation) -> str | None:
     """Why a report cannot be used on its map; None if it can."""
     if report.label not in situation.labels:
-        return f"the label is none of this situation's: {', '.join(situation.labels)}"
-    if not on_the_map(report, situation):
+        return f"the label is not one of this situation's labels: {', '.join(situation.labels)}"
+    if not in_region(report, situation):
         west, south, east, north = situation.region
         swapped = situation.region.holds(report.latitude, report.longitude)
         hint = ". Are longitude and latitude swapped?" if swapped else ""
@@ -219,28 +222,29 @@ def unusable(report: ReportIn, situation: Situation) -> str | None:
     return None
 
 
-def of_all_states(scores: dict[str, float], situation: Situation) -> bool:
+def covers_all_states(scores: dict[str, float], situation: Situation) -> bool:
     """Whether scores are the probabilities of all states of a map."""
     return scores.keys() == set(situation.states)
 
 
-def wrong_scores(report: ReportIn, situation: Situation) -> str | None:
-    """Why the scores of a report cannot be used; None if they can, or if it has none."""
-    if report.scores is None or of_all_states(report.scores, situation):
+def why_wrong_scores(report: ReportIn, situation: Situation) -> str | None:
+    """Why the scores of a report cannot be used; None if they can, or if there are none."""
+    if report.scores is None or covers_all_states(report.scores, situation):
         return None
-    return f"scores must hold the probability of every state, and of nothing else: {', '.join(situation.states)}"
+    return f"scores must contain exactly one probability for each state: {', '.join(situation.states)}"
 
 
-def reserved(report: ReportIn, principal: Principal) -> str | None:
-    """Why a key without a prefix of its own may not use this id: it could use it up before its owner does."""
+def why_reserved(report: ReportIn, principal: Principal) -> str | None:
+    """Why a key without an id prefix of its own may not use this id (it could block the id for its owner); None if it
+    may."""
     if principal.origin or report.id is None or not RESERVED.fullmatch(report.id):
         return None
-    return "ids of this form are given by the service; choose another id, or use a key that has its own ids"
+    return "ids of this form are reserved for the service; choose another id, or use a key that has its own ids"
 
 
 def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -> str:
-    """The source of a report: the key itself, or another name if the key may use one. Names of trusted sources are only
-    for trusted keys."""
+    """The source of a report: the name of the key, or another name if the key may report as others. Only trusted keys
+    may use the names of trusted sources."""
     if report.trusted:
         if principal.role < Role.trusted:
             raise Forbidden("only keys of the roles trusted and admin may send trusted reports")
@@ -253,42 +257,45 @@ def name_source(report: ReportIn, principal: Principal, trust: dict[str, Any]) -
                 "may report as others"
             )
         return source
-    if principal.role < Role.trusted and (source.startswith(TRUSTED.strip()) or carries_trust(trust.get(source))):
-        raise Forbidden("this source is trusted; a key of the role reporter may not speak in its name")
+    if principal.role < Role.trusted and (source.startswith(TRUSTED.strip()) or is_trusted_level(trust.get(source))):
+        raise Forbidden("this source is trusted; a key of the role reporter may not report in its name")
     return source
 
 
-def looks_of(report: ReportIn, principal: Principal) -> int | None:
-    """How many looks a report stands for; None is one. Whoever counts others speaks for them."""
+def observations_of(report: ReportIn, principal: Principal) -> int | None:
+    """How many observations a report stands for; None means one. More than one speaks for other people, which only keys
+    that may report as others can do."""
     if report.count is None or report.count == 1:
         return None
     if not principal.any_source:
         raise Forbidden(
-            f"this key reports as '{principal.name}' only, one look at a time; leave the count out, or ask an admin "
-            "for a key that may report as others"
+            f"this key reports as '{principal.name}' only, so each report counts once; leave the count out, or ask an "
+            "admin for a key that may report as others"
         )
     return report.count
 
 
-def carries_trust(value: Any) -> bool:
-    """Whether a trust setting, a level or a matrix, makes its source a trusted one."""
+def is_trusted_level(value: Any) -> bool:
+    """Whether this trust (a level, or a confusion matrix as a list) makes its source a trusted one."""
     return isinstance(value, list) or value in TRUSTED_LEVELS
 
 
 def identify(
     report: ReportIn, source: str, principal: Principal, key: str | None, number: int, by_content: bool
 ) -> str:
-    """The id by which a report that is sent twice is recognised: its own, from the request, or a hash of its content.
+    """The id that identifies a report that is sent twice: its own id, one from the request, or a hash of its content.
 
-    Rows of files are told apart by what they say even without a time: a file may be imported again.
+    Rows of files are identified by their content even without a time: a file may be imported again.
     """
     if report.id is not None:
         return own_id(report.id, principal)
     if key is not None:
-        return "k" + _short(principal.origin or principal.id, key, number)
+        return "k" + _short_hash(principal.origin or principal.id, key, number)
     if report.time is not None or by_content:
         scores = [] if report.scores is None else [report.scores]
-        return "c" + _short(source, report.longitude, report.latitude, report.time, report.label, report.text, *scores)
+        return "c" + _short_hash(
+            source, report.longitude, report.latitude, report.time, report.label, report.text, *scores
+        )
     return "r" + uuid4().hex
 
 
@@ -296,10 +303,10 @@ def own_id(identity: str, principal: Principal) -> str:
     """The id under which a report of this key is stored."""
     if not principal.origin:
         return identity
-    return f"{principal.origin}:{identity if len(identity) <= LONGEST_ID else 'h' + _short(identity)}"
+    return f"{principal.origin}:{identity if len(identity) <= LONGEST_ID else 'h' + _short_hash(identity)}"
 
 
-def _short(*parts: Any) -> str:
+def _short_hash(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
@@ -309,7 +316,7 @@ def retraction(report: str, principal: Principal) -> Entry:
 
 
 def acceptance(report: str, principal: Principal) -> Entry:
-    """An entry that says that somebody checked a report and accepts it; the map does not change."""
+    """An entry which records that somebody has checked and accepted a report; the map does not change."""
     return Entry("accept", report, value=report, author=principal.id)
 
 
@@ -330,6 +337,6 @@ def states_entry(states: Sequence[str], labels: Sequence[str], principal: Princi
 
 
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
-    """Entries in groups of at most so many."""
+    """Entries in groups of at most `size`."""
     for start in range(0, len(entries), size):
         yield entries[start : start + size]

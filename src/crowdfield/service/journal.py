@@ -1,7 +1,7 @@
 """The append-only log of reports, and the thread that makes many reports durable with one sync.
 
-Every accepted statement is an entry: a report, a retraction, a change of trust, a purge. Nothing is ever edited; the
-map is a function of the entries in their order, so replaying them gives the map again.
+Everything that is accepted becomes an entry: a report, a retraction, a change of trust, a purge. Entries are never
+edited. The map depends only on the entries and their order, so replaying them gives the same map.
 """
 
 import logging
@@ -25,24 +25,25 @@ log = logging.getLogger("crowdfield.service")
 Kind = Literal["report", "retract", "accept", "trust", "region", "states", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
-# Long enough that a burst shares one sync, short enough that nobody waits noticeably for the others.
+# The most entries in one transaction: many, so that a burst of reports shares one sync, but not so many that anybody
+# waits noticeably. CHUNK: how many ids are looked up in one query.
 BATCH = 5_000
 CHUNK = 500
-# Waiting this briefly for further reports is not noticed, and saves most of the transactions of a burst.
+# How long the journal waits for further reports: too short to be noticed, but it saves most transactions of a burst.
 LINGER_SECONDS = 0.005
 
 
 class JournalClosed(CrowdfieldError):
-    """The service is stopping; the report was not stored and should be sent again."""
+    """The service is stopping. The report was not stored, and should be sent again."""
 
 
-# Under this name the value of a report holds the probability of every state, where the report says more than its label.
+# The key in the `value` of a report under which the probabilities of all states are stored, if the report has them.
 SCORES = "scores"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One statement of the log: a report, a retraction, a change of trust, a purge."""
+    """One entry of the log: a report, a retraction, an acceptance, a change of trust, region or states, or a purge."""
 
     kind: Kind
     id: str
@@ -55,22 +56,31 @@ class Entry:
     value: Any = None
     author: str | None = None
     accuracy: float | None = None
-    looks: int | None = None
+    observations: int | None = None
 
     @property
     def scores(self) -> dict[str, float] | None:
-        """The probability of every state, in a report that gives them."""
+        """The probability of every state, if the report has them."""
         return scores_in(self.value) if self.kind == "report" else None
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What must agree for two entries with one id to be the same statement. How exactly its place is known does not
-        make another one: workspaces hold reports that were stored before there was a column for that."""
-        return self.longitude, self.latitude, self.label, self.source, self.time, self.text, self.value, self.looks
+        """What must be equal for two entries with the same id to be duplicates. The accuracy is not compared: older
+        reports were stored before it had a column."""
+        return (
+            self.longitude,
+            self.latitude,
+            self.label,
+            self.source,
+            self.time,
+            self.text,
+            self.value,
+            self.observations,
+        )
 
 
 def scores_in(value: Any) -> dict[str, float] | None:
-    """The probabilities that the value of a report holds, if it holds any."""
+    """The probabilities of all states in the value of a report, if there are any."""
     return value.get(SCORES) if isinstance(value, dict) else None
 
 
@@ -85,7 +95,7 @@ class _Waiting:
 
 
 class Journal:
-    """Takes entries from any thread; acknowledges them when their transaction is on the disk."""
+    """Takes entries from any thread, and acknowledges them once their transaction is on the disk."""
 
     def __init__(self, engine: Engine):
         self._engine = engine
@@ -100,11 +110,11 @@ class Journal:
         self._thread.start()
 
     def submit(self, situation_id: str, entries: Sequence[Entry]) -> "Future[list[Outcome]]":
-        """The outcome of each entry, known once it is durable."""
+        """A future with the outcome of each entry, which is set once the entries are durable."""
         if self._closed:
             raise JournalClosed("the service is stopping; send the report again in a moment")
         waiting = _Waiting(situation_id, entries)
-        # It is stored from here on whether or not the sender still listens: one who left must not stop this thread.
+        # The future can no longer be cancelled: entries are stored even if the sender has disconnected.
         waiting.done.set_running_or_notify_cancel()
         with self._lock:
             self._accepted.append(waiting)
@@ -118,18 +128,18 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """Requests whose reports are not stored yet."""
+        """The number of requests whose entries are not stored yet."""
         with self._lock:
             self._forget_stored()
             return len(self._accepted)
 
     def failing(self) -> float | None:
-        """How many seconds ago the storage failed last, where nothing has been stored since."""
+        """How many seconds ago storing failed last; None if something was stored since."""
         failed = self._failed
         return None if failed is None else time.monotonic() - failed
 
     def lag(self) -> float:
-        """For how many seconds the oldest request that is not stored yet has waited."""
+        """How many seconds the oldest request has waited to be stored."""
         with self._lock:
             self._forget_stored()
             return time.monotonic() - self._accepted[0].since if self._accepted else 0.0
@@ -142,7 +152,7 @@ class Journal:
         return self.submit(situation_id, entries).result()
 
     def close(self) -> None:
-        """Store what was accepted, then stop."""
+        """Store the accepted entries, then stop."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -184,7 +194,7 @@ class Journal:
                     log.exception("a report could not be stored")
                 batch[0].done.set_exception(error)
                 return
-            # One bad request must not take the others with it.
+            # One bad request must not fail the others.
             for waiting in batch:
                 self._commit([waiting])
             return
@@ -196,9 +206,9 @@ class Journal:
 
 
 def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]]) -> list[list[Outcome]]:
-    """Append to the log within the caller's transaction."""
+    """Append to the log within the caller's transaction; returns the outcome of each entry."""
     if connection.dialect.name == "postgresql":
-        # Sequence numbers are given before the commit: without this lock a reader could see 8 before 7 and skip 7.
+        # Sequence numbers are assigned before the commit: without this lock a reader could see 8 before 7 and skip 7.
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": APPEND_LOCK})
     groups = list(groups)
     now = time.time()
@@ -210,7 +220,7 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
                 for e in entries:
                     kinds.setdefault(e.kind, set()).add(e.id)
         if "report" in kinds:
-            # An id that was taken back stays so: whoever sends it again must be told that it does not count.
+            # A retracted id stays retracted: a sender who uses it again must learn that the report does not count.
             kinds["retract"] = kinds.get("retract", set()) | kinds["report"]
         for kind, ids in kinds.items():
             known.update(_existing(connection, name, kind, sorted(ids)))
@@ -234,7 +244,7 @@ def write(connection: Connection, groups: Iterable[tuple[str, Sequence[Entry]]])
                 {
                     "situation": name, "kind": e.kind, "id": e.id, "longitude": e.longitude, "latitude": e.latitude,
                     "label": e.label, "source": e.source, "time": e.time, "text": e.text, "value": e.value,
-                    "author": e.author, "accuracy": e.accuracy, "looks": e.looks,
+                    "author": e.author, "accuracy": e.accuracy, "observations": e.observations,
                     "received": now,
                 }
             )  # fmt: skip
@@ -252,7 +262,7 @@ def _existing(
     connection: Connection, name: str, kind: str, ids: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str, str], tuple[Any, ...]]]:
     c = entry.c
-    columns = (c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.looks)
+    columns = (c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.observations)
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         query = select(*columns).where(c.situation == name, c.kind == kind, c.id.in_(chunk))
@@ -262,24 +272,25 @@ def _existing(
 
 @dataclass
 class Ledger:
-    """The log of one situation folded up to `head`: which reports stand, and who is trusted how far."""
+    """The state of one situation after the entries up to `head`: the active reports, and the trust in sources."""
 
     situation: str
     head: int = 0
     reports: dict[str, Entry] = field(default_factory=dict)
     seq: dict[str, int] = field(default_factory=dict)
-    """Where in the log each standing report is."""
+    """The log position of each active report."""
     retracted: set[str] = field(default_factory=set)
     trust: dict[str, Any] = field(default_factory=dict)
-    shrunk: bool = False
-    """Whether something was taken away since `settle`; then a warm start is not enough."""
+    invalidated: bool = False
+    """Whether an entry since `clear_invalidated` removed or changed something that an earlier model has learned from,
+    so that a warm start would be wrong."""
 
     def follow(self, engine: Engine, *, upto: int | None = None) -> int:
-        """Read what is new in the log (up to `upto`); the number of entries read."""
+        """Read the new entries of the log (up to `upto`); returns how many."""
         c = entry.c
         columns = (
             c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author,
-            c.accuracy, c.looks,
+            c.accuracy, c.observations,
         )  # fmt: skip
         query = select(*columns).where(c.situation == self.situation, c.seq > self.head).order_by(c.seq)
         if upto is not None:
@@ -287,8 +298,8 @@ class Ledger:
         with engine.connect() as connection:
             rows = connection.execute(query).all()
         if self.head and any(row.kind == "purge" for row in rows):
-            # Entries that were read before may be gone for good: forget all and read again what is left.
-            self.__init__(self.situation, shrunk=True)  # type: ignore[misc]
+            # Entries that were read before may have been deleted: forget everything, and read again what is left.
+            self.__init__(self.situation, invalidated=True)  # type: ignore[misc]
             return self.follow(engine, upto=upto)
         for seq, *values in rows:
             self.apply(seq, Entry(*values))
@@ -301,14 +312,14 @@ class Ledger:
             self.seq[e.id] = seq
         elif e.kind == "retract":
             target = str(e.value)
-            self.shrunk |= self.reports.pop(target, None) is not None
+            self.invalidated |= self.reports.pop(target, None) is not None
             self.seq.pop(target, None)
             self.retracted.add(target)
         elif e.kind == "trust":
             self.trust[str(e.source)] = e.value
-            self.shrunk = True  # other priors: what was learned from the old ones must not linger
+            self.invalidated = True  # an earlier model used other priors
         elif e.kind in ("region", "states"):
-            self.shrunk = True  # other coordinates or states, and perhaps other reports on the map
+            self.invalidated = True  # an earlier model used other coordinates or states, and perhaps other reports
 
-    def settle(self) -> None:
-        self.shrunk = False
+    def clear_invalidated(self) -> None:
+        self.invalidated = False

@@ -1,9 +1,10 @@
-"""From what was asked for to a new map: its states, its region, its cells."""
+"""From a request to a new map: its states, its region, its cells."""
 
 import time
 
 from crowdfield import geography
 from crowdfield.data import Grid, Region
+from crowdfield.data.grade_order import order_of
 from crowdfield.errors import InputError
 from crowdfield.service.schemas import NewSituation
 from crowdfield.service.store import Situation
@@ -24,12 +25,14 @@ def checked(grid: Grid) -> Grid:
 
 
 def build(new: NewSituation, grid: Grid | None = None) -> Situation:
-    """A new map, in cells of its own where a grid is given."""
+    """A new map, with the cells of `grid` if one is given."""
     grid = grid or plan(new.region, new.columns, new.rows)
+    # Grades stand in their order, so that models and maps count states alike. A prior names its states in their own.
+    order = None if new.model.confusion_prior is not None else new.model.grades or order_of(new.states)
     return Situation(
         id=new.id,
         title=new.title,
-        states=tuple(new.states),
+        states=tuple(order or new.states),
         labels=tuple(new.labels or new.states),
         region=new.region,
         crs=str(grid.crs),

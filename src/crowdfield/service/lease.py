@@ -1,7 +1,7 @@
-"""One worker fits a map at a time: it holds the lease of the map for as long as its heartbeat moves.
+"""Only one worker at a time fits a map: the one that holds its lease, as long as that worker's heartbeat moves.
 
-A worker that dies keeps its leases until others have watched its heartbeat stand still for `lease_seconds`, each by its
-own monotonic clock (see `pulse`). Publishing asks for the lease once more, inside its own transaction.
+A worker that dies keeps its leases until another one has seen its heartbeat unchanged for `lease_seconds`, measured by
+the other's monotonic clock (see `pulse`). The transaction that publishes a version checks the lease once more.
 """
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
@@ -13,14 +13,14 @@ from crowdfield.service.tables import lease, pulse
 
 
 class Leases:
-    """The leases of one worker, and what it has seen of the workers that hold the others."""
+    """The leases of one worker, and the heartbeats that it has seen of other workers."""
 
     def __init__(self, engine: Engine, holder: str, seconds: float):
         self._engine, self._holder, self._seconds = engine, holder, seconds
         self._watch = Watch()
 
     def acquire(self, situation: str) -> bool:
-        """Whether this worker holds the lease now; takes it where nobody does, or where the holder has gone silent."""
+        """Whether this worker holds the lease now. It takes the lease if nobody has it, or if its holder seems dead."""
         with self._engine.connect() as connection:
             query = select(lease.c.holder, pulse.c.beat).select_from(
                 lease.outerjoin(pulse, pulse.c.name == lease.c.holder)
@@ -28,7 +28,7 @@ class Leases:
             found = connection.execute(query.where(lease.c.situation == situation)).first()
         if found is not None and found.holder == self._holder:
             return True
-        if found is not None and self._watch.silent(found.holder, found.beat) < self._seconds:
+        if found is not None and self._watch.silent_seconds(found.holder, found.beat) < self._seconds:
             return False
         try:
             with writing(self._engine) as connection:
@@ -41,11 +41,11 @@ class Leases:
                         mine.where(lease.c.situation == situation, lease.c.holder == found.holder)
                     ).rowcount
                 )
-        except IntegrityError:  # both asked for a lease that nobody had yet, or the situation was removed
+        except IntegrityError:  # two workers took a free lease at once, or the situation was removed
             return False
 
     def release(self, *situations: str) -> None:
-        """Give leases back, so that another worker need not wait."""
+        """Give up leases, so that another worker need not wait."""
         if situations:
             with writing(self._engine) as connection:
                 mine = lease.c.situation.in_(situations), lease.c.holder == self._holder
@@ -57,7 +57,8 @@ class Leases:
 
 
 def holds(connection: Connection, situation: str, holder: str) -> bool:
-    """Whether `holder` still has the lease; asked inside the transaction that publishes, and locked until its end."""
+    """Whether `holder` still has the lease. Called in the transaction that publishes; the lease is locked until its
+    end."""
     query = select(lease.c.holder).where(lease.c.situation == situation, lease.c.holder == holder)
     if connection.dialect.name == "postgresql":
         query = query.with_for_update()

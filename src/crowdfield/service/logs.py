@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, and no secrets, bodies or query strings in it."""
+"""Structured logs: one JSON object per line, without secrets, bodies or query strings."""
 
 import json
 import logging
@@ -6,13 +6,13 @@ import re
 import sys
 import time
 
-# A key that a caller put where it does not belong (a path, a message) still does not reach the log.
+# Keys and passwords are removed from every log line, wherever a caller put them.
 _SECRET = re.compile(r"cf_[0-9a-f]{6,}_[A-Za-z0-9_-]{8,}|://[^/\s@]+:[^/\s@]+@")
 _OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def redact(text: str) -> str:
-    """A text without keys."""
+    """The text without keys, and without passwords in URLs."""
     return _SECRET.sub(lambda match: "://…@" if match.group().startswith("://") else "cf_…", text)
 
 
@@ -35,7 +35,7 @@ def configure(level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # The access log prints whole addresses with their queries; ours says what is needed.
+    # Uvicorn's access log prints URLs with their queries; ours has the route instead.
     logging.getLogger("uvicorn.access").disabled = True
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()

@@ -11,12 +11,12 @@ from crowdfield.service.settings import Settings
 from crowdfield.service.webhooks import NotSent
 
 SECONDS = 20.0
-# Districts that a message names one by one.
+# The most districts that a message lists.
 NAMED = 50
 
 
 def send(settings: Settings, recipient: str, identity: str, body: dict[str, Any]) -> None:
-    """Hand a message over; raises `NotSent` where the mail server does not take it."""
+    """Send a message; raises `NotSent` if the mail server does not accept it."""
     if settings.smtp_host is None:
         raise NotSent("no mail server is set (CROWDFIELD_SMTP_HOST)")
     try:
@@ -27,8 +27,8 @@ def send(settings: Settings, recipient: str, identity: str, body: dict[str, Any]
     except smtplib.SMTPRecipientsRefused:
         raise NotSent("the mail server refused the recipient", final=True) from None
     except (OSError, smtplib.SMTPException) as error:
-        # The server's own words may hold what was sent to it.
-        raise NotSent(f"the mail server did not take it ({type(error).__name__})") from None
+        # The server's own text is left out: it may quote what was sent, the password included.
+        raise NotSent(f"the mail server did not accept the message ({type(error).__name__})") from None
 
 
 def _connected(settings: Settings) -> smtplib.SMTP:
@@ -43,7 +43,7 @@ def _connected(settings: Settings) -> smtplib.SMTP:
 
 
 def compose(sender: str, recipient: str, identity: str, body: dict[str, Any]) -> EmailMessage:
-    """The message in words; the same id again is the same message, so that a mailbox can tell."""
+    """The message as an e-mail. Sent again, it has the same Message-ID, so that mailboxes recognise duplicates."""
     message = EmailMessage()
     message["From"], message["To"] = sender, recipient
     message["Subject"] = subject(body)
@@ -58,28 +58,29 @@ def subject(body: dict[str, Any]) -> str:
     """The subject of a message."""
     if body["type"] == "test":
         return f"{body['title']}: a test of an alert"
-    told = body["raised"] or body["cleared"]
-    names = ", ".join(one["area"] for one in told[:3]) + (", …" if len(told) > 3 else "")
+    areas = body["raised"] or body["cleared"]
+    names = ", ".join(one["area"] for one in areas[:3]) + (", …" if len(areas) > 3 else "")
     what = body["state"] if body["raised"] else f"no longer {body['state']}"
     return f"{body['title']}: {what}: {names}"
 
 
 def lines(body: dict[str, Any]) -> list[str]:
     """The text of a message."""
-    condition = f"{body['state']} more probable than {body['probability']:g} in more than {100 * body['share']:g} %"
+    state = body["state"]
+    condition = f"more probable than {body['probability']:g} in more than {100 * body['share']:g} %"
     if "unit" in body:
         condition += f" (counted in {body['unit']})"
     out = [f"{body['title']} ({body['situation']}), map version {body['version']}, {body['created']}.", ""]
     if body["type"] == "test":
-        return [*out, f"This is a test. You will be told when a district has {condition} of it."]
+        return [*out, f"This is a test. You will get a message when {state} is {condition} of a district."]
     for name, words in (
-        ("raised", f"Now {condition} of:"),
-        ("cleared", f"No longer so (below {100 * body['clear']:g} %):"),
+        ("raised", f"{state} is now {condition} of:"),
+        ("cleared", f"This is over (below {100 * body['clear']:g} %) in:"),
     ):
-        told = body[name]
-        if told:
-            out += [words, *(_line(one, body.get("unit")) for one in told[:NAMED])]
-            out += [f"  and {len(told) - NAMED} more"] if len(told) > NAMED else []
+        areas = body[name]
+        if areas:
+            out += [words, *(_line(one, body.get("unit")) for one in areas[:NAMED])]
+            out += [f"  and {len(areas) - NAMED} more"] if len(areas) > NAMED else []
             out.append("")
     return out
 

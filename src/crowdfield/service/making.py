@@ -1,4 +1,4 @@
-"""What a helper process makes: exports, lists of reports, reasons, the ground under a map."""
+"""The tasks of a helper process: exports, lists of reports, reasons, tiles, figures of districts, outlines."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from crowdfield.service import answers, basemap, cells, exports, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
-from crowdfield.service.maps import Maps, Recent
+from crowdfield.service.maps import Maps, RecentCache
 from crowdfield.service.packing import Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from crowdfield.service.reasons import Explained
 
 log = logging.getLogger("crowdfield.service")
-# A model of 100,000 reports takes some 200 MB.
+# How many models are cached: one of 100,000 reports takes about 200 MB.
 MODELS_KEPT = 2
 MAP_BYTES = 256 * 2**20
 GEOJSON = "application/geo+json"
-# Of the figures of a polygon in an address: the level of intervals, and the share that may be exceeded.
+# For figures of a polygon in a URL: the level of the intervals, and the threshold on shares.
 AREA_LEVEL, AREA_THRESHOLD = 0.9, 0.5
 
 
 class Maker:
-    """Answers the questions of the server; keeps the models and tables that it needed last."""
+    """Answers the questions of the server, and caches the models and tables used last."""
 
     def __init__(self, hello: dict[str, Any]):
         self._store = Store(connect(hello["database"], pool_size=1))
@@ -47,8 +47,8 @@ class Maker:
         self._minimum = Minimum(hello["minimum_count"], hello["minimum_sources"])
         self._maps = Maps(self._store, size=MAP_BYTES)
         self._cells = Cells(self._store, self._minimum, hello["period_hours"])
-        self._models: Recent[Any] = Recent(MODELS_KEPT)
-        self._lists = ReportLists(self._store, self._cells, self._chances)
+        self._models: RecentCache[Any] = RecentCache(MODELS_KEPT)
+        self._lists = ReportLists(self._store, self._cells, self._report_probabilities)
 
     def make(self, question: dict[str, Any]) -> dict[str, Any]:
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
@@ -75,24 +75,24 @@ class Maker:
         return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
 
     def export(self, situation: str, version: int, form: str, exact: bool, target: str) -> dict[str, Any]:
-        """A version as a file. Counts of reports are those that the caller may see."""
+        """A version as a file, with the counts of reports that the caller may see."""
         found, info = self._version(situation, version)
         now = self._maps.load(found, version)
         reports = None if exact else self._cells.load(found, info).counts(found.grid)
         path, media, headers = exports.write(now, form, Path(target), reports=reports)
-        return _told(pack_files(path, media, headers))
+        return _describe_files(pack_files(path, media, headers))
 
     def points(self, situation: str, version: int, exact: bool, target: str) -> dict[str, Any]:
-        """The reports behind a version as the page draws them: one by one, or by cells."""
+        """The reports of a version as the page draws them: each report, or counts by cell."""
         found, info = self._version(situation, version)
         if exact:
-            rows = self._store.standing(found.id, upto=info.head, newest=answers.POINTS_SHOWN)
+            rows = self._store.active_reports(found.id, upto=info.head, newest=answers.POINTS_SHOWN)
             features = answers.exact_features(rows)
         else:
             features = cells.features(found, cells.fullest(self._cells.load(found, info).whole))
         total = info.reports
         body = {"type": "FeatureCollection", "exact": exact, "total": total, "features": features}
-        return _written(pack_json(body), Path(target))
+        return _write_files(pack_json(body), Path(target))
 
     def point_tile(
         self,
@@ -105,21 +105,21 @@ class Maker:
         exact: bool,
         head: int | None,
     ) -> dict[str, Any]:
-        """A vector tile of the reports behind a version: of each, or of cells."""
+        """A vector tile of the reports of a version: of single reports, or of cells."""
         found, info = self._version(situation, version)
         return _image(self._lists.point_tile(found, info, z, x, y, Filter(**wanted), exact=exact))
 
     def reports(
         self, situation: str, version: int, wanted: dict[str, Any], offset: int, limit: int, head: int, target: str
     ) -> dict[str, Any]:
-        """A page of the reports that pass a filter, each in full."""
+        """A page of the reports that match a filter, each in full."""
         found, info = self._version(situation, version)
         body = self._lists.page(found, info, Filter(**wanted), offset, limit)
-        return _written(pack_json(body, GEOJSON), Path(target))
+        return _write_files(pack_json(body, GEOJSON), Path(target))
 
     def report(self, situation: str, version: int, report: str, head: int, target: str) -> dict[str, Any]:
         found, info = self._version(situation, version)
-        return _written(pack_json(self._lists.one(found, info, report), GEOJSON), Path(target))
+        return _write_files(pack_json(self._lists.one(found, info, report), GEOJSON), Path(target))
 
     def times(self, situation: str, version: int, exact: bool, head: int | None) -> dict[str, Any]:
         found, info = self._version(situation, version)
@@ -138,24 +138,26 @@ class Maker:
         onwards: dict[str, str],
         target: str,
     ) -> dict[str, Any]:
-        """A page of the cells that readers may see; box and time are compared with what is published of them."""
+        """A page of the cells that readers may see; box and time filter by their published centres and periods."""
         found, info = self._version(situation, version)
         rows = self._cells.load(found, info).select(since, until)
         matching = cells.features(found, rows, tuple(box) if box else None)  # type: ignore[arg-type]
         page = matching[offset : offset + limit]
         more = [onwards] if len(matching) > offset + limit else []
         body = {"type": "FeatureCollection", "features": page, "numberReturned": len(page), "links": [*links, *more]}
-        return _written(pack_json(body, GEOJSON), Path(target))
+        return _write_files(pack_json(body, GEOJSON), Path(target))
 
     def item(self, situation: str, version: int, item: str, links: list[dict[str, str]], target: str) -> dict[str, Any]:
         found, info = self._version(situation, version)
         for row in self._cells.load(found, info).whole:
             if f"{cells.PREFIX}{row.cell}" == item:
-                return _written(pack_json({**cells.features(found, [row])[0], "links": links}, GEOJSON), Path(target))
+                return _write_files(
+                    pack_json({**cells.features(found, [row])[0], "links": links}, GEOJSON), Path(target)
+                )
         raise Problem(404, answers.NO_SUCH_REPORT)
 
     def reasons(self, situation: str, version: int, cell: int, state: int, exact: bool) -> dict[str, Any]:
-        """Why the newest version says what it says of a cell; older ones have no model to ask."""
+        """The reasons for what the newest version says about a cell; older versions have no model to explain them."""
         found, info = self._version(situation, version)
         count = None if exact else self._cells.load(found, info).count(cell)
         why = self._explained(found, version, cell, state, exact)
@@ -170,7 +172,7 @@ class Maker:
         return {}
 
     def warm(self, situation: str) -> dict[str, Any]:
-        """Do once what the first question for reasons would wait for: read the model and the table of cells."""
+        """Load the model and the table of cells, so that the first question for reasons need not wait for that."""
         found, info = self._store.situation(situation), self._store.version(situation)
         if info is not None:
             self._cells.load(found, info)
@@ -178,8 +180,8 @@ class Maker:
         return {}
 
     def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
-        """Whether a cell of a map of the land is at sea; None for other maps, and where nobody knows. By the outlines
-        of countries alone: cells at sea that hold reports must not be told from others."""
+        """Whether a cell is at sea, for maps of the land; None for other maps, and without outlines. Only the outlines
+        of countries decide: it must not show which cells at sea have reports."""
         if not info.info.get("land"):
             return None
         from crowdfield.io.land import at_sea
@@ -187,26 +189,27 @@ class Maker:
         return at_sea(*geography.unproject(situation.grid.centres()[[cell]], situation.crs)[0].tolist())
 
     def moderation(self, situation: str, version: int, head: int, target: str) -> dict[str, Any]:
-        """What somebody should look at: reports that the map finds improbable, and what was decided so far."""
+        """The reports to review: those that are improbable given all others, and those already accepted or
+        retracted."""
         found, info = self._version(situation, version)
-        judged = self._lists.judged(found, info)
+        moderated = self._lists.moderation(found, info)
         body = {
             "version": version,
             "judged": self._model(found, version) is not None,
-            "doubtful": [{"id": name, "probability": p} for name, p in judged.doubtful.items()],
-            "accepted": list(judged.accepted),
+            "doubtful": [{"id": name, "probability": p} for name, p in moderated.doubtful.items()],
+            "accepted": list(moderated.accepted),
             "retracted": self._lists.retracted(found),
         }
-        return _written(pack_json(body), Path(target))
+        return _write_files(pack_json(body), Path(target))
 
-    def _chances(self, situation: Situation, info: VersionInfo) -> dict[str, float]:
-        """By id, the probability of what each report says given all others; empty where the model is gone."""
+    def _report_probabilities(self, situation: Situation, info: VersionInfo) -> dict[str, float]:
+        """By id, the probability of each report given all others; empty if the model is no longer stored."""
         model = self._model(situation, info.number)
         if model is None:
             return {}
         from crowdfield.service import reasons
 
-        return reasons.surprises(model, situation, self._store.standing(situation.id, upto=info.head))
+        return reasons.surprises(model, situation, self._store.active_reports(situation.id, upto=info.head))
 
     def totals(
         self,
@@ -221,8 +224,8 @@ class Maker:
         weights: float | None,
         target: str,
     ) -> dict[str, Any]:
-        """Figures of stored districts, or of those in an uploaded file, as JSON or as a file. `weights` is when those
-        of the map were stored: it tells the question from the same one before."""
+        """Figures of stored districts, or of those in an uploaded file, as JSON or as a file. `weights`, the time when
+        the weights were stored, is only part of the cache key."""
         from crowdfield.service import figures
 
         found = self._store.situation(situation)
@@ -232,7 +235,7 @@ class Maker:
             areas = self._districts.load(found.id, str(districts))
         made = self._figures(found, version, areas, level, threshold, exact)
         if form == "json":
-            return _written(pack_json(figures.told(made, version)), Path(target))
+            return _write_files(pack_json(figures.as_json(made, version)), Path(target))
         name = f"{found.id}-{districts or 'districts'}-v{version}.{form}"
         return self._as_file(name, lambda path: figures.write(made, path, found.positive), Path(target))
 
@@ -253,7 +256,7 @@ class Maker:
         areas = figures.polygon_of(coords)
         made = self._figures(found, version, areas, AREA_LEVEL, AREA_THRESHOLD, exact)
         body = figures.coverage(made, self._maps.info(found, version).created, states)
-        return _written(pack_json(body, figures.COVERAGE_JSON), Path(target))
+        return _write_files(pack_json(body, figures.COVERAGE_JSON), Path(target))
 
     def check_plan(
         self,
@@ -266,14 +269,14 @@ class Maker:
         form: str,
         target: str,
     ) -> dict[str, Any]:
-        """Places to check on a map: what the plan holds as JSON, or its places as a file."""
+        """A plan of places to check: a summary as JSON, or its places as a file."""
         from crowdfield.service import spotchecks
 
         found = self._store.situation(situation)
         now = self._maps.load(found, version)
         plan = spotchecks.draw_plan(now, size=size, margin=margin, level=level, seed=seed)
         if form == "json":
-            return _written(pack_json(spotchecks.told_plan(plan, version)), Path(target))
+            return _write_files(pack_json(spotchecks.plan_as_json(plan, version)), Path(target))
         return self._as_file(
             f"{found.id}-checks-v{version}-seed{seed}.{form}",
             lambda path: spotchecks.write_plan(plan, path),
@@ -281,34 +284,34 @@ class Maker:
         )
 
     def check_result(self, situation: str, version: int, level: float, uploaded: str, target: str) -> dict[str, Any]:
-        """What answers to spot checks say of a map."""
+        """What the answers to spot checks say about a map."""
         from crowdfield.service import spotchecks
 
         now = self._maps.load(self._store.situation(situation), version)
-        body = spotchecks.told_result(now, json.loads(Path(uploaded).read_text()), level)
-        return _written(pack_json(finite(body)), Path(target))
+        body = spotchecks.result_as_json(now, json.loads(Path(uploaded).read_text()), level)
+        return _write_files(pack_json(finite(body)), Path(target))
 
     def _as_file(self, name: str, write: Callable[[Path], None], target: Path) -> dict[str, Any]:
-        """A file that is written under its own name, and sent under it."""
+        """A file that is downloaded under this name."""
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             path = Path(folder) / name
             write(path)
             path, media, headers = exports.bundle(path, target)
-        return _told(pack_files(path, media, headers))
+        return _describe_files(pack_files(path, media, headers))
 
     def _figures(
         self, situation: Situation, version: int, areas: Any, level: float, threshold: float, exact: bool
     ) -> Any:
-        from crowdfield.pipeline.totals import Asked
+        from crowdfield.pipeline.totals import TotalsOptions
         from crowdfield.service import figures
 
         now = self._maps.load(situation, version)
         model = self._model(situation, version)
         if model is None:
-            raise Problem(404, "figures of districts are made of the newest version only, and of a map with reports")
+            raise Problem(404, "figures of districts exist only for the newest version of a map with reports")
         counts = now.reports if exact else self._cells.load(situation, now.info).counts(situation.grid)
         weights, stored = self._weights.load(situation), self._weights.find(situation.id)
-        made = figures.figures(model, now, areas, counts, Asked(level, (threshold,)), weights, exact=exact)
+        made = figures.figures(model, now, areas, counts, TotalsOptions(level, (threshold,)), weights, exact=exact)
         if stored is not None and not stored.fits(situation):
             made = replace(made, notes=(*made.notes, stored.outdated))
         return made
@@ -325,7 +328,8 @@ class Maker:
         base: int | None,
         scale: tiles.Scale,
     ) -> dict[str, Any]:
-        """A tile of a version; of a difference, to the version `base` or to the one before."""
+        """A tile of a version. The layer `difference` shows the change since version `base`, or the previous
+        version."""
         found = self._store.situation(situation)
         now, before = self._maps.load(found, version), None
         if layer == "difference":
@@ -337,10 +341,10 @@ class Maker:
         return _image(tiles.legend(layer, scale))
 
     def basemap(self, region: list[float], target: str) -> dict[str, Any]:
-        """The outlines around a region, no finer than a page that shows the region can draw."""
+        """The outlines around a region, no finer than a page can draw them."""
         shown = Region(*region)
         detail = max(shown.width, shown.north - shown.south) / basemap.PIXELS
-        return _written(pack_json(basemap.around(basemap.ground_box(shown), detail), GEOJSON), Path(target))
+        return _write_files(pack_json(basemap.around(basemap.ground_box(shown), detail), GEOJSON), Path(target))
 
     def _version(self, situation: str, version: int) -> tuple[Situation, VersionInfo]:
         info = self._store.version(situation, version)
@@ -351,7 +355,7 @@ class Maker:
     def _explained(
         self, situation: Situation, version: int, cell: int, state: int, exact: bool
     ) -> dict[str, Any] | None:
-        """Reasons as the caller may see them, or None for a version whose model is gone."""
+        """Reasons as the caller may see them, or None for a version whose model is no longer stored."""
         model = self._model(situation, version)
         if model is None:
             return None
@@ -360,15 +364,15 @@ class Maker:
         why = reasons.explain(model, situation, situation.grid.centres()[cell], state)
         if why is None:
             return None
-        return reasons.told_reasons(why, model) if exact else grouped(why, self._minimum)
+        return reasons.named_reasons(why, model) if exact else grouped(why, self._minimum)
 
     def _model(self, situation: Situation, version: int) -> Any:
-        """The model of a version, or None where it is gone: only that of the newest is kept."""
+        """The model of a version, or None if it is no longer stored: only that of the newest version is."""
         key = (situation.id, situation.created, version)
-        held = self._models.held(key)
+        held = self._models.cached(key)
         if held is None and self._store.model_version(situation.id) != version:
             return None
-        from crowdfield.service import fit  # late: models take seconds to load, and most questions need none
+        from crowdfield.service import fit  # imported here: it takes seconds, and most questions need no model
 
         if held is None:
             stored = self._store.model(situation.id)
@@ -378,12 +382,12 @@ class Maker:
                 held = self._models.get(key, lambda: fit.load_model(stored[2]))
             except InputError:
                 log.exception("a saved model is damaged", extra={"situation": situation.id})
-                return None  # no reasons until the next fit has made the model again
+                return None  # there are no reasons until the next fit
         return held
 
 
 def grouped(why: "Explained", minimum: Minimum) -> dict[str, Any]:
-    """Reasons as readers may see them. The parts still add up to the whole, which is rounded as they are."""
+    """Reasons as readers may see them, in rounded parts whose sum is the total."""
     groups = grouped_reasons([Share(source, log_odds) for source, log_odds in why.shares()], minimum)
     prior, doubt = coarse(why.prior), coarse(why.uncertainty)
     total = prior + doubt + sum(group["log_odds"] for group in groups)
@@ -395,20 +399,20 @@ def grouped(why: "Explained", minimum: Minimum) -> dict[str, Any]:
     }
 
 
-def _written(packed: Packed, target: Path) -> dict[str, Any]:
+def _write_files(packed: Packed, target: Path) -> dict[str, Any]:
     assert isinstance(packed.plain, bytes)
     target.write_bytes(packed.plain)
     beside = target.with_suffix(".gz")
     if isinstance(packed.packed, bytes):
         beside.write_bytes(packed.packed)
-    return _told(Packed(packed.media, packed.tag, target, beside if packed.packed else None))
+    return _describe_files(Packed(packed.media, packed.tag, target, beside if packed.packed else None))
 
 
 def _image(image: bytes) -> dict[str, Any]:
     return {"image": base64.b64encode(image).decode()}
 
 
-def _told(packed: Packed) -> dict[str, Any]:
+def _describe_files(packed: Packed) -> dict[str, Any]:
     return {
         "media": packed.media,
         "tag": packed.tag,

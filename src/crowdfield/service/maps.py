@@ -1,4 +1,4 @@
-"""Map versions in memory: packed for the database, unpacked and kept for tiles, points and exports."""
+"""Map versions as arrays: packed into bytes for the database, unpacked and cached for tiles, points and exports."""
 
 import io
 import threading
@@ -14,21 +14,21 @@ from crowdfield.data import Grid, Heatmap
 from crowdfield.service.store import LAYOUT, Situation, Store, Unknown, VersionInfo
 
 V = TypeVar("V")
-# Bytes of map versions in memory: some dozens of ordinary ones, or five of 1,024² cells and twelve states.
+# The most bytes of cached map versions: dozens of ordinary ones, or five with 1,024² cells and twelve states.
 KEPT_BYTES = 512 * 2**20
 
 
-class Recent(Generic[V]):
-    """The last few results of something costly; safe for threads, which may at worst compute twice.
+class RecentCache(Generic[V]):
+    """A cache of the least recently used kind. It is thread-safe; at worst two threads compute the same value.
 
-    `size` is how many are kept, or, with a `weight`, how much they may weigh together."""
+    `size` is the most values, or, with a `weight`, the largest sum of their weights."""
 
     def __init__(self, size: float, weight: Callable[[V], float] = lambda value: 1.0):
         self._size, self._weight = size, weight
         self._held, self._lock = OrderedDict[Hashable, V](), threading.Lock()
         self._total = 0.0
 
-    def held(self, key: Hashable) -> V | None:
+    def cached(self, key: Hashable) -> V | None:
         with self._lock:
             value = self._held.get(key)
             if value is not None:
@@ -36,7 +36,7 @@ class Recent(Generic[V]):
             return value
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        value = self.held(key)
+        value = self.cached(key)
         if value is None:
             value = make()
             with self._lock:
@@ -90,13 +90,13 @@ def pack(**arrays: NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
-# NumPy reads the headers of arrays by `ast.literal_eval`, and in CPython 3.11 threads that parse at the same time can
-# fail with "AST constructor recursion depth mismatch" (python/cpython#106905).
+# NumPy reads the headers of arrays with `ast.literal_eval`, and in CPython 3.11 two threads that parse at the same time
+# can fail with "AST constructor recursion depth mismatch" (python/cpython#106905).
 _PARSING = threading.Lock()
 
 
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of a version. A map that was drawn in larger cells than its own comes interpolated to its own."""
+    """The arrays of a version. A map that was computed in larger cells is interpolated to its own cells."""
     with _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     shape = arrays["reports"].shape
@@ -104,7 +104,7 @@ def unpack(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Linear between the centres of cells, along each axis in turn.   [r, c, J] -> [rows, columns, J]"""
+    """Linear interpolation between the centres of cells, along each axis.   [r, c, J] -> [rows, columns, J]"""
     for axis, size in enumerate(shape):
         cells = coarse.shape[axis]
         at = np.clip((np.arange(size) + 0.5) * cells / size - 0.5, 0, cells - 1)
@@ -117,9 +117,10 @@ def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray
 
 
 def check_layout(situation: Situation, info: VersionInfo) -> None:
-    """A server may have read a situation just before its region was changed, and a version just after."""
+    """Raise an error if a version has another layout than its situation: the server may have read the situation just
+    before its region was changed, and the version just after."""
     if info.info.get(LAYOUT, situation.layout) != situation.layout:
-        raise Unknown("this map has just been given another region; ask again in a moment")
+        raise Unknown("the region of this map has just been changed; try again in a moment")
 
 
 class Maps:
@@ -127,10 +128,10 @@ class Maps:
 
     def __init__(self, store: Store, size: int = KEPT_BYTES):
         self._store = store
-        self._recent: Recent[MapArrays] = Recent(size, lambda arrays: arrays.size)
+        self._recent: RecentCache[MapArrays] = RecentCache(size, lambda arrays: arrays.size)
 
     def info(self, situation: Situation, number: int | None = None) -> VersionInfo:
-        """What is known of a version, the newest by default."""
+        """The description of a version, the newest by default."""
         info = self._store.version(situation.id, number)
         if info is not None:
             check_layout(situation, info)
@@ -140,12 +141,12 @@ class Maps:
         raise Unknown(f"'{situation.id}' has no map yet; it appears when the first reports have come in")
 
     def load(self, situation: Situation, number: int | None = None) -> MapArrays:
-        """A version's arrays; the newest by default."""
+        """The arrays of a version, the newest by default."""
         info = self.info(situation, number)
 
         def make() -> MapArrays:
             arrays = unpack(self._store.blob(situation.id, info.number, "arrays"))
             return MapArrays(situation, info, arrays["probability"], arrays["sd"], arrays["reports"])
 
-        # The time of creation tells a situation from one of the same name that was removed before.
+        # The time of creation distinguishes a situation from a removed one of the same name.
         return self._recent.get((situation.id, situation.created, info.number), make)

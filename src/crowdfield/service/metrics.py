@@ -28,30 +28,30 @@ class Metrics:
         self.reports = of(Counter, "reports", "Reports received", "outcome")
         self.commits = of(Gauge, "journal_commits", "Transactions that made reports durable")
         self.committed = of(Gauge, "journal_entries", "Entries made durable in those transactions")
-        self.pool_work = of(Gauge, "pool_work", "Pieces of work that run or wait", "pool")
-        self.pool_refused = of(Gauge, "pool_refused", "Requests that a pool refused or gave up", "pool")
-        self.loop_lag = of(Gauge, "lag_seconds", "How late the server is in what it does")
+        self.pool_work = of(Gauge, "pool_work", "Tasks that are running or queued", "pool")
+        self.pool_refused = of(Gauge, "pool_refused", "Requests that a pool refused or timed out", "pool")
+        self.loop_lag = of(Gauge, "lag_seconds", "The lag of the server's event loop")
         self.streams = of(Gauge, "event_streams", "Connected event streams")
         self.version = of(Gauge, "map_version", "Number of the newest map", "situation")
         self.fit_seconds = of(Gauge, "map_fit_seconds", "Time that the newest map took to fit", "situation")
-        self.behind = of(Gauge, "map_behind_entries", "Log entries that the newest map has not seen", "situation")
+        self.behind = of(Gauge, "map_behind_entries", "Log entries that the newest map does not include", "situation")
         self.failures = of(Gauge, "map_fit_failures", "Fits of this map that have failed so far", "situation")
         self.failed = of(Gauge, "map_fit_failed", "1 while the last fit failed", "situation")
         self.worker = of(Gauge, "worker_up", "1 while a worker of this database is alive, by its heartbeat")
         self.fits = of(Gauge, "worker_fits", "Fits that run now")
         self.up = of(Gauge, "intake_up", "1 while reports are stored")
-        self.status = of(Gauge, "health", "1 while this is well; see the runbook", "check")
-        self.looked = of(Gauge, "health_looked_timestamp_seconds", "When health was looked at last")
-        self.look_seconds = of(Gauge, "health_look_seconds", "How long that took")
+        self.status = of(Gauge, "health", "1 while this check succeeds; see the runbook", "check")
+        self.checked = of(Gauge, "health_looked_timestamp_seconds", "When health was checked last")
+        self.check_seconds = of(Gauge, "health_look_seconds", "How long the last check of health took")
         self.write_seconds = of(Gauge, "database_write_seconds", "Time to write a heartbeat durably")
-        self.free = of(Gauge, "disk_free_bytes", "Room on the disks that the service writes to", "folder")
+        self.free = of(Gauge, "disk_free_bytes", "Free space on the disks that the service writes to", "folder")
         self.lag = of(Gauge, "journal_lag_seconds", "How long the oldest report has waited to be stored")
         self.waiting = of(Gauge, "journal_waiting", "Requests whose reports are not stored yet")
         self.unfitted = of(
-            Gauge, "map_oldest_unfitted_seconds", "How long the oldest entry that no map has seen waits", "situation"
+            Gauge, "map_oldest_unfitted_seconds", "How long the oldest entry has waited for a fit", "situation"
         )
         self.last_failure = of(Gauge, "map_last_failure_timestamp_seconds", "When a fit failed last", "situation")
-        self.file_peak = of(Gauge, "file_peak_bytes", "Most memory that a process which read a file has taken")
+        self.file_peak = of(Gauge, "file_peak_bytes", "The most memory that a process has used to read a file")
         self.file_seconds = of(
             Histogram, "file_seconds", "Time to read a file", buckets=(0.5, 1, 2, 4, 8, 12, 16, 20, 40)
         )
@@ -61,11 +61,11 @@ class Metrics:
         self._lock = threading.Lock()
 
     def health(self, found: "Health", seconds: float) -> None:
-        """Put down what a look found."""
+        """Record the results of a health check."""
         detail = {name: check.detail for name, check in found.checks.items()}
         self.up.set(found.intake)
-        self.looked.set(time.time())
-        self.look_seconds.set(seconds)
+        self.checked.set(time.time())
+        self.check_seconds.set(seconds)
         for name, check in found.checks.items():
             self.status.labels(name).set(check.ok)
         self.write_seconds.set(detail["database"].get("write_seconds", float("nan")))
@@ -77,7 +77,7 @@ class Metrics:
         self.fits.set(len(detail["worker"].get("fits", [])))
 
     def maps(self, rows: "Iterable[MapFacts]") -> None:
-        """Put down what is known of every map; those that were removed go."""
+        """Record the facts about every map; metrics of removed maps disappear."""
         with self._lock:
             for gauge in self._by_map:
                 gauge.clear()

@@ -1,4 +1,5 @@
-"""What happens to every request before a route sees it: host, body limits, who is asking, how often; headers after."""
+"""What is checked for every request before its route runs: host, key, rate limits and body; and headers of
+responses."""
 
 import asyncio
 import base64
@@ -29,7 +30,7 @@ from crowdfield.service.limits import (
     Slots,
     too_large,
 )
-from crowdfield.service.pools import Caller, asking
+from crowdfield.service.pools import Caller, current_caller
 from crowdfield.service.problems import Problem, respond
 from crowdfield.service.settings import EVERY_HOST
 
@@ -56,7 +57,7 @@ POLICY = "; ".join(
 
 
 def policy_within(origins: Sequence[str]) -> str:
-    """The policy of a page that these sites may show inside their own."""
+    """The content security policy of a page that these sites may embed."""
     return POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}") if origins else POLICY
 
 
@@ -71,7 +72,7 @@ ALWAYS = {
 
 
 class Gate:
-    """Checks every request, and refuses it before anything is read or computed."""
+    """Checks every request, and refuses bad ones before their bodies are read or anything is computed."""
 
     def __init__(self, app: ASGIApp, service: "Service", access: RouteAccess):
         self._app, self._service, self._access = app, service, access
@@ -111,7 +112,7 @@ class Gate:
             await send(message)
 
         try:
-            await self._pass(scope, receive, reply)
+            await self._handle(scope, receive, reply)
         except Problem as problem:
             if started:
                 raise
@@ -120,21 +121,21 @@ class Gate:
         finally:
             self._record(scope, status, time.perf_counter() - began, request_id)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         self._check_host(headers)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             known = headers.get("origin") in self._service.settings.cors_origins
             if not known:
-                raise Problem(403, "cross-origin requests from here are refused")
+                raise Problem(403, "cross-origin requests from this origin are not allowed")
             await respond(200, "cross-origin requests")(scope, receive, send)
             return
         scope["scheme"] = self._clients.scheme(scope)
         client = self._clients.client(scope)
         principal = await self._principal(client, headers, scope["path"])
-        caller = self._admit(scope["method"], principal, client)
+        caller = self._count_request(scope["method"], principal, client)
         scope.setdefault("state", {}).update(principal=principal, caller=caller)
-        asking.set(caller)
+        current_caller.set(caller)
         if scope["method"] in READING:
             caller.gone = lambda: _gone(receive)
             await self._read(scope, receive, send, caller)
@@ -146,7 +147,8 @@ class Gate:
             release()
 
     async def _read(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
-        """A request without a body. Without a key one gives way when the server is late, and pays for what is sent."""
+        """A request without a body. Callers without a key wait when the server is busy, and are charged for the bytes
+        that they receive."""
         release = None
         if caller.anonymous:
             release = self._waiting.take(caller)
@@ -171,34 +173,32 @@ class Gate:
         given = headers.get("host", "")
         host = given if given.endswith("]") else given.rsplit(":", 1)[0]
         if EVERY_HOST not in self._hosts and host not in self._hosts:
-            raise Problem(
-                421, "this name is not served; whoever runs the service can add it to CROWDFIELD_ALLOWED_HOSTS"
-            )
+            raise Problem(421, "this host name is not allowed; the operator can add it to CROWDFIELD_ALLOWED_HOSTS")
 
     async def _principal(self, client: str, headers: Headers, path: str) -> Principal:
-        """Who is asking; wrong keys are refused, and soon only after a wait."""
+        """The caller of a request. Wrong keys are refused, and after several of them the address has to wait."""
         key = _key(headers)
-        anybody = Principal(Role.reader if self._service.settings.anonymous_reading else Role.nobody)
+        anonymous = Principal(Role.reader if self._service.settings.anonymous_reading else Role.nobody)
         if key is None:
-            return anybody
+            return anonymous
         keys = self._service.keys
-        at_hand, owner = keys.known(key)
-        if not at_hand:
-            # Where somebody guesses, keys are still looked up, because others may share the address; but no faster
-            # than anybody without a key is served.
+        is_cached, owner = keys.cached(key)
+        if not is_cached:
+            # After wrong keys from an address, keys are still looked up, because others may share the address; but not
+            # faster than requests without a key are answered.
             wait = self._anonymous.wait(client) if self._failures.owed(client) else 0.0
             if wait:
                 raise _slow_down(wait)
-            asking.set(Caller(client, anonymous=True))
+            current_caller.set(Caller(client, anonymous=True))
             monitor = self._service.monitor
             if path in PROBES and monitor.running and not monitor.latest().intake:
-                return anybody  # whoever asks whether the database is well must not have to wait for it
+                return anonymous  # health probes must not wait for a broken database
             try:
                 owner = await self._service.pools.intake.run(keys.check, key)
             except SQLAlchemyError as error:
                 log.error("keys cannot be read", extra={"error": type(error).__name__})
                 if path in PROBES:
-                    return anybody
+                    return anonymous
                 raise Problem(
                     503, "the database did not answer; send the request again", headers={"Retry-After": "2"}
                 ) from error
@@ -206,12 +206,12 @@ class Gate:
             wait = self._failures.wait(client)
             if wait:
                 raise _slow_down(wait)
-            detail = "this key is not known, or was revoked"
+            detail = "this key is unknown, expired or revoked"
             raise Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="crowdfield"', **CLOSE})
         return owner
 
-    def _admit(self, method: str, principal: Principal, client: str) -> Caller:
-        """Count the request; the work that it causes is charged to its caller apart from that."""
+    def _count_request(self, method: str, principal: Principal, client: str) -> Caller:
+        """Count the request, or refuse it; the work that it causes is charged to the caller separately."""
         if principal.id is None:
             limit, name = self._anonymous, client
         else:
@@ -227,7 +227,7 @@ class Gate:
     def _body(
         self, scope: Scope, receive: Receive, headers: Headers, principal: Principal, caller: Caller
     ) -> tuple[Receive, Callable[[], None]]:
-        """The body, once it is clear that its sender may send it and that there is room for it."""
+        """The body of a request, after checks of the sender's role and of the size; and a function that releases it."""
         settings = self._service.settings
         access = self._access.find(scope)
         try:
@@ -243,12 +243,12 @@ class Gate:
             raise too_large(limit)
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip", "deflate"):
-            raise BodyRefused(415, "bodies may be sent as they are, or packed with gzip or deflate")
+            raise BodyRefused(415, "bodies may be uncompressed, or compressed with gzip or deflate")
         if access.imports:
             release = self._uploads.take(caller)
         else:
-            unfolded = declared if encoding in ("identity", "") else declared * settings.expansion_limit
-            release = self._bodies.take(caller, min(unfolded, limit))
+            expanded = declared if encoding in ("identity", "") else declared * settings.expansion_limit
+            release = self._bodies.take(caller, min(expanded, limit))
         return LimitedBody(receive, limit, encoding=encoding, expansion=settings.expansion_limit), release
 
     def _allow_origin(self, scope: Scope, headers: MutableHeaders) -> None:
@@ -262,14 +262,14 @@ class Gate:
             headers.add_vary_header("Origin")
 
     def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        # The route's pattern, never the path: a path may name sources, and would make a new series for each.
+        # The pattern of the route, not the path: paths may contain names of sources, and each would be a new series.
         route = scope.get("route")
         pattern = getattr(route, "path_format", None) or getattr(route, "path", None) or "other"
         metrics = self._service.metrics
         metrics.requests.labels(scope["method"] if scope["method"].isalpha() else "other", pattern, status).inc()
         metrics.seconds.labels(pattern).observe(seconds)
         principal: Principal | None = scope.get("state", {}).get("principal")
-        # That a queue is full or a deadline has passed is for the metrics: a flood must not fill the log.
+        # Full queues and deadlines are counted in the metrics only: a flood of requests must not fill the log.
         level = logging.WARNING if status == 500 else logging.DEBUG if pattern in QUIET else logging.INFO
         log.log(
             level,
@@ -286,14 +286,14 @@ class Gate:
         )
 
 
-# What follows a refusal may be a body that nobody reads.
+# The connection is closed after a refusal, because an unread body may follow.
 CLOSE = {"Connection": "close"}
-# Bodies are held in memory while they are read; files to be imported go to the disk.
+# The most bytes of bodies in memory, and the most uploads at once, which are written to disk: in all, and per client.
 BODY_BYTES, BODY_BYTES_PER_CLIENT = 512 * 2**20, 128 * 2**20
 UPLOADS, UPLOADS_PER_CLIENT = 8, 3
-# Requests without a key at once; event streams among them.
+# The most requests without a key at once, including event streams: in all, and per client.
 REQUESTS, REQUESTS_PER_CLIENT = 2000, 200
-# Whoever watches over the service is told at once, whatever has become of the keys.
+# Health probes are answered even while keys cannot be read.
 PROBES = frozenset({"/health", "/ready"})
 QUIET = frozenset({"/health", "/ready", "/metrics", "other"})
 

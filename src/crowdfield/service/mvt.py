@@ -1,4 +1,4 @@
-"""Points as Mapbox Vector Tiles (version 2.1): just enough of the format, written by hand."""
+"""Points as Mapbox Vector Tiles (version 2.1): only the part of the format that points need."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ MEDIA = "application/vnd.mapbox-vector-tile"
 # Units along the side of a tile.
 EXTENT = 4096
 VERSION = 2
-# Of the format: the kind of geometry that points are, the command that goes to one place, and how fields are written.
+# Constants of the format: the geometry type of points, the command "move to one place", and two wire types.
 POINT, MOVE_TO_ONE = 1, 9
 NUMBER, BYTES = 0, 2
 
@@ -16,7 +16,7 @@ Value = str | int
 
 @dataclass(frozen=True)
 class Point:
-    """A point in units of the tile, from its north-western corner, and what is known of it."""
+    """A point in units of the tile, from its north-western corner, and its properties."""
 
     x: int
     y: int

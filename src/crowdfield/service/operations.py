@@ -1,4 +1,4 @@
-"""What keeps a workspace safe: backups that go from one database to the other, checks, and deletion that deletes."""
+"""Backup, restore, check and purge of a workspace. A backup of either database can be restored into the other."""
 
 import base64
 import hashlib
@@ -22,15 +22,15 @@ from crowdfield.service import tables
 from crowdfield.service.database import (
     PRIVATE,
     connect,
-    existing,
+    explain_error,
+    explaining_errors,
     is_sqlite,
     make_private,
     migrate,
     open_database,
+    open_existing,
     revision,
     revisions,
-    trouble,
-    usable,
     writing,
 )
 from crowdfield.service.effort import UNLIMITED, Effort
@@ -39,12 +39,12 @@ from crowdfield.service.maps import unpack
 from crowdfield.service.store import Store
 
 FORMAT = 1
-# The columns that count by themselves.
+# The columns with automatic numbers.
 COUNTED = (("entry", "seq"), ("event", "id"))
 CHUNK = 500
-# Twice the change that a worker ignores: nobody could see it or decide differently by it.
+# The largest difference between a map and its replay that is ignored: twice the change that a worker ignores.
 SAME_MAP = 0.01
-# What reading a damaged row may raise: SQLite, JSON, NumPy's archives, and a fit of numbers that make no sense.
+# Errors that damaged rows may cause: in SQLite, JSON, NumPy's archives, or a fit of meaningless numbers.
 UNREADABLE = (DatabaseError, CrowdfieldError, ValueError, KeyError, TypeError, ArithmeticError, EOFError, OSError,
               zipfile.BadZipFile)  # fmt: skip
 
@@ -53,11 +53,12 @@ UNREADABLE = (DatabaseError, CrowdfieldError, ValueError, KeyError, TypeError, A
 
 
 def backup(database: str, target: Path) -> dict[str, int]:
-    """Everything as of one moment, in a file that both databases can be restored from; the service may run on.
+    """Write everything to one file, as of one moment; the service may keep running.
 
-    Returns the number of rows of each table. Leases and heartbeats are left out: they are about processes, not data.
+    The file can be restored into SQLite or PostgreSQL. Returns the number of rows of each table. Leases and heartbeats
+    are left out: they are about processes, not data.
     """
-    engine = existing(database, pool_size=1)
+    engine = open_existing(database, pool_size=1)
     counts: dict[str, int] = {}
     sums: dict[str, str] = {}
     try:
@@ -65,15 +66,15 @@ def backup(database: str, target: Path) -> dict[str, int]:
         # One snapshot for all tables; SQLite's read transactions always are one.
         options = {} if is_sqlite(engine) else {"isolation_level": "REPEATABLE READ"}
         with (
-            usable(engine),
+            explaining_errors(engine),
             engine.connect().execution_options(**options) as connection,
             connection.begin(),
             replacing(target) as temporary,
-            zipfile.ZipFile(_private(temporary), "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
+            zipfile.ZipFile(_made_private(temporary), "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
         ):
-            known = _ours(connection)
+            known = _our_tables(connection)
             for table in known.sorted_tables:
-                if table.name in tables.PASSING:
+                if table.name in tables.TRANSIENT:
                     continue
                 digest = hashlib.sha256()
                 counts[table.name] = 0
@@ -99,25 +100,25 @@ def backup(database: str, target: Path) -> dict[str, int]:
     return counts
 
 
-def _private(path: Path) -> Path:
-    """Before anything is in it: names, places and the hashes of keys are for the owner of a backup alone."""
+def _made_private(path: Path) -> Path:
+    """Create the file so that only its owner can read it, before names, places and hashes of keys are written to it."""
     path.touch(mode=PRIVATE)
     return path
 
 
 def restore(source: Path, database: str) -> dict[str, int]:
-    """Put a backup into an empty database, of either kind, and bring its tables up to date."""
+    """Restore a backup into an empty SQLite or PostgreSQL database, and migrate its tables."""
     if not source.is_file():
-        raise InputError(f"there is no backup {source}")
+        raise InputError(f"there is no file {source}")
     engine = connect(database, pool_size=1)
     try:
         make_private(engine)
-        with usable(engine):
+        with explaining_errors(engine):
             at = revision(engine)
         if at is not None:
-            raise InputError("this database holds a workspace already; restore into an empty one")
+            raise InputError("this database already contains a workspace; restore into an empty one")
         if is_sqlite(engine) and engine.url.database:
-            Path(engine.url.database).chmod(PRIVATE)  # an empty file may have been there before
+            Path(engine.url.database).chmod(PRIVATE)  # an empty file may have existed before
         with zipfile.ZipFile(source) as archive:
             about = json.loads(archive.read("backup.json"))
             if about.get("format") != FORMAT:
@@ -135,7 +136,8 @@ def restore(source: Path, database: str) -> dict[str, int]:
 
 
 def _check_sums(archive: zipfile.ZipFile, about: dict[str, Any], source: Path) -> None:
-    """Before anything is written: a damaged backup must not become a damaged workspace."""
+    """Compare all checksums before anything is written, so that a damaged backup does not become a damaged
+    workspace."""
     for name, expected in about["sha256"].items():
         digest = hashlib.sha256()
         with archive.open(f"{name}.jsonl") as lines:
@@ -146,7 +148,7 @@ def _check_sums(archive: zipfile.ZipFile, about: dict[str, Any], source: Path) -
 
 
 def _fill(connection: Connection, archive: zipfile.ZipFile, about: dict[str, Any]) -> None:
-    known = _ours(connection)
+    known = _our_tables(connection)
     for table in known.sorted_tables:
         if table.name not in about["columns"]:
             continue
@@ -156,13 +158,13 @@ def _fill(connection: Connection, archive: zipfile.ZipFile, about: dict[str, Any
                 rows = [dict(zip(names, map(_unpacked, json.loads(line)), strict=True)) for line in chunk]
                 connection.execute(insert(table), rows)
     if connection.dialect.name == "postgresql":
-        for name, column in COUNTED:  # new entries must go on counting where the old ones ended
+        for name, column in COUNTED:  # new rows continue the numbers of the restored ones
             most = f"SELECT coalesce(max({column}), 0) + 1 FROM {name}"  # noqa: S608 - our own names
             connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), ({most}), false)"))
 
 
-def _ours(connection: Connection) -> MetaData:
-    """Our tables as this database has them; extensions such as PostGIS bring tables of their own."""
+def _our_tables(connection: Connection) -> MetaData:
+    """Our tables in this database, without those of extensions such as PostGIS."""
     known = MetaData()
     known.reflect(connection, only=lambda name, _: name in tables.metadata.tables)
     return known
@@ -192,27 +194,30 @@ def _chunks(lines: Any) -> Iterator[list[bytes]]:
 
 @dataclass
 class Findings:
-    """What a check found; nothing in `problems` means all is well."""
+    """The result of a check; without `problems` all is well."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 def check(database: str, *, replay: bool = True) -> Findings:
-    """Is the database whole, does every situation's head agree with its log, does the log replay to the same map?"""
+    """Check that the database is intact, that the head of every situation is the end of its log, and that replaying the
+    log gives the same map."""
     found = Findings()
-    engine = existing(database)
+    engine = open_existing(database)
     try:
         found.facts["revision"] = at = revision(engine)
         if at not in revisions():
-            found.problems.append(f"the tables are of revision {at}, which only a newer crowdfield knows: upgrade it")
+            found.problems.append(
+                f"the tables have revision {at}, which this version does not know: upgrade crowdfield"
+            )
             return found
         if is_sqlite(engine):
             with engine.connect() as connection:
                 said = connection.execute(text("PRAGMA integrity_check")).scalars().all()
                 broken = connection.execute(text("PRAGMA foreign_key_check")).all()
             found.problems += [f"SQLite: {line}" for line in said if line != "ok"]
-            found.problems += [f"SQLite: a row of {row[0]} refers to nothing" for row in broken]
+            found.problems += [f"SQLite: a row of {row[0]} refers to a row that does not exist" for row in broken]
         store = Store(engine)
         for situation in store.situations():
             try:
@@ -220,7 +225,7 @@ def check(database: str, *, replay: bool = True) -> Findings:
             except UNREADABLE as error:
                 found.problems.append(f"{situation.id}: its rows cannot be read or fitted ({type(error).__name__})")
     except DatabaseError as error:
-        found.problems.append(trouble(error, engine))
+        found.problems.append(explain_error(error, engine))
     except ValueError as error:
         found.problems.append(f"the table of situations cannot be read ({type(error).__name__})")
     finally:
@@ -237,7 +242,7 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
             select(c.id).where(c.situation == name).group_by(c.kind, c.id).having(func.count() > 1)
         ).all()
     if situation.head != last:
-        found.problems.append(f"{name}: the log ends at {last}, but its head is noted as {situation.head}")
+        found.problems.append(f"{name}: the log ends at {last}, but the stored head is {situation.head}")
     if twice:
         found.problems.append(f"{name}: {len(twice)} entries are stored twice")
     newest = store.version(name)
@@ -249,16 +254,16 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
     if replay and newest is not None:
         ledger = Ledger(name)
         ledger.follow(engine, upto=newest.head)
-        # A coarser map is compared with what the log gives at the same coarseness.
+        # A coarser map is compared with a replay of the same coarseness.
         coarse = newest.info.get("coarser")
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
-        from crowdfield.service.fit import rested_map  # the models are loaded for this alone
+        from crowdfield.service.fit import rested_map  # imported here: only replays need the models
 
         made = rested_map(situation, ledger, effort=effort)
-        assert made is not None  # nobody interrupts it here
+        assert made is not None  # nothing interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(made[0].arrays)["probability"] - stored)))
-        # While reports pour in, a version goes on from the one before; it is held to the log alone once it has rested.
+        # While reports come in, a version starts from the previous one; only a map at rest must equal the replay.
         facts["rested"] = bool(newest.info.get("rested"))
         if facts["rested"] and facts["replayed"] > SAME_MAP:
             found.problems.append(f"{name}: the log replays to a map that differs by up to {facts['replayed']:.3f}")
@@ -271,10 +276,11 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
 def purge(
     database: str, *, older_than: float | None = None, source: str | None = None, situation: str | None = None
 ) -> dict[str, int]:
-    """Really delete reports: those older than so many seconds, or all of one source; how many in each situation.
+    """Delete reports for good: those older than `older_than` seconds, or all of one source; returns how many in each
+    situation.
 
-    Rows are removed and overwritten, saved models (which hold reports) and source tables with them; the log notes that
-    something was purged, not what, and the next map is fitted without it.
+    Their rows are removed and overwritten, together with saved models, which contain reports, and tables of sources.
+    The log records that something was purged, but not what. The next map is fitted without them.
     """
     if (older_than is None) == (source is None):
         raise InputError("say what to delete: reports older than an age, or those of one source")
@@ -316,7 +322,7 @@ def _purge(connection: Connection, name: str, limit: float | None, source: str |
 
 
 def _overwrite(engine: Engine) -> None:
-    """Make sure that deleted rows are not left in the files."""
+    """Remove deleted rows from the database files."""
     if not is_sqlite(engine):
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for name in ("entry", "version", "state"):

@@ -1,4 +1,4 @@
-"""Answers ready to be sent: compressed once, with a strong ETag, in the encoding that the client takes."""
+"""Responses that are compressed once and sent, with a strong ETag, in an encoding that the client accepts."""
 
 import gzip
 import hashlib
@@ -13,12 +13,19 @@ from starlette.responses import FileResponse, Response
 
 from crowdfield.service.mvt import MEDIA as MVT
 
-# Shorter answers fit one packet as they are.
+# Shorter answers are not compressed: they fit into one packet.
 SMALLEST = 1024
-# Of files that are made once and kept for good, and of answers that somebody waits for.
+# Compression levels: for files that are compressed once and kept, and for answers that somebody waits for.
 BEST, FAST = 9, 5
-# Answers that shrink; images and archives are packed already.
-SHRINKS = ("text/", "application/json", "application/geo+json", "application/vnd.google-earth.kml", "image/svg", MVT)
+# Media types that are worth compressing; images and archives are compressed already.
+COMPRESSIBLE = (
+    "text/",
+    "application/json",
+    "application/geo+json",
+    "application/vnd.google-earth.kml",
+    "image/svg",
+    MVT,
+)
 FOREVER, ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 # Answers that depend on the key must not be stored in shared caches.
 PRIVATE = "private, no-cache"
@@ -26,7 +33,7 @@ PRIVATE = "private, no-cache"
 
 @dataclass(frozen=True)
 class Packed:
-    """An answer in memory, or in files for a large one; `packed` is None where compressing does not help."""
+    """An answer in memory, or in files if it is large; `packed` is None if compressing does not help."""
 
     media: str
     tag: str
@@ -35,8 +42,8 @@ class Packed:
     headers: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def told(cls, made: dict[str, Any]) -> "Packed":
-        """From the message of a helper process about the files that it wrote."""
+    def from_answer(cls, made: dict[str, Any]) -> "Packed":
+        """From the answer of a helper process, which names the files that it wrote."""
         packed = Path(made["packed"]) if made["packed"] else None
         return cls(made["media"], made["tag"], Path(made["plain"]), packed, made["headers"])
 
@@ -51,7 +58,7 @@ class Packed:
 
 def pack(body: bytes, media: str, *, level: int = FAST) -> Packed:
     """An answer, compressed if that helps."""
-    packed = gzip.compress(body, level, mtime=0) if len(body) >= SMALLEST and media.startswith(SHRINKS) else None
+    packed = gzip.compress(body, level, mtime=0) if len(body) >= SMALLEST and media.startswith(COMPRESSIBLE) else None
     if packed is not None and len(packed) >= len(body):
         packed = None
     return Packed(media, hashlib.sha256(body).hexdigest()[:32], body, packed)
@@ -64,9 +71,9 @@ def pack_json(document: Any, media: str = "application/json", *, level: int = FA
 
 
 def pack_files(plain: Path, media: str, headers: dict[str, str]) -> Packed:
-    """A large answer: its file, and a compressed one beside it where that helps."""
+    """A large answer: its file, and a compressed copy if that helps."""
     digest = hashlib.sha256()
-    packed = plain.with_suffix(".gz") if media.startswith(SHRINKS) else None
+    packed = plain.with_suffix(".gz") if media.startswith(COMPRESSIBLE) else None
     with plain.open("rb") as file, packed.open("wb") if packed else nullcontext() as out:
         archive = gzip.GzipFile("", "wb", FAST, out, mtime=0) if out is not None else None
         while block := file.read(2**20):
@@ -79,23 +86,23 @@ def pack_files(plain: Path, media: str, headers: dict[str, str]) -> Packed:
 
 
 def send(headers: Headers, answer: Packed, *, cache: str) -> Response:
-    """The answer as this client takes it; 304 where it has it already."""
+    """The response in an encoding that this client accepts; 304 if the client has it already."""
     zipped = answer.packed is not None and takes_gzip(headers)
-    # Another encoding is another representation, and has a tag of its own.
+    # Each encoding needs its own ETag.
     tag = f'"{answer.tag}{"-gzip" if zipped else ""}"'
-    told = {"ETag": tag, "Cache-Control": cache, **answer.headers}
+    response_headers = {"ETag": tag, "Cache-Control": cache, **answer.headers}
     if answer.packed is not None:
-        told["Vary"] = "Accept-Encoding"
+        response_headers["Vary"] = "Accept-Encoding"
     known = {name.strip().removeprefix("W/") for name in headers.get("if-none-match", "").split(",")}
     if tag in known or "*" in known:
-        return Response(status_code=304, headers=told)
+        return Response(status_code=304, headers=response_headers)
     if zipped:
-        told["Content-Encoding"] = "gzip"
+        response_headers["Content-Encoding"] = "gzip"
     part = answer.packed if zipped else answer.plain
     assert part is not None
     if isinstance(part, Path):
-        return FileResponse(part, media_type=answer.media, headers=told)
-    return Response(part, media_type=answer.media, headers=told)
+        return FileResponse(part, media_type=answer.media, headers=response_headers)
+    return Response(part, media_type=answer.media, headers=response_headers)
 
 
 def takes_gzip(headers: Headers) -> bool:

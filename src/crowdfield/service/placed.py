@@ -1,4 +1,4 @@
-"""What a fit sees of the reports of a live map: where they are, what they say, and how exactly."""
+"""The reports of a live map as a fit uses them: their places, labels, scores and accuracies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from crowdfield.service.store import Situation
 
 @dataclass(frozen=True)
 class Placed:
-    """Reports in the order of the log, and where the model sees them."""
+    """Reports in the order of the log, and their places in metres as the model uses them."""
 
     entries: Sequence[Entry]
     metres: NDArray[np.float64]  # [R, 2]
@@ -27,7 +27,7 @@ class Placed:
 
 
 def mapped(situation: Situation, ledger: Ledger) -> Placed:
-    """The standing reports that lie in the region: one that was changed may have left others behind."""
+    """The active reports inside the region; after a change of the region some may lie outside."""
     entries = [r for r in ledger.reports.values() if r.longitude is not None and r.latitude is not None]
     inside = situation.region.holds_each(_degrees(entries))
     entries = list(compress(entries, inside.tolist()))
@@ -46,20 +46,20 @@ def _degrees(reports: Sequence[Entry]) -> NDArray[np.float64]:
 
 
 def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64]:
-    """Where the model sees the reports.   [R, 2]"""
+    """The places in metres that the model uses.   [R, 2]"""
     places = _degrees(reports)
     metres = geography.transform_visible(places, geography.WGS84, situation.crs)
-    # Situations that were started before there was a choice see exact places, as they always did.
+    # Situations that were started before this option existed use exact places.
     return scattered(situation.grid, metres) if _cells_only(situation) else metres
 
 
 def _cells_only(situation: Situation) -> bool:
-    """Whether a fit sees of a report only its cell."""
+    """Whether a fit uses only the cells of reports, not their exact places."""
     return situation.model.get("places") == "cell"
 
 
 def as_reports(situation: Situation, reports: Placed) -> Reports:
-    """The reports as the pipeline takes them, in the reference system of the map's grid."""
+    """The reports as a table for the pipeline, in the reference system of the map's grid."""
     entries = reports.entries
     return Reports.from_arrays(
         reports.metres,
@@ -69,30 +69,30 @@ def as_reports(situation: Situation, reports: Placed) -> Reports:
         crs=situation.crs,
         accuracy=_accuracies(situation, entries),
         score=_scores(situation, entries),
-        count=looks(entries),
+        count=observations(entries),
     )
 
 
 def _scores(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
-    """The probability of every label, NaN in reports that just say theirs and in those of other states than the map has
-    now; None where all do.   [R, L]"""
+    """The probability of every label: [R, L]; NaN for reports without scores, and for scores of other states than the
+    map has now. None if no report has usable scores."""
     columns = [situation.labels.index(state) for state in situation.states]
     vectors = np.full((len(reports), len(situation.labels)), np.nan)
     for row, report in enumerate(reports):
-        told = report.scores
-        if told is not None and told.keys() == set(situation.states):
-            vectors[row, columns] = [told[state] for state in situation.states]
+        scores = report.scores
+        if scores is not None and scores.keys() == set(situation.states):
+            vectors[row, columns] = [scores[state] for state in situation.states]
     return vectors if np.isfinite(vectors).any() else None
 
 
-def looks(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
-    """How many looks each report stands for; None where all are one."""
-    count = np.array([r.looks or 1 for r in reports], dtype=np.int64)
+def observations(reports: Sequence[Entry]) -> NDArray[np.int64] | None:
+    """How many observations each report stands for; None if each stands for one."""
+    count = np.array([r.observations or 1 for r in reports], dtype=np.int64)
     return count if (count > 1).any() else None
 
 
 def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float64] | None:
-    """How exactly the model takes each place to be known, in metres; NaN where that is not said.   [R]"""
+    """The accuracy of each place in metres, as the model uses it: [R]; NaN where a report does not give it."""
     metres = np.array([np.nan if r.accuracy is None else r.accuracy for r in reports], dtype=np.float64)
     if np.isnan(metres).all():
         return None

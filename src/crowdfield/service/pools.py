@@ -1,8 +1,8 @@
 """Separate, bounded pools for work that blocks, so that nobody waits for somebody else's export.
 
-Each kind of work has its own threads, its own queue and its own deadline. A full queue answers at once (503), a client
-that holds too many places at once is told so (429), and work past its deadline is given up (504). What a request cost
-is added to its caller's bill, which the rate limits read.
+Each kind of work has its own threads, queue and deadline. If the queue is full, the answer is 503 at once; if one
+client has too many requests in it, 429; if work takes longer than its deadline, 504. The time that a request took is
+charged to its caller, and limits how soon the caller may cause more work.
 """
 
 import asyncio
@@ -21,29 +21,29 @@ from crowdfield.service.problems import Problem
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Callers without a key may fill a queue only so far: the rest is kept for those who have one.
+# The share of a queue that callers without a key may fill; the rest is reserved for callers with one.
 ANONYMOUS_SHARE = 0.75
-# What a client is told to wait before it tries a full queue again.
+# The Retry-After, in seconds, of a full queue.
 RETRY_SECONDS = 2
-# Most work is done within this time; only for longer work is it worth looking whether the client is still there.
-PATIENCE_SECONDS = 0.5
+# Most work is finished within this time; only after it is it worth watching whether the client is still connected.
+UNWATCHED_SECONDS = 0.5
 
 
 @dataclass
 class Caller:
-    """Who a request is counted against, and whom to tell how many seconds of work it caused."""
+    """The client that a request is counted for, and to whom the seconds of work that it causes are charged."""
 
     id: str
     anonymous: bool
     charge: Callable[[float], None] = field(default=lambda seconds: None)
     owed: Callable[[], float] = field(default=lambda: 0.0)
-    """Seconds to wait until the work that was done for this caller is paid for."""
+    """How many seconds this caller has to wait because of the work done so far."""
     gone: Callable[[], Awaitable[object]] | None = None
-    """Ends when the client has closed its connection."""
+    """An awaitable that finishes when the client has closed its connection."""
 
 
-# Set for every request before a route runs; None for the service's own work, which no limit holds up.
-asking: ContextVar[Caller | None] = ContextVar("asking", default=None)
+# The caller of the current request; None for the service's own work, which has no limits.
+current_caller: ContextVar[Caller | None] = ContextVar("current_caller", default=None)
 
 
 class Pool:
@@ -51,13 +51,13 @@ class Pool:
 
     Parameters
     ----------
-    threads : how many pieces of work run at once
-    waiting : how many may be in the pool, running or queued
-    per_client : how many of them may be one client's
-    seconds : the deadline of a piece of work, its time in the queue included
-    clock : what the work is charged by: processor time of its thread, or `time.perf_counter` where a thread waits for
+    threads : how many tasks run at once
+    waiting : how many tasks may be in the pool, running or queued
+    per_client : how many of them may belong to one client
+    seconds : the deadline of a task, including its time in the queue
+    clock : what work is charged by: the processor time of its thread, or `time.perf_counter` if the thread waits for
         another process
-    priced : whether callers who caused much work wait before they cause more
+    priced : whether callers who caused much work have to wait before they cause more
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Pool:
 
     @property
     def inside(self) -> int:
-        """Pieces of work that run or wait."""
+        """The number of tasks that are running or queued."""
         return self._inside
 
     async def run(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
@@ -89,27 +89,27 @@ class Pool:
         return await self.wait(self.submit(work, *args, **named))
 
     def submit(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> "Future[T]":
-        """Take a place and queue the work; refused at once where there is no place."""
-        caller = asking.get()
+        """Queue the work; raises an error at once if the queue is full."""
+        caller = current_caller.get()
         try:
             self._enter(caller)
         except Problem:
             self.refused += 1
             raise
         future = self._executor.submit(lambda: self._timed(caller, work, *args, **named))
-        # The place is free when the work has ended, not when somebody stopped waiting for it.
+        # The work counts until it has ended, even if nobody waits for it any more.
         future.add_done_callback(lambda _: self._leave(caller))
         return future
 
     async def wait(self, future: "Future[T]", *, shared: bool = False) -> T:
-        """The result, within the deadline and as long as the client is there. Work that others wait for as well is left
-        to them."""
+        """The result, within the deadline and as long as the client is connected. `shared`: others wait for the same
+        work, so it is not cancelled."""
         waiting: asyncio.Future[T] = asyncio.wrap_future(future)
         if shared:
             waiting = asyncio.shield(waiting)
         try:
-            done, _ = await asyncio.wait([waiting], timeout=min(PATIENCE_SECONDS, self.seconds))
-            if not done and self.seconds > PATIENCE_SECONDS:
+            done, _ = await asyncio.wait([waiting], timeout=min(UNWATCHED_SECONDS, self.seconds))
+            if not done and self.seconds > UNWATCHED_SECONDS:
                 done = await self._while_client_is_there(waiting)
         except BaseException:
             if not shared:
@@ -122,13 +122,13 @@ class Pool:
         self.refused += 1
         raise Problem(
             504,
-            f"this took longer than {self.seconds:g} s and was given up; ask for less, or again later",
+            f"this took longer than {self.seconds:g} s and was stopped; ask for less, or try again later",
             headers={"Retry-After": str(RETRY_SECONDS)},
         )
 
     async def _while_client_is_there(self, waiting: "asyncio.Future[T]") -> "set[asyncio.Future[T]]":
-        caller = asking.get()
-        left = self.seconds - PATIENCE_SECONDS
+        caller = current_caller.get()
+        left = self.seconds - UNWATCHED_SECONDS
         if caller is None or caller.gone is None:
             return (await asyncio.wait([waiting], timeout=left))[0]
         gone = asyncio.ensure_future(caller.gone())
@@ -138,7 +138,7 @@ class Pool:
         finally:
             gone.cancel()
         if gone in done and waiting not in done:
-            raise Problem(503, "the client did not wait for the answer")
+            raise Problem(503, "the client closed the connection before the answer was ready")
         return {waiting} & done
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Pool:
         owed = caller.owed() if caller is not None and self._priced else 0.0
         if owed:
             seconds = str(math.ceil(owed))
-            detail = f"you have asked for much work of this kind ({self.name}); wait {seconds} s"
+            detail = f"your requests of this kind ({self.name}) have taken too much time; wait {seconds} s"
             raise Problem(429, detail, headers={"Retry-After": seconds})
         with self._lock:
             if caller is not None:
@@ -166,8 +166,8 @@ class Pool:
                 if self._held[caller.id] >= self._per_client:
                     raise Problem(
                         429,
-                        f"{self._per_client} requests of this kind ({self.name}) at once are the most for one client; "
-                        "wait for one of them",
+                        f"one client may have {self._per_client} requests of this kind ({self.name}) at once; wait "
+                        "until one of them has finished",
                         headers={"Retry-After": str(RETRY_SECONDS)},
                     )
                 self._held[caller.id] += 1

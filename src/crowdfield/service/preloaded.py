@@ -1,4 +1,4 @@
-"""Imported by the process that fits are forked from: the outlines of countries are read once, and not by every fit."""
+"""Imported by the fork server of the fitting processes, so that the outlines of countries are read only once."""
 
 from crowdfield.outlines import countries
 

@@ -1,4 +1,4 @@
-"""What an import of a file would do, before anything is stored."""
+"""Previews of imports: what a file contains and which map it would become, before anything is stored."""
 
 import re
 from collections.abc import Sequence
@@ -14,26 +14,29 @@ from crowdfield.service.schemas import NewSituation, Rejected
 from crowdfield.service.store import Situation
 
 WORLD = Region(-180.0, -90.0, 180.0, 90.0)
-# Characters that are repeated of the name of a file.
+# The most characters of a file name that are repeated in a message.
 LONGEST_NAME = 100
 # Reports drawn on the map of a preview, spread evenly over the file.
 POINTS = 2_000
-# Default for the number of reports to expect from a cell that is in the reported state. With 0.7, hearing from such a
-# cell would be as likely as not; see docs/silence.md.
+# The default number of reports to expect from a cell in the reported state. With 0.7 there would be a report from such
+# a cell with probability one half; see docs/silence.md.
 SUGGESTED_SILENCE = 1.0
 
 
 def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan) -> Situation:
     """The new map that a file starts."""
-    model = {"places": plan.places, "silence": plan.silence}
+    model = {"places": plan.places, "silence": plan.silence, "grades": layout.grades}
+    if plan.positive is not None and plan.positive not in layout.states:
+        raise Problem(422, f"positive must be one of the states: {', '.join(layout.states)}")
     new = NewSituation(
-        id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model
-    )
+        id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model,
+        positive=plan.positive,
+    )  # fmt: skip
     return build(new, checked(layout.grid))
 
 
 def of_new_map(read: uploads.Read, title: str, plan: ImportPlan) -> ImportPreview:
-    """Of a map that would be started; where reports are all over the world, its region is for others to choose."""
+    """The preview of a new map; if the reports are spread over the whole world, its region is left undecided."""
     degrees = uploads.worldwide(read) if plan.region is None else None
     if degrees is not None:
         plan = plan.model_copy(update={"region": WORLD})
@@ -43,14 +46,14 @@ def of_new_map(read: uploads.Read, title: str, plan: ImportPlan) -> ImportPrevie
 
 
 def unreadable(problem: Problem, name: str | None) -> UnreadableFile:
-    """In place of a preview: what is wrong, with the name that the file has for whoever sent it."""
+    """The answer for a file that cannot be read: what is wrong, with the name of the uploaded file."""
     shown = re.split(r"[/\\]", name or "")[-1][:LONGEST_NAME] or "the file"
     detail = re.sub(r"^the file\b", lambda _: shown, str(problem.detail))
     return UnreadableFile(problem=detail, choices=problem.more.get("choices", {}))
 
 
 def of_map(read: uploads.Read, situation: Situation, plan: ImportPlan) -> ImportPreview:
-    """On a map that is there: its region and its labels stand."""
+    """The preview of an import into an existing map, with its region and its labels."""
     return _preview(read, situation, plan, offer_silence=False)
 
 
@@ -79,6 +82,7 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         rejects=sorted(rejects, key=lambda reject: reject.row),
         labels=labels,
         states=list(situation.states),
+        positive=situation.positive,
         sources=len({row["source"] for row in read.rows}),
         time=about["time"],
         notes=about["notes"],
@@ -90,7 +94,7 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
 
 
 def _labels(read: uploads.Read, situation: Situation, plan: ImportPlan) -> list[LabelFound]:
-    """The labels of the file as they are written in it, and what each means on the map."""
+    """The labels of the file as written in it, and what each means on the map."""
     given = {name: count for name, count in about.items() if count} if (about := read.about["labels"]) else {}
     found = []
     for name, count in given.items():
@@ -111,8 +115,8 @@ def _points(
 
 
 def _offer(read: uploads.Read, situation: Situation) -> SilenceOffer | None:
-    """Where all reports say the same, only places without reports can tell where the opposite is true."""
-    said = uploads.said_labels(read)
+    """The offer to use silence, if all reports say the same: only places without reports then suggest the opposite."""
+    said = uploads.label_counts(read)
     if len(said) != 1 or len(read.rows) < 2 or len(situation.states) != 2:
         return None
     (label,) = said

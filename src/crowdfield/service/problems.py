@@ -1,4 +1,4 @@
-"""Every error leaves as problem+json (RFC 9457): what is wrong, where, and what to do next; never a stack trace."""
+"""Error responses as problem+json (RFC 9457): what is wrong, where, and what to do next; never a stack trace."""
 
 import logging
 from http import HTTPStatus
@@ -20,7 +20,7 @@ log = logging.getLogger("crowdfield.service")
 
 
 class Problem(HTTPException):
-    """An error with more to say than a sentence."""
+    """An HTTP error with further fields besides its sentence."""
 
     def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any):
         super().__init__(status, detail, headers=headers)
@@ -34,14 +34,14 @@ def respond(status: int, detail: str, headers: dict[str, str] | None = None, **m
 
 
 def faults(error: ValidationError | RequestValidationError, limit: int = 20) -> list[dict[str, str]]:
-    """Where and what, without the value itself: it may be long, secret or hostile."""
+    """Where each value is wrong and why, without the value itself: it may be long, secret or hostile."""
     return [
         {"where": ".".join(map(str, e["loc"])), "what": e["msg"].removeprefix("Value error, ")}
         for e in error.errors()[:limit]
     ]
 
 
-# The status of each error of ours; the first that fits counts.
+# The HTTP status of each of our error classes; the first match counts.
 STATUS: tuple[tuple[type[CrowdfieldError], int], ...] = (
     (JournalClosed, 503),
     (Unknown, 404),
@@ -69,11 +69,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def request_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return respond(422, "the request does not fit its description in /openapi.json", faults=faults(error))
+        return respond(422, "the request does not match its description in /openapi.json", faults=faults(error))
 
     @app.exception_handler(ValidationError)
     async def body_invalid(_: Request, error: ValidationError) -> JSONResponse:
-        return respond(422, "the body does not fit its description in /openapi.json", faults=faults(error))
+        return respond(422, "the body does not match its description in /openapi.json", faults=faults(error))
 
     @app.exception_handler(CrowdfieldError)
     async def ours(_: Request, error: CrowdfieldError) -> JSONResponse:
@@ -87,11 +87,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(SQLAlchemyError)
     async def database(_: Request, error: SQLAlchemyError) -> JSONResponse:
-        # The message may hold the statement's values; only its kind is told and logged.
+        # Only the class of the error is logged: its message may contain values.
         log.error("database error", extra={"error": type(getattr(error, "orig", None) or error).__name__})
         return respond(503, "the database did not answer; send the request again", {"Retry-After": "2"})
 
     @app.exception_handler(Exception)
-    async def unforeseen(_: Request, error: Exception) -> JSONResponse:
-        log.error("unforeseen error", exc_info=error)
-        return respond(500, "something went wrong in the service; its log says what")
+    async def unexpected(_: Request, error: Exception) -> JSONResponse:
+        log.error("unexpected error", exc_info=error)
+        return respond(500, "something went wrong in the service; its log has the details")

@@ -1,12 +1,12 @@
-"""What readers may see of reports and of reasons: every filter, count and page for readers works on these tables only.
+"""What readers may see of reports and reasons: every filter, count and list for readers uses only these tables.
 
-A published table is a function of a map version alone. Whatever a reader asks, with whichever box, time or page, is
-answered from it, so no series of questions can find out more than the table itself says:
+A published table depends on a map version only. All requests of readers, with any box, time or page, are answered from
+it, so no series of requests can reveal more than the table itself:
 
-- a place is a cell of the map, a time a period of whole days (or `hours`) of UTC;
-- a cell is told only if it holds at least a minimum of reports from at least a minimum of sources, and so is a label
-  within it, and so is a period of it;
-- counts are rounded down to multiples of that minimum, so that a single report more rarely shows.
+- a place is a cell of the map, and a time is a period of whole days (or `hours`) in UTC;
+- a cell is published only if it has at least a minimum number of reports from at least a minimum number of sources; the
+  same holds for a label within a cell, and for a period;
+- counts are rounded down to multiples of that minimum, so that one more report rarely changes them.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ from numpy.typing import NDArray
 from crowdfield.data import Grid
 
 HOUR = 3600.0
-# The largest share of a group of reasons that one source may have: otherwise the group would reveal that source.
+# The largest share that one source may have in a group of reasons; with more, the group would reveal that source.
 DOMINANCE = 0.5
-# A report counts towards the minimum of a group only if it moves the place by at least this share of what the
-# strongest does: on a smooth map every report moves every place by next to nothing.
+# A report counts towards the minimum of a group only if its influence on the place is at least this fraction of the
+# strongest one: on a smooth map every report has some tiny influence on every place.
 NOTICEABLE = 0.1
-# Reasons are told to readers in steps of this many log odds.
+# Readers see reasons rounded to this many log odds.
 REASON_STEP = 0.1
-# Readers are offered the times of events where at least this share of the reports say when things happened. The others
-# count when they came in; where those are the majority, days would be shown on which nothing is known to have happened.
+# Readers see the times of events only if at least this share of the reports say when their event happened. The other
+# reports count at the time when they were received, which says nothing about when anything happened.
 TIMED_SHARE = 0.5
-# Digits of what readers are told about the reliability of a source.
+# Decimal places of the reliability of a source that readers see.
 SOURCE_DIGITS = 2
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """How many reports, and of how many sources, are told together."""
+    """The fewest reports, and the fewest sources, that are published together."""
 
     reports: int
     sources: int
@@ -48,21 +48,21 @@ class Minimum:
 
 
 @dataclass(frozen=True)
-class Told:
-    """The reports behind a version as arrays, one entry per report; cells off the map are -1."""
+class ReportArrays:
+    """The reports of a version as arrays, one entry per report; the cell of a report outside the map is -1."""
 
     cell: NDArray[np.int64]
     label: NDArray[np.int64]
     source: NDArray[np.int64]
     time: NDArray[np.float64]
-    """When it happened, else when it came in."""
+    """When the event happened, else when the report was received."""
     timed: NDArray[np.bool_]
-    """Whether the report says when it happened."""
+    """Whether the report says when its event happened."""
 
 
 @dataclass(frozen=True)
 class CellRow:
-    """A cell that readers may see: its reports, and those of each label that has enough of them."""
+    """A cell that readers may see: its number of reports, and that of each label with enough of them."""
 
     cell: int
     count: int
@@ -70,23 +70,23 @@ class CellRow:
 
     @property
     def label(self) -> str | None:
-        """What most reports say, as far as it may be told."""
+        """The most frequent of the published labels."""
         return max(self.labels, key=lambda name: self.labels[name]) if self.labels else None
 
 
 @dataclass(frozen=True)
 class PublishedCells:
-    """All that readers may learn about where and when reports of a version were made."""
+    """All that readers may learn about where and when the reports of a version were made."""
 
     whole: tuple[CellRow, ...]
     periods: dict[int, tuple[CellRow, ...]]
-    """By number of the period since 1970."""
+    """The cells of each period, by the number of the period since 1970."""
     hours: int
     timed: bool
-    """Whether at least half of the reports say when things happened."""
+    """Whether at least half of the reports say when their event happened."""
 
     def select(self, since: float | None = None, until: float | None = None) -> list[CellRow]:
-        """The cells of all times, or, where a time is asked for, those of the periods that it touches."""
+        """The cells over all times; with `since` or `until`, the sums over the periods that overlap with that time."""
         if since is None and until is None:
             return list(self.whole)
         length = self.hours * HOUR
@@ -98,45 +98,47 @@ class PublishedCells:
         return next((row.count for row in self.whole if row.cell == cell), None)
 
     def counts(self, grid: Grid) -> NDArray[np.int32]:
-        """Published counts on the grid, 0 where nothing is told.   [rows, columns]"""
+        """Published counts on the grid, 0 where nothing is published.   [rows, columns]"""
         counts = np.zeros(grid.size, dtype=np.int32)
         for row in self.whole:
             counts[row.cell] = row.count
         return counts.reshape(grid.shape)
 
 
-def publish_cells(told: Told, labels: Sequence[str], minimum: Minimum, hours: int) -> PublishedCells:
+def publish_cells(reports: ReportArrays, labels: Sequence[str], minimum: Minimum, hours: int) -> PublishedCells:
     """The published table of a version's reports."""
-    on = told.cell >= 0
-    period = np.floor(told.time / (hours * HOUR)).astype(np.int64)
+    on = reports.cell >= 0
+    period = np.floor(reports.time / (hours * HOUR)).astype(np.int64)
     return PublishedCells(
-        whole=_rows(told, on, labels, minimum),
+        whole=_rows(reports, on, labels, minimum),
         periods={
             int(number): rows
             for number in np.unique(period[on])
-            if (rows := _rows(told, on & (period == number), labels, minimum))
+            if (rows := _rows(reports, on & (period == number), labels, minimum))
         },
         hours=hours,
-        timed=bool(on.any() and np.mean(told.timed[on]) >= TIMED_SHARE),
+        timed=bool(on.any() and np.mean(reports.timed[on]) >= TIMED_SHARE),
     )
 
 
-def _rows(told: Told, chosen: NDArray[np.bool_], labels: Sequence[str], minimum: Minimum) -> tuple[CellRow, ...]:
-    cells, which = np.unique(told.cell[chosen], return_inverse=True)
-    label, source = told.label[chosen], told.source[chosen]
+def _rows(
+    reports: ReportArrays, chosen: NDArray[np.bool_], labels: Sequence[str], minimum: Minimum
+) -> tuple[CellRow, ...]:
+    cells, which = np.unique(reports.cell[chosen], return_inverse=True)
+    label, source = reports.label[chosen], reports.source[chosen]
     by_label = np.zeros((len(cells), len(labels)), dtype=np.int64)
     np.add.at(by_label, (which, label), 1)
     sources = _distinct(which, source, len(cells))
     by_both = np.stack([_distinct(which[label == k], source[label == k], len(cells)) for k in range(len(labels))], 1)
-    reports = by_label.sum(axis=1)
+    count = by_label.sum(axis=1)
     rows = []
-    for i in np.flatnonzero((reports >= minimum.reports) & (sources >= minimum.sources)):
+    for i in np.flatnonzero((count >= minimum.reports) & (sources >= minimum.sources)):
         kept = {
             name: minimum.rounded(int(n))
             for name, n, of in zip(labels, by_label[i], by_both[i], strict=True)
             if minimum.met(int(n), int(of))
         }
-        rows.append(CellRow(int(cells[i]), minimum.rounded(int(reports[i])), kept))
+        rows.append(CellRow(int(cells[i]), minimum.rounded(int(count[i])), kept))
     return tuple(rows)
 
 
@@ -160,21 +162,21 @@ def _joined(parts: Sequence[Sequence[CellRow]]) -> list[CellRow]:
 
 @dataclass(frozen=True)
 class Share:
-    """What one report contributed to a place, in log odds."""
+    """The contribution of one report to a place, in log odds."""
 
     source: str
     log_odds: float
 
 
 def grouped_reasons(shares: Sequence[Share], minimum: Minimum) -> list[dict[str, Any]]:
-    """Reasons without anybody's name: for and against where both can be told, else all together, else nothing."""
+    """Reasons without names: for and against if both may be published, else both together if that may be, else none."""
     sides = {
         "for": [s for s in shares if s.log_odds > 0],
         "against": [s for s in shares if s.log_odds < 0],
     }
-    told = {name: group for name, side in sides.items() if (group := _group(name, side, minimum))}
-    if all(name in told for name, side in sides.items() if side):
-        return list(told.values())
+    groups = {name: group for name, side in sides.items() if (group := _group(name, side, minimum))}
+    if all(name in groups for name, side in sides.items() if side):
+        return list(groups.values())
     together = _group("all", list(shares), minimum)
     return [together] if together else []
 
@@ -199,12 +201,12 @@ def _group(name: str, shares: Sequence[Share], minimum: Minimum) -> dict[str, An
 
 
 def coarse(log_odds: float) -> float:
-    """Log odds in the steps that readers see."""
+    """Log odds, rounded to the steps that readers see."""
     return round(round(log_odds / REASON_STEP) * REASON_STEP, 6)
 
 
 def published_sources(table: Sequence[dict[str, Any]], minimum: Minimum) -> tuple[list[dict[str, Any]], int]:
-    """Sources with enough reports, in coarse numbers and without the trust that was set; and how many are left out."""
+    """Sources with enough reports, in rounded numbers and without their trust setting; and how many are left out."""
     kept = [row for row in table if row["reports"] >= minimum.reports]
     shown = [
         {name: _coarser(value) for name, value in row.items() if name != "trust"}

@@ -1,8 +1,7 @@
-"""Heartbeats: a counter that a process advances in the database for as long as it works.
+"""Heartbeats: each process increments a counter in the database as long as it works.
 
-To know whether the process is alive, an observer watches the counter with its own monotonic clock: what counts is how
-long ago it saw the counter move. Clocks of two machines are never compared, so a wrong clock, or one that is set back,
-makes no process look dead or alive.
+An observer decides whether the process is alive by how long ago it saw the counter change, by its own monotonic clock.
+The clocks of two machines are never compared, so a wrong clock makes no process look dead or alive.
 """
 
 import time
@@ -15,7 +14,7 @@ from crowdfield.service.database import writing
 from crowdfield.service.tables import pulse
 
 Kind = Literal["worker", "server"]
-# Rows of processes that were killed are swept away after a day; nobody looks at them any more.
+# Rows of killed processes are deleted after this many seconds.
 SWEPT_AFTER = 86_400.0
 
 
@@ -31,7 +30,7 @@ class Pulse:
 
 
 def beat(connection: Connection, name: str, kind: Kind, data: dict[str, Any]) -> None:
-    """Advance the counter of this process, within the caller's transaction."""
+    """Increment the counter of this process, within the caller's transaction."""
     c = pulse.c
     now = time.time()
     moved = connection.execute(update(pulse).where(c.name == name).values(beat=c.beat + 1, at=now, data=data))
@@ -41,7 +40,7 @@ def beat(connection: Connection, name: str, kind: Kind, data: dict[str, Any]) ->
 
 
 def end(engine: Engine, name: str) -> None:
-    """A process that stops in an orderly way leaves nothing behind."""
+    """Delete the counter of a process that stops normally."""
     with writing(engine) as connection:
         connection.execute(delete(pulse).where(pulse.c.name == name))
 
@@ -55,13 +54,13 @@ def read(connection: Connection, kind: Kind) -> list[Pulse]:
 
 @dataclass
 class Watch:
-    """What one observer has seen of the counters, and when by its own clock."""
+    """The counters as one observer last saw them change, with times by its own clock."""
 
     _seen: dict[str, tuple[int | None, float]] = field(default_factory=dict)
     _moved: set[str] = field(default_factory=set)
 
-    def silent(self, name: str, counter: int | None) -> float:
-        """For how many seconds this counter has not moved, as far as this observer knows."""
+    def silent_seconds(self, name: str, counter: int | None) -> float:
+        """For how many seconds this observer has not seen the counter change."""
         now = time.monotonic()
         before = self._seen.get(name)
         if before is not None and before[0] == counter:
@@ -71,11 +70,11 @@ class Watch:
             self._moved.add(name)
         return 0.0
 
-    def moved(self, name: str) -> bool:
-        """Whether this observer has ever seen the counter move: one that was left behind by a dead process has not."""
+    def has_moved(self, name: str) -> bool:
+        """Whether this observer has ever seen the counter change; the counter of a dead process never does."""
         return name in self._moved
 
-    def only(self, names: set[str]) -> None:
-        """Forget everybody else."""
+    def forget_others(self, names: set[str]) -> None:
+        """Forget the counters of all other processes."""
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
         self._moved &= names

@@ -1,4 +1,4 @@
-"""Why a place is what a live map says, and which reports surprise it: questions to a fitted model."""
+"""Explanations by a fitted model: why a live map says what it does about a place, and which reports are improbable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from crowdfield.service.publishing import NOTICEABLE
 from crowdfield.service.store import Situation
 from crowdfield.silence import SOURCE as SILENCE
 
-# The reports named one by one when a place is explained.
+# The most reports that are listed when a place is explained.
 EXPLAINED = 8
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Why a place is what the map says, in log odds of one state: `prior`, `uncertainty` and what the reports add up to
-    the whole. `said` has one row per report, the one that moves the place most first."""
+    """Why the map says what it does about a place, in log odds of one state: `total` is the sum of `prior`,
+    `uncertainty` and the contributions of the reports. `reports` has one row per report, the most influential first."""
 
     total: float
     prior: float
     uncertainty: float
-    said: Any
+    reports: Any
 
     def shares(self) -> Iterator[tuple[str, float]]:
-        """The source of each report, and how far that report moves the place."""
-        return zip(map(str, self.said["source"].tolist()), self.said["log_odds"].tolist(), strict=True)
+        """The source and the contribution of each report."""
+        return zip(map(str, self.reports["source"].tolist()), self.reports["log_odds"].tolist(), strict=True)
 
 
 def explain(model: Any, situation: Situation, place: NDArray[np.float64], state: int) -> Explained | None:
-    """Which reports moved this place, and by how much; None for a model that cannot tell."""
+    """The contribution of each report to a place; None for a model that cannot explain its map."""
     if model is None or model.inference_ == "gibbs":
         return None
     table = model.explain(place, situation.states[state])
@@ -42,13 +42,13 @@ def explain(model: Any, situation: Situation, place: NDArray[np.float64], state:
         total=float(odds.sum()),
         prior=float(odds[(kind == "prior") | quiet].sum()),
         uncertainty=float(odds[kind == "uncertainty"].sum()),
-        said=table[(kind == "report") & ~quiet],
+        reports=table[(kind == "report") & ~quiet],
     )
 
 
-def told_reasons(why: Explained, model: Any) -> dict[str, Any]:
-    """Reasons with all names, for those who may see them."""
-    by_source = why.said.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
+def named_reasons(why: Explained, model: Any) -> dict[str, Any]:
+    """Reasons with the names of sources, for callers who may see them."""
+    by_source = why.reports.groupby("source", sort=False)["log_odds"].agg(["sum", "size"])
     return {
         "total": why.total,
         "prior": why.prior,
@@ -57,17 +57,17 @@ def told_reasons(why: Explained, model: Any) -> dict[str, Any]:
             {"source": str(name), "log_odds": float(share), "reports": int(count)}
             for name, share, count in by_source.itertuples()
         ],
-        "summary": _summary(why.said, model),
+        "summary": _summary(why.reports, model),
         "reports": [
             {"source": str(r.source), "label": str(r.label), "metres": float(r.distance), "log_odds": float(r.log_odds)}
-            for r in why.said.head(EXPLAINED).itertuples()
+            for r in why.reports.head(EXPLAINED).itertuples()
         ],
     }
 
 
 def surprises(model: Any, situation: Situation, rows: Sequence[Any]) -> dict[str, float]:
-    """By id: the probability of what each report says given all other reports. `rows` are those that the model was
-    fitted to, in the order of the log; empty where it was fitted to others."""
+    """By id, the probability of each report given all others. `rows`: the reports that the model was fitted to, in the
+    order of the log; if it was fitted to others, the result is empty."""
     if model is None or not hasattr(model, "left_out"):
         return {}
     reports = without_silence(model.reports_)
@@ -81,12 +81,12 @@ def surprises(model: Any, situation: Situation, rows: Sequence[Any]) -> dict[str
     return {row.id: float(p) for row, p in zip(inside, chance, strict=True) if np.isfinite(p)}
 
 
-def _summary(said: Any, model: Any) -> dict[str, dict[str, float]]:
-    """For and against: how many reports count noticeably, how near the nearest is, and how often such people are right,
-    each report weighted by how far it moves the place."""
+def _summary(reports: Any, model: Any) -> dict[str, dict[str, float]]:
+    """For and against: how many reports have a noticeable influence, the distance of the nearest, and the accuracy of
+    their sources, weighted by influence."""
     accuracy = model.source_table().set_index("source")["accuracy"]
-    size = said["log_odds"].abs()
-    noticed = said[size >= NOTICEABLE * size.max()]
+    size = reports["log_odds"].abs()
+    noticed = reports[size >= NOTICEABLE * size.max()]
     sides = {"for": noticed[noticed["log_odds"] > 0], "against": noticed[noticed["log_odds"] < 0]}
     return {
         name: {

@@ -1,4 +1,5 @@
-"""Reports as a helper process tells them to those who may see them: pages of a list, one report, points, times."""
+"""Lists of reports for callers who may see them, made in a helper process: pages of a list, one report, points,
+times."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,74 +9,74 @@ import numpy as np
 from crowdfield.service import eventtimes, pointtiles
 from crowdfield.service.answers import NO_SUCH_REPORT, exact_features
 from crowdfield.service.cells import Cells
-from crowdfield.service.maps import Recent
+from crowdfield.service.maps import RecentCache
 from crowdfield.service.pointtiles import PointTable
 from crowdfield.service.problems import Problem
-from crowdfield.service.reporttable import Filter, Judged, ReportTable
+from crowdfield.service.reporttable import Filter, Moderation, ReportTable
 from crowdfield.service.store import Situation, Store, VersionInfo
 
-# Tables of reports and of points: some 30 MB for 100,000 reports.
+# How many tables of reports and of points are cached: each takes about 30 MB for 100,000 reports.
 TABLES_KEPT = 4
-# Reports that were taken back in a list, and reports that the map doubts.
-MODERATED = 500
-# Sources that can be chosen in a list: those with the most reports.
+# The most retracted reports, and the most doubtful reports, in a list.
+MOST_MODERATED = 500
+# The most sources that a list can be filtered by: those with the most reports.
 SOURCES_OFFERED = 500
-# A report is doubtful where the map, without it, gives what it says less than this probability.
+# A report is doubtful if its label has less than this probability given all other reports.
 DOUBTFUL = 0.25
-NOTHING_JUDGED = Judged({}, ())
+NO_MODERATION = Moderation({}, ())
 
-Chances = Callable[[Situation, VersionInfo], dict[str, float]]
-"""By id, the probability of what each report says given all others; empty for a version whose model is gone."""
+ReportProbabilities = Callable[[Situation, VersionInfo], dict[str, float]]
+"""By id, the probability of each report given all others; empty for a version whose model is no longer stored."""
 
 
 class ReportLists:
-    """The tables of the versions that were asked for last."""
+    """Lists of reports, with a cache of the tables of recent versions."""
 
-    def __init__(self, store: Store, cells: Cells, chances: Chances):
-        self._store, self._cells, self._chances = store, cells, chances
-        self._tables: Recent[ReportTable] = Recent(TABLES_KEPT)
-        self._points: Recent[PointTable] = Recent(TABLES_KEPT)
-        self._cell_points: Recent[PointTable] = Recent(TABLES_KEPT)
-        self._judged: Recent[Judged] = Recent(TABLES_KEPT)
+    def __init__(self, store: Store, cells: Cells, probabilities: ReportProbabilities):
+        self._store, self._cells, self._report_probabilities = store, cells, probabilities
+        self._tables: RecentCache[ReportTable] = RecentCache(TABLES_KEPT)
+        self._points: RecentCache[PointTable] = RecentCache(TABLES_KEPT)
+        self._cell_points: RecentCache[PointTable] = RecentCache(TABLES_KEPT)
+        self._moderation: RecentCache[Moderation] = RecentCache(TABLES_KEPT)
 
     def page(self, situation: Situation, info: VersionInfo, wanted: Filter, offset: int, limit: int) -> dict[str, Any]:
-        """Some of the reports that pass a filter, and what there is to filter by."""
-        judged = self.judged(situation, info)
+        """One page of the reports that match a filter, and the sources and labels to filter by."""
+        moderation = self.moderation(situation, info)
         table = self._retracted(situation) if wanted.list == "retracted" else self._standing(situation, info)
-        found = table.chosen(wanted, judged)
-        rows = table.order(found, wanted, judged)[offset : offset + limit]
+        found = table.chosen(wanted, moderation)
+        rows = table.order(found, wanted, moderation)[offset : offset + limit]
         return {
             "type": "FeatureCollection",
             "version": info.number,
             "total": len(table),
             "numberMatched": int(found.sum()),
-            "features": self._features(situation, table, rows.tolist(), judged, gone=wanted.list == "retracted"),
+            "features": self._features(situation, table, rows.tolist(), moderation, gone=wanted.list == "retracted"),
             "sources": table.count_sources(SOURCES_OFFERED),
             "labels": table.count_labels(),
         }
 
     def one(self, situation: Situation, info: VersionInfo, report: str) -> dict[str, Any]:
-        judged = self.judged(situation, info)
+        moderation = self.moderation(situation, info)
         for table, gone in ((self._standing(situation, info), False), (self._retracted(situation), True)):
             if report in table.place_in_table:
                 row = table.place_in_table[report]
-                return self._features(situation, table, [row], judged, gone=gone)[0]
+                return self._features(situation, table, [row], moderation, gone=gone)[0]
         raise Problem(404, NO_SUCH_REPORT)
 
-    def judged(self, situation: Situation, info: VersionInfo) -> Judged:
-        """What the map doubts and nobody has accepted, the most doubtful first; and what was accepted."""
+    def moderation(self, situation: Situation, info: VersionInfo) -> Moderation:
+        """The doubtful reports that nobody has accepted, the most doubtful first; and the accepted ones."""
 
-        def make() -> Judged:
+        def make() -> Moderation:
             accepted = self._store.accepted(situation.id)
-            chances = self._chances(situation, info).items()
-            doubtful = [(p, name) for name, p in chances if p < DOUBTFUL and name not in set(accepted)]
-            return Judged({name: round(p, 4) for p, name in sorted(doubtful)[:MODERATED]}, tuple(accepted))
+            probabilities = self._report_probabilities(situation, info).items()
+            doubtful = [(p, name) for name, p in probabilities if p < DOUBTFUL and name not in set(accepted)]
+            return Moderation({name: round(p, 4) for p, name in sorted(doubtful)[:MOST_MODERATED]}, tuple(accepted))
 
-        return self._judged.get(self._key(situation, info), make)
+        return self._moderation.get(self._key(situation, info), make)
 
     def retracted(self, situation: Situation) -> list[dict[str, Any]]:
-        """The reports that were taken back last."""
-        return exact_features(self._store.retracted(situation.id, MODERATED))
+        """The reports that were retracted last."""
+        return exact_features(self._store.retracted(situation.id, MOST_MODERATED))
 
     def point_tile(
         self, situation: Situation, info: VersionInfo, z: int, x: int, y: int, wanted: Filter, *, exact: bool
@@ -83,8 +84,8 @@ class ReportLists:
         if exact:
             table = self._standing(situation, info)
             points = self._points.get(self._key(situation, info), lambda: pointtiles.of_reports(situation, table))
-            return points.tile(z, x, y, table.chosen(wanted, NOTHING_JUDGED))
-        # Published periods are chosen by moments in them; the moment `until` itself is not wanted any more.
+            return points.tile(z, x, y, table.chosen(wanted, NO_MODERATION))
+        # Published periods include both ends, but the time `until` itself is excluded.
         since, until = wanted.since, None if wanted.until is None else float(np.nextafter(wanted.until, -np.inf))
         key = (situation.id, situation.created, info.number, since, until)
 
@@ -94,30 +95,30 @@ class ReportLists:
         return self._cell_points.get(key, make).tile(z, x, y)
 
     def times(self, situation: Situation, info: VersionInfo, *, exact: bool) -> dict[str, Any]:
-        """How many reports, or published reports, there are by steps of the time when things happened."""
+        """The number of reports, or of published reports, in each step of the time of events."""
         if exact:
             return eventtimes.of_reports(self._standing(situation, info))
         return eventtimes.of_cells(self._cells.load(situation, info))
 
     def _standing(self, situation: Situation, info: VersionInfo) -> ReportTable:
         def make() -> ReportTable:
-            # What was taken back since the version was made is gone at once.
-            gone = {row.id for row in self._store.retracted(situation.id, MODERATED)}
-            rows = self._store.standing(situation.id, upto=info.head)
+            # Reports retracted since the version was published disappear at once.
+            gone = {row.id for row in self._store.retracted(situation.id, MOST_MODERATED)}
+            rows = self._store.active_reports(situation.id, upto=info.head)
             return ReportTable.of([row for row in rows if row.id not in gone])
 
         return self._tables.get((*self._key(situation, info), "standing"), make)
 
     def _retracted(self, situation: Situation) -> ReportTable:
         key = (situation.id, situation.created, situation.head, "retracted")
-        return self._tables.get(key, lambda: ReportTable.of(self._store.retracted(situation.id, MODERATED)))
+        return self._tables.get(key, lambda: ReportTable.of(self._store.retracted(situation.id, MOST_MODERATED)))
 
     def _key(self, situation: Situation, info: VersionInfo) -> tuple[Any, ...]:
-        # A purge moves the head of the log: what was read before it is not told any more.
+        # A purge moves the head of the log, so that cached reports are not used after it.
         return (situation.id, situation.created, info.number, situation.head)
 
     def _features(
-        self, situation: Situation, table: ReportTable, rows: list[int], judged: Judged, *, gone: bool
+        self, situation: Situation, table: ReportTable, rows: list[int], moderation: Moderation, *, gone: bool
     ) -> list[dict[str, Any]]:
         """Reports in full, from the log; in the order of `rows`."""
         by_seq = {row.seq: row for row in self._store.entries(situation.id, [int(table.seq[k]) for k in rows])}
@@ -125,8 +126,8 @@ class ReportLists:
         for feature in features:
             name = feature["id"]
             feature["properties"] |= {
-                "doubt": judged.doubtful.get(name),
-                "accepted": name in judged.accepted,
+                "doubt": moderation.doubtful.get(name),
+                "accepted": name in moderation.accepted,
                 "retracted": gone,
             }
         return features

@@ -1,6 +1,6 @@
-"""The reports behind a map version as columns, for those who may see them: filtered, listed, counted by time.
+"""The reports of a map version as columns, for callers who may see them: to filter, list and count them.
 
-A hundred thousand reports are a few megabytes of arrays; words and accuracies stay in the log until a report is read.
+A hundred thousand reports take a few megabytes; their texts and accuracies are read from the log only when needed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,37 +15,37 @@ from crowdfield.service.auth import TRUSTED
 
 ListName = Literal["all", "new", "doubtful", "accepted", "retracted"]
 Trust = Literal["trusted", "others"]
-# A report counts as new for this many seconds before the newest one came in.
+# A report is new if it was received at most this many seconds before the newest one.
 NEW_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which reports are wanted; what is None does not matter."""
+    """Which reports to choose; fields that are None do not matter."""
 
     source: str | None = None
     label: str | None = None
     trust: Trust | None = None
     since: float | None = None
     until: float | None = None
-    """When it happened, else when it came in: from `since` on, before `until`."""
+    """The time when the event happened, else when the report was received: at `since` or later, and before `until`."""
     timed: bool = False
-    """Only reports that say when it happened."""
+    """Only reports that say when their event happened."""
     list: ListName = "all"
     bbox: tuple[float, float, float, float] | None = None
 
     @property
-    def of_reports(self) -> bool:
-        """Whether it asks for more than a time, which only those may who see single reports."""
+    def needs_reports(self) -> bool:
+        """Whether it filters by more than time, which only callers who may see single reports can do."""
         return self != Filter(since=self.since, until=self.until)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the map and people made of reports, by their ids."""
+class Moderation:
+    """Which reports are doubtful, and which were accepted, by their ids."""
 
     doubtful: Mapping[str, float]
-    """The probability of what a report says given all others, where it is small."""
+    """The probability of a report given all others, where it is small."""
     accepted: Collection[str]
 
 
@@ -62,9 +62,9 @@ class ReportTable:
     label: NDArray[np.int64]
     labels: tuple[str, ...]
     time: NDArray[np.float64]
-    """When it happened; NaN where the report does not say."""
+    """When the event happened; NaN where the report does not say."""
     received: NDArray[np.float64]
-    looks: NDArray[np.int64]
+    observations: NDArray[np.int64]
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> "ReportTable":
@@ -82,7 +82,7 @@ class ReportTable:
             labels=labels,
             time=np.array([np.nan if row.time is None else row.time for row in rows], dtype=np.float64),
             received=np.array([row.received for row in rows], dtype=np.float64),
-            looks=np.array([row.looks or 1 for row in rows], dtype=np.int64),
+            observations=np.array([row.observations or 1 for row in rows], dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -90,15 +90,16 @@ class ReportTable:
 
     @cached_property
     def moment(self) -> NDArray[np.float64]:
-        """When it happened, else when it came in."""
+        """When the event happened, else when the report was received."""
         return np.where(np.isnan(self.time), self.received, self.time)
 
     @cached_property
     def place_in_table(self) -> dict[str, int]:
         return {name: k for k, name in enumerate(self.ids)}
 
-    def chosen(self, wanted: Filter, judged: Judged) -> NDArray[np.bool_]:
-        """Which reports pass the filter. The table is that of the list: retracted reports have one of their own."""
+    def chosen(self, wanted: Filter, moderation: Moderation) -> NDArray[np.bool_]:
+        """Which reports match the filter. Retracted reports have a table of their own, so they are not filtered
+        here."""
         found = np.ones(len(self), dtype=bool)
         if wanted.source is not None:
             found &= self.source == _code(self.sources, wanted.source)
@@ -122,14 +123,14 @@ class ReportTable:
         if wanted.list == "new":
             found &= self.received >= self.received.max(initial=0.0) - NEW_SECONDS
         elif wanted.list in ("doubtful", "accepted"):
-            found &= self._named(judged.doubtful if wanted.list == "doubtful" else judged.accepted)
+            found &= self._named(moderation.doubtful if wanted.list == "doubtful" else moderation.accepted)
         return found
 
-    def order(self, found: NDArray[np.bool_], wanted: Filter, judged: Judged) -> NDArray[np.int64]:
-        """The chosen ones in the order of the list: the most doubtful first, else those that came in last."""
+    def order(self, found: NDArray[np.bool_], wanted: Filter, moderation: Moderation) -> NDArray[np.int64]:
+        """The chosen reports in the order of the list: the most doubtful first, else the last received first."""
         rows = np.flatnonzero(found)
         if wanted.list == "doubtful":
-            return rows[np.argsort([judged.doubtful[self.ids[k]] for k in rows], kind="stable")]
+            return rows[np.argsort([moderation.doubtful[self.ids[k]] for k in rows], kind="stable")]
         return rows[np.argsort(-self.received[rows], kind="stable")]
 
     def count_sources(self, most: int) -> list[tuple[str, int]]:
@@ -149,6 +150,6 @@ def _code(names: Sequence[str], name: str) -> int:
 
 
 def _counted(codes: NDArray[np.int64], names: Sequence[str], most: int) -> list[tuple[str, int]]:
-    """The most frequent names with their numbers, the most frequent first."""
+    """The most frequent names with their counts, the most frequent first."""
     count = np.bincount(codes, minlength=len(names))
     return [(names[k], int(count[k])) for k in np.argsort(-count, kind="stable")[:most]]

@@ -1,9 +1,9 @@
-"""Where in their cells reports are put before a map is fitted, so that no map can tell where exactly they were made.
+"""Where in their cells reports are moved before a map is fitted, so that no map reveals the exact place of a report.
 
-A map is smooth, and a report moves it most at its own place: from the exact numbers of two versions one could work out
-that place to metres. So a fit sees of each report only its cell. Within the cell the first place goes to the first
-point of a fixed sequence, the second to the second, and so on: reports of one place stay together, those of different
-places stay apart, and the map is a function of cells alone. How exactly a place is known is rounded to whole cells.
+A report changes the map most at its own place, so the exact numbers of two versions would reveal that place within
+metres. Therefore a fit uses only the cell of each report. Within a cell, the first reported place becomes the first
+point of a fixed sequence, the second place the second point, and so on: reports of one place stay together, those of
+different places stay apart, and the map depends on cells only. Accuracies are rounded to whole cells.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.data import Grid
 
-# Roberts' R2: multiples of the inverse plastic number and its square fill a square evenly, however many there are.
+# The R2 sequence of Roberts: multiples of the inverse plastic number and of its square fill a square evenly.
 STEP = np.array([0.7548776662466927, 0.5698402909980532])
-# The share of a cell, on each side, that stays free: no rounding moves a report into the next cell.
+# The share of a cell that is left free on each side, so that rounding never moves a report into the next cell.
 EDGE = 0.05
 
 
 def scattered(grid: Grid, metres: ArrayLike) -> NDArray[np.float64]:
-    """Places of their cells instead of the places themselves; those off the grid stay.   [R, 2] -> [R, 2]"""
+    """Each place replaced by a point of its cell; places outside the grid are unchanged.   [R, 2] -> [R, 2]"""
     given = np.asarray(metres, dtype=np.float64).reshape(-1, 2)
     if not len(given):
         return given
@@ -29,7 +29,7 @@ def scattered(grid: Grid, metres: ArrayLike) -> NDArray[np.float64]:
     starts = np.flatnonzero(np.r_[True, np.diff(cell[order]) != 0])
     number = np.empty(len(places), dtype=np.int64)
     number[order] = np.arange(len(places)) - np.repeat(starts, np.diff(np.r_[starts, len(places)]))
-    # From 1: the very centre is where the map itself is asked, and a report there would answer for the cell alone.
+    # From 1: number 0 is the centre, where the map is evaluated; a report there would determine its cell alone.
     share = (0.5 + (number[:, None] + 1) * STEP) % 1.0
     offset = (EDGE + (1 - 2 * EDGE) * share - 0.5) * (grid.cell_width, grid.cell_height)
     on = cell >= 0

@@ -1,6 +1,6 @@
-"""Whose turn it is: what every map needs, which need goes first, and what is tried after a failure.
+"""Which map is fitted next: what every map needs, which need is the most urgent, and what is tried after a failure.
 
-Everything here is arithmetic on what was seen, with a monotonic clock; nothing waits, fits or writes.
+Everything here is computed from observed states and a monotonic clock; nothing waits, fits or writes.
 """
 
 import math
@@ -13,26 +13,28 @@ from crowdfield.service.fitter import Job, Outcome, Task
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store, VersionInfo
 
-# A fit that takes longer than this is slow: it may not use the process that is kept for quick ones.
+# A fit that takes longer than this is slow: it may not use the process that is reserved for quick ones.
 QUICK_SECONDS = 3.0
-# After a failure a map waits twice as long as after the one before, between these bounds. Something new in its log may
-# be the cure (for example a retracted report): then it does not wait at first, and never longer than after the third.
+# After each failure a map waits twice as long as before, from FIRST_WAIT to LONGEST_WAIT seconds. New entries (for
+# example a retraction) may solve the problem: then the first failure causes no wait, and later ones at most
+# LONGEST_WITH_NEWS.
 FIRST_WAIT, LONGEST_WAIT, LONGEST_WITH_NEWS = 2.0, 300.0, 15.0
-# A fit that was ended by its deadline would hardly make it with a quarter of its reports: it goes down two levels.
+# A fit that was killed at its deadline would probably also be too slow with a quarter of its reports: it becomes
+# coarser by this many levels.
 LEVELS_AFTER_DEADLINE = 2
-# Causes of a failure that a coarser fit avoids: the deadline, the limit on memory, the end of the process.
+# Causes of a failure that a coarser fit may avoid: the deadline, the memory limit, a crash of the process.
 LIMITS = frozenset({"time", "memory", "crash"})
-# How long a coarser map rests before one that is finer is tried.
+# How many seconds after a coarser map a finer one is tried.
 FINER_AFTER = 900.0
-# A map that still moves after so many rounds moves back and forth, too little to say which end is right.
+# A map that has not converged after this many rounds oscillates; the changes are too small to matter.
 MOST_SETTLING = 50
-# News first, then what makes a map better without anything new.
+# The order of tasks: new reports first, then what improves a map without new reports.
 URGENCY: dict[Task, int] = {"news": 0, "settle": 1, "rest": 2, "finer": 3}
 
 
 @dataclass
 class MapState:
-    """What the worker knows of one map."""
+    """What the worker knows about one map."""
 
     head: int = 0
     number: int = 0
@@ -53,7 +55,7 @@ class MapState:
 
     @property
     def fitted(self) -> int:
-        """How far in the log the newest map has seen."""
+        """The log position that the newest version includes."""
         return self.newest.head if self.newest is not None else 0
 
 
@@ -75,12 +77,12 @@ class Schedule:
         self._maps: dict[str, MapState] = {}
 
     def update(self, store: Store) -> None:
-        """Look at every log and at every newest version that was not seen before."""
+        """Read the head of every log, and every new version."""
         now = time.monotonic()
         found = store.heads()
         for name, head, number in found:
             known = self._maps.get(name)
-            if known is None or number < known.number:  # new to us, or another map of the same name
+            if known is None or number < known.number:  # a new map, or another one with the same id
                 known = self._maps[name] = self._first_sight(store.version(name) if number else None, now)
             elif number and (known.number != number or known.newest is None):
                 known.newest = store.version(name)
@@ -93,17 +95,17 @@ class Schedule:
             del self._maps[name]
 
     def _first_sight(self, newest: VersionInfo | None, now: float) -> MapState:
-        """What the newest version tells of a map that this worker has not fitted yet."""
+        """The state of a map that this worker has not fitted yet, from its newest version."""
         if newest is None:
             return MapState()
-        told = newest.info.get("coarser") or {}
-        # With a longer deadline than then, all of it is tried again.
-        level = int(told.get("level", 0)) if told.get("deadline", math.inf) >= self._settings.fit_seconds else 0
+        coarser = newest.info.get("coarser") or {}
+        # If the deadline is longer now than it was then, all reports are tried again.
+        level = int(coarser.get("level", 0)) if coarser.get("deadline", math.inf) >= self._settings.fit_seconds else 0
         finer_at = now + FINER_AFTER if level else math.inf
         return MapState(newest=newest, slow=newest.seconds > QUICK_SECONDS, level=level, finer_at=finer_at)
 
     def turns(self, running: Collection[str]) -> list[Turn]:
-        """The maps that need a fit now, the most urgent first; among those, who was served longest ago."""
+        """The maps that need a fit now, the most urgent first; among equals, the one served longest ago."""
         now = time.monotonic()
         waiting = []
         for name, known in self._maps.items():
@@ -118,7 +120,7 @@ class Schedule:
         if known.failures and now < known.failed_at + self._pause(known):
             return None
         if known.behind_since is not None:
-            # A moment's wait, so that a burst is fitted once.
+            # Wait a moment, so that a burst of reports is fitted once.
             return "news" if now - known.behind_since >= self._settings.coalesce_seconds else None
         if known.newest is None:
             return None
@@ -137,32 +139,32 @@ class Schedule:
         newest = known.newest
         if newest is None or newest.info.get("rested") or known.rested_head >= known.head:
             return False
-        # The clock on the wall may jump: a version that seems to come from the future rests from now on.
+        # The system clock may jump: a version that seems to be from the future counts as old enough.
         age = time.time() - newest.created
         return newest.reports < self._settings.distribute_above and not 0.0 <= age < self._settings.rest_seconds
 
     def is_slow(self, job: Job) -> bool:
         known = self._maps.get(job.situation)
-        return job.patient or (known is not None and known.slow)
+        return job.can_wait or (known is not None and known.slow)
 
     def behind(self, situation: str) -> bool:
         known = self._maps.get(situation)
         return known is not None and known.behind_since is not None
 
-    # What became of a turn
+    # The outcomes of turns
 
     def started(self, turn: Turn) -> None:
         known = self._maps[turn.situation]
         known.served = known.used = time.monotonic()
         known.held = True
 
-    def elsewhere(self, situation: str) -> None:
-        """Another worker has this map; there is no hurry to ask again."""
+    def held_elsewhere(self, situation: str) -> None:
+        """Another worker has the lease of this map: it is tried again after all others."""
         self._maps[situation].served = time.monotonic()
 
     def interrupted(self, job: Job) -> None:
         known = self._maps.get(job.situation)
-        if known is not None and not job.patient:
+        if known is not None and not job.can_wait:
             known.slow = True
 
     def ended(self, job: Job, outcome: Outcome) -> None:
@@ -174,17 +176,17 @@ class Schedule:
             return
         known.failures = 0
         known.settling = known.settling + 1 if job.task == "settle" else 0
-        known.settled = outcome.settled or job.patient or known.settling >= MOST_SETTLING
-        if not job.patient:
+        known.settled = outcome.settled or job.can_wait or known.settling >= MOST_SETTLING
+        if not job.can_wait:
             known.slow = outcome.seconds > QUICK_SECONDS
         else:
             known.rested_head = known.head if known.behind_since is None else known.rested_head
         known.level = job.level
         known.finer_at = known.used + FINER_AFTER if job.level else math.inf
-        known.newest = None  # read it again: a rest that changed nothing is noted at the version that is there
+        known.newest = None  # read it again: the newest version may have been marked as rested
 
     def failed(self, job: Job, outcome: Outcome) -> int:
-        """Note a failure; how coarsely the map is fitted from now on."""
+        """Record a failure; returns the level of coarseness for the next fit."""
         known = self._maps.get(job.situation)
         if known is None:
             return job.level
@@ -192,8 +194,8 @@ class Schedule:
         known.used = now
         known.failures, known.failed_head, known.failed_at = known.failures + 1, known.head, now
         known.settled = True
-        if job.patient:
-            # The map that is there is good: what could have made it better is not tried again before the log moves.
+        if job.can_wait:
+            # The published map is good: the improvement is not tried again before there are new entries.
             known.rested_head = known.head
             known.finer_at = now + 2 * FINER_AFTER if job.task == "finer" else known.finer_at
             return job.level
@@ -202,11 +204,11 @@ class Schedule:
             known.level = min(job.level + steps, MOST_LEVELS)
             known.slow = True
             if known.level > job.level:
-                known.failed_at = -math.inf  # something else is tried, at once
+                known.failed_at = -math.inf  # the coarser fit is tried at once
         return known.level
 
     def to_release(self, running: Collection[str]) -> list[str]:
-        """Maps that nothing was done for in a while: another worker may have them."""
+        """Maps that have needed nothing for a while: their leases are given up, so that other workers can take them."""
         now = time.monotonic()
         over = [
             name

@@ -9,13 +9,13 @@ from crowdfield.errors import InputError
 from crowdfield.service import logs
 from crowdfield.service.app import create_app
 from crowdfield.service.configuration import Configuration
-from crowdfield.service.database import exposed
+from crowdfield.service.database import permission_warnings
 from crowdfield.service.heads import BoundedHeads
 
-# Requests under way get this long to finish after Ctrl+C or SIGTERM; event streams are ended at once.
+# Requests in progress have this long to finish after Ctrl+C or SIGTERM; event streams end at once.
 GRACE_SECONDS = 10
 SWITCH_SECONDS = 0.001
-# Long enough that a client which asks now and then does not find its connection closed as it writes.
+# Long enough that a client which asks now and then does not write to a connection that is being closed.
 KEEP_ALIVE_SECONDS = 30
 
 
@@ -23,25 +23,25 @@ def run(configuration: Configuration) -> None:
     """Run the server until it is stopped."""
     settings = configuration.settings
     host = settings.host
-    # The socket comes first: a port that is taken must be said before anything is created.
+    # The socket comes first: if the port is in use, the error must come before anything is created.
     listening = _listen(host, settings.port)
     app = create_app(settings)
     logs.configure(settings.log_level.upper())
-    lines = [*configuration.lines(), *(f"note: {warning}" for warning in exposed(settings.database))]
+    lines = [*configuration.lines(), *(f"note: {warning}" for warning in permission_warnings(settings.database))]
     print("\n".join(lines), file=sys.stderr)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-    first = app.state.service.keys.first()
+    first = app.state.service.keys.create_first()
     if first is None:
         print(f"crowdfield runs at {address}", file=sys.stderr)
     else:
-        # Said once and stored nowhere: what comes after # never reaches a server or a log.
+        # Printed once and stored nowhere; browsers do not send the part after # to servers, so no log has it.
         print(
             f"crowdfield runs at {address}\n\nThe admin key of this workspace, shown only now:\n  {first}\n"
             f"Open the page with it:\n  {address}#key={first}\n",
             file=sys.stderr,
         )
     sys.stderr.flush()
-    # Threads that wait for the interpreter get it after this long: those who report wait less for those who read.
+    # How long a thread may hold the interpreter lock: incoming reports wait less for readers.
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         app,

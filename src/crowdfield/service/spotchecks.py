@@ -1,6 +1,6 @@
-"""Spot checks of a published map: places to check, and what the answers say, as `crowdfield assess` finds both.
+"""Spot checks of a published map: places to check, and their results, computed as `crowdfield assess` does.
 
-A plan is a function of the published probabilities and uncertainties, so it tells nothing that the map does not.
+A plan depends only on the published probabilities and uncertainties, so it reveals no more than the map does.
 """
 
 from dataclasses import replace
@@ -21,8 +21,8 @@ from crowdfield.service.maps import MapArrays
 
 
 def checked_map(now: MapArrays) -> Heatmap:
-    """The map that is checked: of a map of the land, only cells on land. By the outlines of countries alone, so that no
-    cell at sea shows by the plan that somebody reported from it."""
+    """The map that is checked; for a map of the land, only its cells on land. Only the outlines of countries decide, so
+    that the plan does not reveal which cells at sea have reports."""
     heatmap = now.heatmap()
     land = on_land(now.grid) if now.info.info.get("land") else None
     if land is None or not land.any():
@@ -40,8 +40,8 @@ def draw_plan(now: MapArrays, *, size: int | None, margin: float, level: float, 
     return sampling_plan.plan(checked_map(now), size=size, margin=margin, level=level, seed=seed)
 
 
-def told_plan(found: sampling_plan.Plan, version: int) -> dict[str, Any]:
-    """What a plan holds, without its places."""
+def plan_as_json(found: sampling_plan.Plan, version: int) -> dict[str, Any]:
+    """The summary of a plan, without its places."""
     strata = plain(found.strata.to_dict("records"))
     return {
         "version": version, "places": len(found.places), "seed": found.seed, "level": found.level,
@@ -54,13 +54,13 @@ def write_plan(found: sampling_plan.Plan, path: Path) -> None:
     sampling_plan.write_plan(found, path)
 
 
-def told_result(now: MapArrays, columns: dict[str, list[Any]], level: float) -> dict[str, Any]:
-    """What answers say of the map: the figures of `crowdfield assess result`, and how large the checked map is."""
+def result_as_json(now: MapArrays, columns: dict[str, list[Any]], level: float) -> dict[str, Any]:
+    """The result of spot checks: the figures of `crowdfield assess result`, and the area of the checked map."""
     heatmap = checked_map(now)
     frame = pd.DataFrame(columns)
     given = [name for name in ("easting", "northing", "longitude", "latitude", "stratum_cells") if name in frame]
     if "state" in frame and frame.loc[frame["state"].notna(), given].isna().any(axis=None):
-        raise InputError(f"a place with an answer lacks one of {', '.join(given)}: keep the columns of the plan")
+        raise InputError(f"a place with an answer has no {', '.join(given)}: keep the columns of the plan")
     found = assess(heatmap, frame, level)
     area = float(square_kilometres(now.grid)[heatmap.mask.ravel()].sum())
     return {"version": now.info.number, "square_kilometres": area, **found.plain()}

@@ -1,4 +1,4 @@
-"""What the service remembers besides the log: situations, map versions, events. Plain functions over one engine."""
+"""What is stored besides the log: situations, map versions and events; and queries for reports."""
 
 import hashlib
 import time
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, Select, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from crowdfield.data import Grid, Region
+from crowdfield.data.grade_order import order_of
 from crowdfield.data.positive import decide, scale_name
 from crowdfield.errors import CrowdfieldError
 from crowdfield.service import lease
@@ -18,12 +19,12 @@ from crowdfield.service.database import POINT, points_indexed, writing
 from crowdfield.service.journal import Entry, write
 from crowdfield.service.tables import entry, event, situation, state, version
 
-# Of a version's info: the layout of the map that it was made for.
+# The key in the info of a version for the layout of the map that it belongs to.
 LAYOUT = "layout"
 
 
 class Unknown(CrowdfieldError):
-    """Nothing is stored under this name."""
+    """There is nothing with this name or number."""
 
 
 class Taken(CrowdfieldError):
@@ -31,7 +32,7 @@ class Taken(CrowdfieldError):
 
 
 class InUse(CrowdfieldError):
-    """Something else depends on it, or its place is taken."""
+    """Something else depends on it, or a limit on their number is reached."""
 
 
 def no_situation(name: str) -> Unknown:
@@ -66,29 +67,35 @@ class Situation:
 
     @property
     def access(self) -> str:
-        """Who may see the map: `public` means everybody who may read, `keys` whoever has a key for it."""
+        """Who may see the map: `public` means everybody who may read, `keys` only those who have a key for it."""
         return str(self.model.get("access", "public"))
 
     @property
+    def grades(self) -> tuple[str, ...] | None:
+        """The states if they are grades, from the least to the worst: by their words, or as it was said."""
+        known = (self.model.get("grades"), order_of(self.states))
+        return next((self.states for order in known if order and tuple(order) == self.states), None)
+
+    @property
     def layout(self) -> list[Any]:
-        """What the arrays of a version must fit: they are of no use on another grid."""
+        """The reference system and the grid, which the arrays of a version belong to."""
         return [self.crs, *self.extent, self.columns, self.rows]
 
     @property
     def layout_tag(self) -> str:
-        """A short name of the layout, for addresses of files that may be kept for ever."""
+        """A short hash of the layout, for URLs that may be cached forever."""
         return hashlib.sha256(repr(self.layout).encode()).hexdigest()[:12]
 
     @property
     def positive(self) -> str:
-        """The state that the map is about: as it was said, else by the rule of `crowdfield.data.positive`."""
+        """The state that the map is about: the one that was chosen, else by the rule of `crowdfield.data.positive`."""
         said = self.model.get("positive")
         return str(decide(self.states, given=said if said in self.states else None).state)
 
     @property
     def scales(self) -> list[str]:
-        """The scale of colours of each state: as it was chosen, else by the state that the map is about. Of two states
-        the same place has the same colour whichever is shown, so that one choice is a choice for both."""
+        """The colour scale of each state: the one that was chosen, else by the state that the map is about. With two
+        states a place has the same colour whichever state is shown, so a choice for one applies to both."""
         chosen = dict(self.model.get("colours", {}))
         if len(self.states) == 2 and len(chosen) == 1:
             ((state, scale),) = chosen.items()
@@ -104,7 +111,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """What is known of a map version without its arrays."""
+    """The description of a map version, without its arrays."""
 
     situation: str
     number: int
@@ -155,7 +162,7 @@ class Store:
         values = {name: getattr(new, name) for name in situation.c.keys()}  # noqa: SIM118 - columns, not a dict
         try:
             with writing(self.engine) as connection:
-                connection.execute(insert(situation).values({k: _plain(v) for k, v in values.items()}))
+                connection.execute(insert(situation).values({k: _as_json(v) for k, v in values.items()}))
         except IntegrityError as error:
             raise Taken(f"there is already a situation '{new.id}'; choose another id or use that one") from error
 
@@ -172,8 +179,8 @@ class Store:
         return _situation(row)
 
     def latest(self, among: frozenset[str] | None = None, *, public: bool = False) -> Situation:
-        """The situation (of some, or of those for everybody) that was created last, archived ones behind all others:
-        what `/tiles/…` means."""
+        """The situation that was created last (among those in `among`, or among the public ones), with archived ones
+        after all others: the one that `/tiles/…` shows."""
         every = [one for one in self.situations() if among is None or one.id in among]
         found = [one for one in every if not public or one.access == "public"]
         if not found:
@@ -186,36 +193,36 @@ class Store:
                 raise Unknown(f"there is no situation '{name}'")
 
     def change(self, changed: Situation) -> None:
-        """Another title, or other options; the log and the versions stay."""
+        """Change the title or the options; the log and the versions stay."""
         values = {"title": changed.title, "model": changed.model}
         with writing(self.engine) as connection:
             if not connection.execute(update(situation).where(situation.c.id == changed.id).values(values)).rowcount:
                 raise Unknown(f"there is no situation '{changed.id}'")
 
     def change_region(self, changed: Situation, note: Entry) -> None:
-        """Lay a map out anew. Its versions are of the old region and go; the log, with a note of the change, stays."""
-        self._begin_anew(changed, note, ("region", "crs", "extent", "columns", "rows"))
+        """Give a map another region or grid. Its versions are removed; the log stays, with an entry of the change."""
+        self._replace_layout(changed, note, ("region", "crs", "extent", "columns", "rows"))
 
     def change_states(self, changed: Situation, note: Entry) -> None:
-        """Give a map other states or labels. Versions of the old ones go, as with another region."""
-        self._begin_anew(changed, note, ("states", "labels"))
+        """Give a map other states or labels. Its versions are removed, as with another region."""
+        self._replace_layout(changed, note, ("states", "labels"))
 
-    def _begin_anew(self, changed: Situation, note: Entry, columns: Sequence[str]) -> None:
+    def _replace_layout(self, changed: Situation, note: Entry, columns: Sequence[str]) -> None:
         with writing(self.engine) as connection:
             here = situation.c.id == changed.id
             before = connection.execute(select(situation.c.numbered).where(here)).scalar()
             if before is None:
                 raise Unknown(f"there is no situation '{changed.id}'")
-            # First, as intake does: the lock of the log, then the row of the situation. The other way round, the two
-            # could wait for each other.
+            # Lock the log first, then the row of the situation, as intake does. In the other order the two could wait
+            # for each other.
             write(connection, [(changed.id, [note])])
             unread = self._labels(connection, changed.id) - set(changed.labels) if "labels" in columns else set()
             if unread:
-                raise InUse(f"reports say {', '.join(sorted(unread))}: the map must keep these labels")
+                raise InUse(f"reports use the labels {', '.join(sorted(unread))}, so the map must keep them")
             last = connection.execute(
                 select(func.max(version.c.number)).where(version.c.situation == changed.id)
             ).scalar()
-            values = {name: _plain(getattr(changed, name)) for name in columns}
+            values = {name: _as_json(getattr(changed, name)) for name in columns}
             values |= {"numbered": max(before, last or 0), "failure": None, "failed": None}
             connection.execute(update(situation).where(here).values(values))
             connection.execute(delete(version).where(version.c.situation == changed.id))
@@ -223,27 +230,26 @@ class Store:
 
     @staticmethod
     def _labels(connection: Connection, name: str) -> set[str]:
-        """What the reports of a map say that were not retracted."""
-        c, gone = entry.c, entry.alias()
-        back = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
-        query = select(c.label).where(c.situation == name, c.kind == "report", ~back.exists()).distinct()
+        """The labels of the active reports of a map."""
+        c = entry.c
+        query = select(c.label).where(c.situation == name, c.kind == "report", ~_retraction(name).exists()).distinct()
         return set(connection.execute(query).scalars())
 
     def keys_only(self, names: Collection[str]) -> set[str]:
-        """Those of these maps that only keys may see."""
+        """The maps among `names` that only keys may see."""
         return {one.id for one in self.situations() if one.id in names and one.access != "public"}
 
-    # Reports, as the log holds them
+    # Reports in the log
 
     def entry(self, name: str, report: str) -> Any:
-        """A report that stands, or None where it never was or was retracted."""
+        """An active report, or None if there is no such report or it was retracted."""
         c = entry.c
         with self.engine.connect() as connection:
             query = select(entry).where(c.situation == name, c.id == report, c.kind == "report")
             gone = select(c.seq).where(c.situation == name, c.kind == "retract", c.id == report)
             return None if connection.execute(gone).first() else connection.execute(query).first()
 
-    def standing(
+    def active_reports(
         self,
         name: str,
         *,
@@ -256,14 +262,12 @@ class Store:
         newest: int | None = None,
         columns: Sequence[str] = (),
     ) -> list[Any]:
-        """Reports that were not retracted, in the order of the log; `box` is west, south, east, north. Of large maps
-        it is quicker to read only the `columns` that are needed."""
-        c, gone = entry.c, entry.alias()
-        retracted = select(gone.c.seq).where(
-            gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id
-        )
-        if upto is not None:
-            retracted = retracted.where(gone.c.seq <= upto)
+        """The active reports (those that were not retracted), in the order of the log.
+
+        box: west, south, east, north; since, until: times of events; after, upto: log positions; newest: only the last
+        so many; columns: those to read, which is quicker for large maps than reading all.
+        """
+        c, retracted = entry.c, _retraction(name, upto)
         query = (
             select(*(c[column] for column in columns or c.keys()))
             .where(c.situation == name, c.kind == "report", c.seq > after, ~retracted.exists())
@@ -293,35 +297,34 @@ class Store:
             return list(connection.execute(query.limit(limit) if limit else query))
 
     def entries(self, name: str, seqs: Collection[int]) -> list[Any]:
-        """Reports by their places in the log."""
+        """Reports by their log positions."""
         c = entry.c
         query = select(entry).where(c.situation == name, c.kind == "report", c.seq.in_(seqs))
         with self.engine.connect() as connection:
             return list(connection.execute(query))
 
     def retracted(self, name: str, newest: int) -> list[Any]:
-        """The last reports that were taken back, the newest of them first."""
-        c, gone = entry.c, entry.alias()
-        back = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
-        query = select(entry).where(c.situation == name, c.kind == "report", back.exists())
+        """The last retracted reports, the newest first."""
+        c = entry.c
+        query = select(entry).where(c.situation == name, c.kind == "report", _retraction(name).exists())
         with self.engine.connect() as connection:
             return list(connection.execute(query.order_by(c.seq.desc()).limit(newest)))
 
     def accepted(self, name: str) -> list[str]:
-        """The reports that somebody has looked at and lets stand."""
+        """The ids of the reports that somebody has accepted."""
         query = select(entry.c.id).where(entry.c.situation == name, entry.c.kind == "accept")
         with self.engine.connect() as connection:
             return list(connection.execute(query).scalars())
 
     def counts(self, name: str) -> dict[str, int]:
-        """How many entries of each kind the log holds."""
+        """How many entries of each kind the log has."""
         c = entry.c
         with self.engine.connect() as connection:
             query = select(c.kind, func.count()).where(c.situation == name).group_by(c.kind)
             return {kind: count for kind, count in connection.execute(query)}
 
     def trust(self, name: str) -> dict[str, Any]:
-        """The trust that stands: of each source the last that an admin set."""
+        """The current trust in each source: the last that an admin set."""
         c = entry.c
         with self.engine.connect() as connection:
             query = select(c.source, c.value).where(c.situation == name, c.kind == "trust").order_by(c.seq)
@@ -330,17 +333,17 @@ class Store:
     # Map versions
 
     def versions(self, name: str, *, limit: int | None = None) -> list[VersionInfo]:
-        """The newest first."""
+        """The versions of a map, the newest first."""
         query = select(*_INFO).where(version.c.situation == name).order_by(version.c.number.desc())
         with self.engine.connect() as connection:
             rows = connection.execute(query.limit(limit) if limit else query)
             return [VersionInfo(*row) for row in rows]
 
     def heads(self) -> list[tuple[str, int, int]]:
-        """Of every situation: its id, how far its log reaches, and the number of its newest version (0: none).
+        """For every situation: its id, the head of its log, and the number of its newest version (0 if there is none).
 
-        A worker asks this many times a second. It reads indexes only: to reach a column behind the arrays of a version,
-        SQLite would have to walk through them.
+        Workers call this many times a second. It reads only indexes: to read a column after the arrays of a version,
+        SQLite would have to read the arrays too.
         """
         newest = select(func.max(version.c.number)).where(version.c.situation == situation.c.id).scalar_subquery()
         with self.engine.connect() as connection:
@@ -348,7 +351,7 @@ class Store:
             return [(name, head, number) for name, head, number in rows]
 
     def version(self, name: str, number: int | None = None) -> VersionInfo | None:
-        """A version by its number, the newest by default; None where there is none."""
+        """A version by its number, the newest by default; None if there is none."""
         query = select(*_INFO).where(version.c.situation == name).order_by(version.c.number.desc()).limit(1)
         if number is not None:
             query = query.where(version.c.number == number)
@@ -372,21 +375,21 @@ class Store:
         return None if number is None else int(number)
 
     def model(self, name: str) -> tuple[int, int, bytes] | None:
-        """Version number, log position and saved model to go on from."""
+        """The saved model to start the next fit from, with its version number and log position: number, head, model."""
         with self.engine.connect() as connection:
             query = select(state.c.number, state.c.head, state.c.model).where(state.c.situation == name)
             row = connection.execute(query).first()
         return None if row is None else (row[0], row[1], row[2])
 
     def publish(self, name: str, new: Published, *, holder: str, keep: int) -> int | None:
-        """Store a version under the next number and tell the listeners; None where the lease was lost meanwhile."""
+        """Store a version with the next number and add an event; returns the number, or None if the lease was lost."""
         now = time.time()
         with writing(self.engine) as connection:
             if not lease.holds(connection, name, holder):
                 return None
             row = connection.execute(select(situation).where(situation.c.id == name)).first()
             if row is None or new.info.get(LAYOUT) not in (None, _situation(row).layout):
-                return None  # the map was given another region while it was fitted
+                return None  # the region of the map was changed during the fit
             where = version.c.situation == name
             number: int = 1 + max(
                 row.numbered, connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0
@@ -403,35 +406,35 @@ class Store:
             connection.execute(insert(state).values(situation=name, number=number, head=new.head, model=new.model))
             connection.execute(update(situation).where(situation.c.id == name).values(failure=None, failed=None))
             data = {"version": number, "reports": new.reports, "created": now, "seconds": new.seconds}
-            _tell(connection, name, "version", data, now)
+            _add_event(connection, name, "version", data, now)
             return number
 
-    def rested(self, name: str, number: int) -> None:
-        """Note that a version is, to the eye, what the log alone gives."""
+    def mark_rested(self, name: str, number: int) -> None:
+        """Mark a version as equal to the map of the log alone, up to invisible differences."""
         where = version.c.situation == name, version.c.number == number
         with writing(self.engine) as connection:
             info = connection.execute(select(version.c.info).where(*where)).scalar()
             if info is not None:
                 connection.execute(update(version).where(*where).values(info=info | {"rested": True}))
 
-    def fail(self, name: str, message: str) -> None:
-        """The last good map stays; that it could not be renewed is said to everybody."""
+    def record_failure(self, name: str, message: str) -> None:
+        """Record a failed fit, and add an event about it; the last good version stays."""
         now = time.time()
         with writing(self.engine) as connection:
             count = situation.c.failures + 1
             changed = update(situation).where(situation.c.id == name)
             if not connection.execute(changed.values(failure=message, failed=now, failures=count)).rowcount:
-                return  # it was removed while it was fitted
-            _tell(connection, name, "failure", {"message": message, "at": now}, now)
+                return  # the map was removed during the fit
+            _add_event(connection, name, "failure", {"message": message, "at": now}, now)
 
     def count_failure(self, name: str) -> None:
-        """A fit failed that was meant to make a good map better: it is counted, and the map is not said to fail."""
+        """Count a failed fit that was only to improve a good map, which is not reported as failing."""
         with writing(self.engine) as connection:
             count = situation.c.failures + 1
             connection.execute(update(situation).where(situation.c.id == name).values(failures=count))
 
-    def recovered(self, name: str) -> None:
-        """A fit succeeded and found nothing to publish: what failed before it does not stand any more."""
+    def clear_failure(self, name: str) -> None:
+        """A fit succeeded without anything new to publish: remove the earlier failure."""
         with writing(self.engine) as connection:
             connection.execute(update(situation).where(situation.c.id == name).values(failure=None, failed=None))
 
@@ -452,13 +455,20 @@ class Store:
 _INFO: Sequence[Any] = [
     version.c[name] for name in ("situation", "number", "head", "reports", "created", "seconds", "info")
 ]
-# Events are for those who were away for a moment; whoever was away longer reads the newest version.
+# How many events are kept, for clients that reconnect; those that were away for longer read the newest version.
 _EVENTS_KEPT = 5_000
 
 
-def _tell(connection: Connection, name: str, kind: str, data: dict[str, Any], now: float) -> None:
+def _retraction(name: str, upto: int | None = None) -> Select[tuple[int]]:
+    """The retraction of an entry, up to a log position, as a correlated subquery."""
+    gone = entry.alias()
+    query = select(gone.c.seq).where(gone.c.situation == name, gone.c.kind == "retract", gone.c.id == entry.c.id)
+    return query if upto is None else query.where(gone.c.seq <= upto)
+
+
+def _add_event(connection: Connection, name: str, kind: str, data: dict[str, Any], now: float) -> None:
     if connection.dialect.name == "postgresql":
-        # Listeners remember the last number they saw; numbers must therefore appear in order, as in the log.
+        # Streams continue after the last number that they saw, so numbers must appear in order.
         connection.execute(text("LOCK TABLE event IN EXCLUSIVE MODE"))
     row = connection.execute(insert(event).values(situation=name, kind=kind, data=data, at=now))
     assert row.inserted_primary_key is not None
@@ -474,5 +484,5 @@ def _situation(row: Any) -> Situation:
     return Situation(**values)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""The tables. ``entry`` is the truth, an append-only log; all other tables can be derived from it or are settings."""
+"""The tables of the database. ``entry`` is the append-only log; other tables are derived from it, or hold settings."""
 
 from sqlalchemy import (
     JSON,
@@ -19,7 +19,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-# SQLite gives a growing number only to a column of exactly this type.
+# SQLite numbers rows automatically only in a column of exactly this type.
 Sequence = BigInteger().with_variant(Integer, "sqlite")
 
 situation = Table(
@@ -36,9 +36,9 @@ situation = Table(
     Column("rows", Integer, nullable=False),
     Column("model", JSON, nullable=False),
     Column("created", Float(53), nullable=False),
-    # The highest number of a version that went when the region was changed: numbers are never used twice.
+    # The highest number of a version that was removed with a change of the region: numbers are never used twice.
     Column("numbered", Integer, nullable=False, default=0),
-    # How far the log of this situation reaches: what a worker compares with the last version.
+    # The log position of the last entry of this situation, which a worker compares with that of the last version.
     Column("head", BigInteger, nullable=False, default=0),
     Column("failure", Text),
     Column("failed", Float(53)),
@@ -58,15 +58,15 @@ entry = Table(
     Column("source", String(200)),
     Column("time", Float(53)),
     Column("text", Text),
-    Column("value", JSON),  # of a trust entry: the level or the matrix
+    Column("value", JSON),  # the level or matrix of a trust entry, the scores of a report, the layout of a region, …
     Column("received", Float(53), nullable=False),
     Column("author", String(32)),  # the id of the key that sent it
-    Column("looks", Integer),  # that a report stands for; nothing means one
-    Column("accuracy", Float(53)),  # metres: the radius that holds the true place with a probability of 68 %
+    Column("looks", Integer, key="observations"),  # how many observations a report stands for; null means one
+    Column("accuracy", Float(53)),  # metres: the radius that contains the true place with a probability of 68 %
     UniqueConstraint("situation", "kind", "id", name="entry_once"),
     Index("entry_by_situation", "situation", "seq"),
     Index("entry_by_place", "situation", "longitude", "latitude"),
-    sqlite_autoincrement=True,  # a number is never given twice, even after a retention run
+    sqlite_autoincrement=True,  # a number is never used twice, even after a purge
 )
 
 version = Table(
@@ -84,7 +84,7 @@ version = Table(
     Column("info", JSON, nullable=False),
 )
 
-# What a worker needs to go on from the last version; only the newest is kept.
+# The saved model from which the next fit starts; only that of the newest version is kept.
 state = Table(
     "state",
     metadata,
@@ -105,7 +105,7 @@ event = Table(
     sqlite_autoincrement=True,
 )
 
-# Which worker fits which map; it holds for as long as the worker's heartbeat moves.
+# Which worker fits which map; a lease is valid as long as the worker's heartbeat moves.
 lease = Table(
     "lease",
     metadata,
@@ -113,7 +113,7 @@ lease = Table(
     Column("holder", String(64), nullable=False),
 )
 
-# The heartbeats of workers and servers: `beat` is what counts, `at` is for people.
+# The heartbeats of workers and servers: `beat` is the counter that others watch, `at` is for people.
 pulse = Table(
     "pulse",
     metadata,
@@ -124,8 +124,8 @@ pulse = Table(
     Column("data", JSON, nullable=False),
 )
 
-# About running processes, not about data: no backup holds them.
-PASSING = frozenset({"lease", "pulse"})
+# Tables about running processes, which are not part of a backup.
+TRANSIENT = frozenset({"lease", "pulse"})
 
 api_key = Table(
     "api_key",
@@ -137,8 +137,8 @@ api_key = Table(
     Column("created", Float(53), nullable=False),
     Column("revoked", Boolean, nullable=False, default=False),
     Column("expires", Float(53)),
-    Column("maps", JSON(none_as_null=True)),  # the situations that it is for; all where nothing is said
-    Column("any_source", Boolean, nullable=False, default=False),  # whether it may report in the name of others
+    Column("maps", JSON(none_as_null=True)),  # the situations that it is for; null means all
+    Column("any_source", Boolean, nullable=False, default=False),  # whether its reports may name any source
     Column("origin", String(32), nullable=False, default=""),  # the prefix of its report ids
 )
 
@@ -149,7 +149,7 @@ secret = Table(
     Column("value", String(128), nullable=False),
 )
 
-# Polygons that figures and alerts of a map are about.
+# The districts of a map, for figures and alerts.
 district_set = Table(
     "district_set",
     metadata,
@@ -160,38 +160,38 @@ district_set = Table(
     Column("content", LargeBinary, nullable=False),  # gzipped JSON: names, shapes in well-known binary, notes
 )
 
-# What each cell of a map counts for in figures of its districts: people, households.
+# The weight of each cell of a map in figures of its districts, such as people or households.
 weights = Table(
     "weights",
     metadata,
     Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), primary_key=True),
     Column("name", String(64), nullable=False),
     Column("created", Float(53), nullable=False),
-    Column("layout", String(16), nullable=False),  # of the map when they were stored: `Situation.layout_tag`
+    Column("layout", String(16), nullable=False),  # `Situation.layout_tag` when the weights were stored
     Column("total", Float(53), nullable=False),
     Column("content", LargeBinary, nullable=False),  # gzipped numbers, one per cell
 )
 
-# When somebody is to be told: `state` is more probable than `probability` in more than `share` of a district.
+# Alerts: messages when `state` is more probable than `probability` in more than `share` of a district.
 alert = Table(
     "alert",
     metadata,
     Column("id", String(32), primary_key=True),
     Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
     Column("districts", String(64), nullable=False),
-    Column("area", String(200)),  # one of the districts; nothing means each of them
+    Column("area", String(200)),  # one of the districts; null means each of them
     Column("state", String(200), nullable=False),
     Column("probability", Float(53), nullable=False),
     Column("share", Float(53), nullable=False),
-    Column("clear", Float(53), nullable=False),  # below this share it is over
+    Column("clear", Float(53), nullable=False),  # below this share the alert is over
     Column("webhook", Text),
     Column("email", Text),
     Column("secret", String(128), nullable=False),  # signs the messages to a webhook
     Column("created", Float(53), nullable=False),
-    Column("seen", Integer, nullable=False, default=0),  # the newest version that was compared with it
+    Column("seen", Integer, nullable=False, default=0),  # the last version that the alert was compared with
 )
 
-# What was last told of each district of an alert.
+# Whether each district is over the limit of an alert, according to the last message.
 alert_area = Table(
     "alert_area",
     metadata,
@@ -202,7 +202,7 @@ alert_area = Table(
     Column("since", Float(53), nullable=False),
 )
 
-# Messages that are to be sent, were sent, or were given up.
+# The messages of alerts: waiting to be sent, sent, or given up.
 delivery = Table(
     "delivery",
     metadata,

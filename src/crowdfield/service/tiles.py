@@ -1,4 +1,4 @@
-"""Web map tiles drawn from a map version: fixed colours, faded where uncertain, hatched grey where nobody knows."""
+"""Web map tiles of a map version: fixed colours, paler where the map is uncertain, hatched grey where it is unknown."""
 
 import io
 from functools import cache
@@ -14,11 +14,12 @@ from crowdfield.service.schemas import Scale as Scale
 
 Layer = Literal["probability", "uncertainty", "difference"]
 SIZE = 256
-# Below this share of what could be known the map says "unknown"; from the second on colours are full (as in `plot`).
+# How much is known is 1 - sd / prior sd. Below the first value a place is drawn as unknown; from the second on, in full
+# colours (as in `plot`).
 UNKNOWN_BELOW, KNOWN_FROM = 0.15, 0.6
-# The standard deviation of a probability spread evenly over 0 to 1: what "no idea" means when the map does not say.
+# The standard deviation of a uniform distribution from 0 to 1: the prior sd of maps that do not give theirs.
 NO_IDEA = 1.0 / np.sqrt(12.0)
-# Changes smaller than this are drawn faintly: maps always move a little when they are fitted again.
+# Changes smaller than this are drawn paler: maps always change a little when they are fitted again.
 CHANGE = 0.1
 
 Pixels = NDArray[np.uint8]
@@ -27,7 +28,7 @@ Pixels = NDArray[np.uint8]
 @cache
 def palette(name: str) -> NDArray[np.float32]:
     """The colours of `plot`, as a table of 256: uncertainty, difference, unknown, or a scale by its name.   [256, 3]"""
-    # Matplotlib takes a moment to load; a server should not wait for it before it takes reports.
+    # Imported here: Matplotlib takes a while to load, and a server should take reports at once.
     from matplotlib import colormaps
 
     from crowdfield import plot
@@ -87,7 +88,7 @@ def faded(
     """Colour and opacity of a probability of which `known` (0 to 1) is known, on a scale of `plot`."""
     share = np.clip((known - UNKNOWN_BELOW) / (KNOWN_FROM - UNKNOWN_BELOW), 0.0, 1.0)[..., None]
     rgb = share * palette(scale)[_index(p)] + (1 - share) * palette("unknown")
-    # Diagonal strokes: 8 divides the tile, so they run on from tile to tile.
+    # Diagonal lines; 8 divides the size of a tile, so they continue in the next tile.
     line = (np.add.outer(np.arange(p.shape[0]), np.arange(p.shape[1])) % 8) < 1
     hatched = line & (known < UNKNOWN_BELOW)
     rgb = np.where(hatched[..., None], np.float32(0.62), rgb)
@@ -96,7 +97,7 @@ def faded(
 
 
 def legend(layer: Layer, scale: str = "plain", width: int = 192, height: int = 72) -> bytes:
-    """The colours of a layer: across, its value; of a probability also upwards, how much is known."""
+    """The colours of a layer: its value from left to right; for a probability, also how much is known, upwards."""
     across = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (height, width))
     if layer == "probability":
         upwards = np.broadcast_to(np.linspace(KNOWN_FROM, 0, height, dtype=np.float32)[:, None], (height, width))
@@ -110,16 +111,16 @@ def legend(layer: Layer, scale: str = "plain", width: int = 192, height: int = 7
 
 
 def prior_sd(now: MapArrays, state: int) -> float:
-    """The standard deviation of a place without any report: what "unknown" is measured by."""
-    told = now.info.info.get("prior_sd")
-    value = told[state] if isinstance(told, list) else told
+    """The standard deviation at a place without reports, with which others are compared."""
+    stored = now.info.info.get("prior_sd")
+    value = stored[state] if isinstance(stored, list) else stored
     return float(value) if value else float(NO_IDEA)
 
 
 def cells(
     now: MapArrays, z: int, x: int, y: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]] | None:
-    """Row and column (fractional) of the map under every pixel, and which pixels are on it; None where none is."""
+    """The fractional row and column of the map at every pixel, and which pixels are on the map; None if none is."""
     step = 4 if z < 7 else 16
     lattice = np.arange(0, SIZE + 1, step)
     pixel = np.arange(SIZE, dtype=np.float64) + 0.5
@@ -131,8 +132,8 @@ def cells(
     along = (latitude >= south) & (latitude <= north)
     if not across.any() or not along.any():
         return None
-    # A projection is smooth: a lattice of exact places and straight lines between them are right to a small part of a
-    # pixel, and sixteen times cheaper.
+    # Project only a lattice of pixels and interpolate linearly: projections are smooth, so the error is a small
+    # fraction of a pixel, and it takes a sixteenth of the time.
     corner = np.stack(
         np.meshgrid((x * SIZE + lattice) / scale * 360.0 - 180.0, _latitude((y * SIZE + lattice) / scale)), axis=-1
     )
@@ -152,7 +153,7 @@ def _latitude(north: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _between(lattice: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-    """Values at all pixel centres from those at every `step`-th pixel corner, by straight lines."""
+    """Values at all pixel centres, interpolated linearly from those at every `step`-th pixel corner."""
     at = (np.arange(SIZE) + 0.5) / step
     low = np.minimum(at.astype(int), lattice.shape[0] - 2)
     share = at - low
@@ -161,7 +162,7 @@ def _between(lattice: NDArray[np.float64], step: int) -> NDArray[np.float64]:
 
 
 def _sample(values: NDArray[np.float32], row: NDArray[np.float64], column: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Values between the centres of cells, by straight lines; beyond the outermost centres, theirs."""
+    """Values interpolated linearly between the centres of cells; beyond the outermost centres, the value there."""
     r = np.clip(np.nan_to_num(row), 0, values.shape[0] - 1)
     c = np.clip(np.nan_to_num(column), 0, values.shape[1] - 1)
     top, left = r.astype(np.intp), c.astype(np.intp)

@@ -1,4 +1,4 @@
-"""Files of reports that clients send, read in a box and handed on as plain rows."""
+"""Files that clients upload: read in a sandboxed process, checked, and returned as plain rows."""
 
 import io
 import logging
@@ -35,32 +35,32 @@ log = logging.getLogger("crowdfield.service")
 T = TypeVar("T")
 
 WORLDWIDE = "the reports reach over {:.0f}° of longitude, so the region to map has to be chosen"
-# Cells along the longer side of a new map, about; `crowdfield fuse` makes as many.
+# The approximate number of cells along the longer side of a new map, the same as in `crowdfield fuse`.
 CELLS = 100
-# Places in a file of answers to spot checks.
+# The most places in a file with answers to spot checks.
 MOST_CHECKS = 20_000
-# Share of the time limit for reading a file that may be processor time; starting and waiting take the rest.
+# The share of the time limit for reading a file that may be processor time; the rest is for starting and waiting.
 PROCESSOR_SHARE = 0.8
 
 
 @dataclass
 class Read:
-    """The reports of a file as rows, and what became of the others."""
+    """The reports of a file as rows, and the rejected ones."""
 
     rows: list[dict[str, Any]]
     labels: tuple[str, ...]
     lines: list[int]
-    """Where in the file each row is: a line of a table, the number of a feature."""
+    """The position of each row in the file: a line of a table, or the number of a feature."""
     rejects: list[Rejected]
-    """The first of those that could not be read."""
+    """The first rejected rows, with reasons."""
     rejected: int
     note: str
     about: dict[str, Any] = field(default_factory=dict)
-    """What was found in the file: its layout, columns, labels, span of time."""
+    """What the file contains: its layout, columns, labels, time span."""
 
 
 def title_of(name: str | None) -> str:
-    """A title from a file name that may be anything at all."""
+    """A title made from a file name, which may contain any characters."""
     stem = re.split(r"[/\\]", name or "")[-1].split(".")[0]
     words = re.sub(r"[^\w ]+|_", " ", stem).strip()
     return words[:80] or "New map"
@@ -73,7 +73,7 @@ def slug_of(title: str) -> str:
 
 
 class Reader:
-    """Reads what clients send, each file in a process of its own that is shut in: see `crowdfield.box`."""
+    """Reads uploaded files, each in a sandboxed process of its own: see `crowdfield.box`."""
 
     def __init__(self, settings: Settings, metrics: Metrics):
         self._settings, self._metrics = settings, metrics
@@ -86,11 +86,11 @@ class Reader:
         self._layers: tuple[str, ...] | None = None
 
     def body(self, body: bytes) -> Read:
-        """The rows of a body that is a table."""
+        """The rows of a request body that is a CSV table."""
         return self._stored(io.BytesIO(body), None, 16 * max(len(body), 2**16))
 
     def file(self, file: IO[bytes], positive: str | None = None, plan: ImportPlan | None = None) -> Read:
-        """The rows of a file of any known layout. Contacts and free text stay behind in it."""
+        """The rows of a file of any known layout, without contacts and free text."""
         plan = plan or ImportPlan()
         options = {str(role): column for role, column in plan.columns.items()}
         others = {"layer": plan.layer, "format": plan.format, "polygons": plan.polygons}
@@ -121,7 +121,7 @@ class Reader:
             return self._boxed("checks", path, _checks, largest=self._settings.import_limit, most=MOST_CHECKS)
 
     def amounts(self, file: IO[bytes], grid: Grid) -> NDArray[np.float64]:
-        """What a raster of amounts holds in each cell of a grid."""
+        """The sum of a raster of amounts in each cell of a grid."""
         laid = {"extent": grid.extent, "columns": grid.columns, "rows": grid.rows, "crs": grid.crs}
         with _on_disk(file) as path:
             return self._boxed(
@@ -130,7 +130,7 @@ class Reader:
             )  # fmt: skip
 
     def _boxed(self, task: str, path: Path, believed: Callable[[Answer], T], **arguments: Any) -> T:
-        """What a task of `crowdfield.io.boxed` makes of a file; what is wrong with it is a problem of its sender."""
+        """The result of a task of `crowdfield.io.boxed` for a file, checked by `believed`; errors become `Problem`s."""
         shown = "the file"
         try:
             answer = ask(f"crowdfield.io.boxed:{task}", path, self._limits, shown=shown, watch=self._spent, **arguments)
@@ -142,7 +142,7 @@ class Reader:
             raise Problem(422, error.without_advice, choices=error.choices) from error
         except (InputError, ReadingFailedError) as error:
             raise Problem(422, str(error)) from error
-        self._told(answer.layers)
+        self._log_layers(answer.layers)
         return read
 
     def _spent(self, seconds: float, peak: int) -> None:
@@ -150,7 +150,7 @@ class Reader:
         self._metrics.file_peak.set(self._largest)
         self._metrics.file_seconds.observe(seconds)
 
-    def _told(self, layers: tuple[str, ...]) -> None:
+    def _log_layers(self, layers: tuple[str, ...]) -> None:
         if layers != self._layers:
             self._layers = layers
             log.info("files are read in a process of its own", extra={"shut_in_by": ", ".join(layers)})
@@ -158,7 +158,7 @@ class Reader:
 
 @contextmanager
 def _on_disk(content: IO[bytes]) -> Iterator[Path]:
-    """A file under a name of ours: what it is called says nothing about what it is."""
+    """The content in a temporary file with a fixed name: the name of an uploaded file is never used."""
     with tempfile.TemporaryDirectory(prefix="crowdfield-") as folder:
         path = Path(folder) / "upload"
         with path.open("wb") as out:
@@ -169,11 +169,11 @@ def _on_disk(content: IO[bytes]) -> Iterator[Path]:
 def _checks(answer: Answer) -> dict[str, list[Any]]:
     columns = {str(name): list(values) for name, values in answer.header["columns"].items()}
     if not set(columns) <= {*CHECK_WORDS, *CHECK_NUMBERS} or len({len(values) for values in columns.values()}) > 1:
-        raise ValueError("columns that were not asked for")
+        raise ValueError("unexpected columns")
     for name, values in columns.items():
         kind = str if name in CHECK_WORDS else float
         if len(values) > MOST_CHECKS or not all(value is None or isinstance(value, kind) for value in values):
-            raise ValueError("values that are none of a check")
+            raise ValueError("unexpected values in a column")
     return columns
 
 
@@ -181,7 +181,7 @@ def _amounts(answer: Answer, cells: int) -> NDArray[np.float64]:
     amounts = np.array(answer.arrays["amounts"], dtype=np.float64)
     # NaN: the raster does not reach the cell.
     if amounts.shape != (cells,) or np.isinf(amounts).any() or (amounts < 0.0).any() or not np.nansum(amounts):
-        raise ValueError("amounts that were not asked for")
+        raise ValueError("unexpected amounts")
     return amounts
 
 
@@ -189,7 +189,7 @@ def _areas(answer: Answer) -> dict[str, Any]:
     content = {name: answer.header[name] for name in ("names", "shapes", "notes")}
     areas = areas_of(content)
     if not 0 < len(areas) <= MOST_AREAS:
-        raise ValueError("a number of areas that was not asked for")
+        raise ValueError("too many areas, or none")
     return content
 
 
@@ -206,22 +206,22 @@ def _rows(answer: Answer) -> Read:
             "longitude": longitude,
             "latitude": latitude,
             "label": labels[label],
-            # A file that does not say who reported is the word of whoever sends it.
+            # If a file does not say who reported, the source is the key that sends it.
             "source": sources[source][:200] if named else None,
             "time": moment if moment == moment else None,
             "accuracy": metres if metres == metres else None,
-            "count": looks,
+            "count": observations,
             "id": name[:200] if name is not None else None,
         }
-        for (longitude, latitude), label, source, moment, metres, looks, name in zip(
+        for (longitude, latitude), label, source, moment, metres, observations, name in zip(
             *(arrays[part].tolist() for part in ("places", "label", "source", "time", "accuracy", "count")),
             ids,
             strict=True,
         )
     ]
-    for row, told in zip(rows, scores, strict=False):
-        if told:
-            row["scores"] = told
+    for row, by_label in zip(rows, scores, strict=False):
+        if by_label:
+            row["scores"] = by_label
     rejects = [
         Rejected(row=line, reason=f"{column}: {reason}" if column else reason)
         for line, column, reason in header["rejects"]
@@ -232,25 +232,25 @@ def _rows(answer: Answer) -> Read:
 
 
 def _scores(scores: NDArray[np.float64], labels: tuple[str, ...], rows: int) -> list[dict[str, float]]:
-    """The probabilities of each report by label, empty for those that just say theirs; an empty list if all do."""
+    """The probabilities of each report by label, empty for reports without; an empty list if no report has any."""
     if scores.shape not in ((0, len(labels)), (rows, len(labels))) or (scores < 0).any() or (scores > 1).any():
-        raise ValueError("probabilities that were not asked for")
+        raise ValueError("unexpected probabilities")
     return [{name: p for name, p in zip(labels, vector, strict=True) if p == p} for vector in scores.tolist()]
 
 
 def _renamed_scores(scores: Mapping[str, float], meanings: Mapping[str, str | None]) -> dict[str, float] | None:
-    """Probabilities of the labels as the plan has them, given that it is none of those that are left out."""
-    told: defaultdict[str, float] = defaultdict(float)
+    """The probabilities of the renamed labels, given that the label is none of those that the plan leaves out."""
+    by_meaning: defaultdict[str, float] = defaultdict(float)
     for name, p in scores.items():
         meaning = meanings.get(name, name)
         if meaning is not None:
-            told[meaning] += p
-    total = sum(told.values())
-    return {name: p / total for name, p in told.items()} if total > 0 else None
+            by_meaning[meaning] += p
+    total = sum(by_meaning.values())
+    return {name: p / total for name, p in by_meaning.items()} if total > 0 else None
 
 
 def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
-    """The rows with labels as the plan has them; those of a label that means nothing here are rejected."""
+    """The rows with labels renamed by the plan; rows whose label the plan leaves out are rejected."""
     if not meanings:
         return read
     rows, lines, rejects, rejected = [], [], list(read.rejects), read.rejected
@@ -271,20 +271,22 @@ def renamed(read: Read, meanings: Mapping[str, str | None]) -> Read:
     return replace(read, rows=rows, lines=lines, rejects=rejects, rejected=rejected, labels=tuple(labels))
 
 
-def said_labels(read: Read) -> dict[str, int]:
-    """How many reports say what; labels that nobody uses are not among them."""
+def label_counts(read: Read) -> dict[str, int]:
+    """How many reports have each label; labels without reports are left out."""
     return dict(Counter(row["label"] for row in read.rows))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A map that suits the reports of a file: the cells that `crowdfield fuse` lays out around the bulk of them."""
+    """The layout of a new map for the reports of a file, with the cells that `crowdfield fuse` would use."""
 
     grid: Grid
     region: Region
     states: list[str]
     labels: list[str]
     """The states, and answers that name none of them, such as "maybe"."""
+    grades: list[str] | None
+    """The states from the least to the worst, where the file says that they are grades."""
 
 
 def places_of(read: Read) -> list[tuple[float, float]]:
@@ -293,14 +295,14 @@ def places_of(read: Read) -> list[tuple[float, float]]:
 
 
 def worldwide(read: Read) -> float | None:
-    """The degrees of longitude over which the reports are spread, where a map of them all would be one of the world."""
+    """The degrees of longitude over which the reports are spread, if that is too wide for a map; else None."""
     degrees = geography.span(geography.main_bounds(places_of(read)))
     return degrees if degrees > geography.WIDEST else None
 
 
 def lay_out(read: Read, plan: ImportPlan) -> Layout:
-    """The map of a file: labels are states, but for those that mean "cannot tell". Where all reports say the same, the
-    states are that label and its absence."""
+    """The layout of a new map for a file. Its states are the labels, without those that mean "cannot tell"; if all
+    reports say the same, that label and its opposite."""
     places = places_of(read)
     if plan.region is None and (degrees := worldwide(read)):
         raise Problem(422, f"{WORLDWIDE.format(degrees)}; name one in the plan: region, as west, south, east, north")
@@ -309,4 +311,6 @@ def lay_out(read: Read, plan: ImportPlan) -> Layout:
     named = named_states(read.labels)
     states = plan.states or (list(named) if len(named) > 1 else [opposite(named[0], named), named[0]])
     labels = [*states, *(label for label in read.labels if label not in named and label not in states)]
-    return Layout(grid, plan.region or geography.covered(grid, places), states, labels)
+    told = read.about.get("grades") or ()
+    graded = list(told) if set(told) == set(states) else None
+    return Layout(grid, plan.region or geography.covered(grid, places), states, labels, graded)

@@ -1,4 +1,4 @@
-"""A map of the operator's own under ours, offline: vector tiles from one PMTiles file."""
+"""The operator's own basemap, offline: vector tiles from a PMTiles file."""
 
 import gzip
 import mmap
@@ -9,14 +9,14 @@ from typing import Any
 from crowdfield.errors import InputError, MissingDependencyError
 
 SUFFIX = ".pmtiles"
-# Directories of the file that are kept unpacked; a country has some dozens.
+# How many directories of the file are cached; the file of a country has dozens.
 DIRECTORIES_KEPT = 64
-# A file has a root directory, and leaves of it; more levels than this are not looked through.
+# The most levels of directories that are searched; files have a root directory and leaf directories.
 DEEPEST = 4
 
 
 class VectorTiles:
-    """Tiles by zoom, column and row. The file is mapped, not read: a country may be gigabytes."""
+    """Tiles by zoom, column and row. The file is mapped into memory, not read: that of a country may have gigabytes."""
 
     def __init__(self, path: Path):
         try:
@@ -32,19 +32,19 @@ class VectorTiles:
         except (tile.MagicNumberNotFound, tile.SpecVersionUnsupported, ValueError, IndexError, KeyError) as error:
             raise InputError(f"{path} is not a PMTiles file of version 3.") from error
         if kind != tile.TileType.MVT or packed not in (tile.Compression.GZIP, tile.Compression.NONE):
-            raise InputError(f"{path} holds tiles of another kind; vector tiles (MVT), plain or gzipped, are drawn.")
+            raise InputError(f"{path} has tiles of another type; use vector tiles (MVT), uncompressed or gzipped.")
         self._gzipped = packed == tile.Compression.GZIP
         self._directory = lru_cache(maxsize=DIRECTORIES_KEPT)(self._read_directory)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a page needs to know to ask for tiles."""
+        """The zoom levels and bounds, which the page needs to request tiles."""
         header = self._header
         edges = (header[name] / 1e7 for name in ("min_lon_e7", "min_lat_e7", "max_lon_e7", "max_lat_e7"))
         return {"minzoom": header["min_zoom"], "maxzoom": header["max_zoom"], "bounds": list(edges)}
 
     def tile(self, z: int, x: int, y: int) -> bytes | None:
-        """A tile, gzipped; None where the file holds none."""
+        """A tile, gzipped; None if the file does not have it."""
         number = self._format.zxy_to_tileid(z, x, y)
         offset, length = self._header["root_offset"], self._header["root_length"]
         for _ in range(DEEPEST):

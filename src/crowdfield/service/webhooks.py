@@ -1,9 +1,9 @@
-"""Messages to other servers, and only to those that the operator has named.
+"""Messages to other servers, and only to those that the operator has allowed.
 
-Whoever may set an alert chooses its address. So that nobody can make this server speak to what it should not reach
-(itself, a neighbour, a cloud's own services), the origin must be on the operator's list, its name must lead to a public
-address or to a network that the operator has named, the connection goes to the very address that was checked, and a
-redirection is not followed. Messages are signed as https://www.standardwebhooks.com describes.
+An admin who sets an alert chooses its URL. So that nobody can make this server contact internal addresses (itself, its
+neighbours, services of the cloud), the origin must be on the operator's list, its host must have a public address or
+one in a network that the operator has allowed, the connection uses the very address that was checked, and redirections
+are not followed. Messages are signed as https://www.standardwebhooks.com describes.
 """
 
 import base64
@@ -24,17 +24,17 @@ from urllib.parse import urlsplit
 from crowdfield.errors import CrowdfieldError, InputError
 
 PORTS = {"https": 443, "http": 80}
-# For the whole of a request: a server that sends a byte now and then does not hold it up for longer.
+# The limit for a whole request, even if the other server sends a byte now and then.
 SECONDS = 10.0
-SECRET_PREFIX = "whsec_"  # noqa: S105 - what all of them begin with
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the public prefix of all secrets
 SECRET_BYTES = 32
 LONGEST_ADDRESS = 2000
-# The status by which a receiver says that it wants no more messages.
+# The status with which a receiver says that it wants no more messages.
 GONE = 410
 
 
 class NotSent(CrowdfieldError):
-    """A message could not be delivered; `final` where it is of no use to try again."""
+    """A message could not be delivered. `final`: trying again is useless."""
 
     def __init__(self, why: str, *, final: bool = False):
         super().__init__(why)
@@ -43,7 +43,7 @@ class NotSent(CrowdfieldError):
 
 @dataclass(frozen=True)
 class Target:
-    """An address in its parts."""
+    """The parts of a URL."""
 
     scheme: str
     host: str
@@ -56,19 +56,19 @@ class Target:
 
 
 def parse(address: str) -> Target:
-    """An address that messages could go to; names and passwords in it are refused."""
+    """The parts of a URL for messages; user names and passwords in it are refused."""
     printable = address.isascii() and address.isprintable() and " " not in address and "\\" not in address
     if not printable or len(address) > LONGEST_ADDRESS:
-        raise InputError("an address is plain ASCII such as https://hooks.example.org/crowdfield")
+        raise InputError("a URL must be plain ASCII, such as https://hooks.example.org/crowdfield")
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        raise InputError("this address cannot be read; use one such as https://hooks.example.org/crowdfield") from None
+        raise InputError("this URL is not valid; use one such as https://hooks.example.org/crowdfield") from None
     if parts.scheme not in PORTS or not parts.hostname:
-        raise InputError("an address begins with https:// (or http://) and names a host")
+        raise InputError("a URL must begin with https:// (or http://) and a host name")
     if "@" in parts.netloc or parts.fragment:
-        raise InputError("an address must hold neither a password nor a fragment; messages are signed instead")
+        raise InputError("the URL must contain neither a password nor a fragment; messages are signed instead")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, parts.hostname.rstrip(".").lower(), port or PORTS[parts.scheme], path)
 
@@ -78,28 +78,28 @@ def allowed(address: str, hosts: Iterable[str]) -> Target:
     target = parse(address)
     if target.origin not in {parse(host).origin for host in hosts}:
         raise InputError(
-            f"messages may not be sent to {target.scheme}://{target.host}:{target.port}; whoever runs the service can "
-            "add it to CROWDFIELD_ALERT_HOSTS"
+            f"messages may not be sent to {target.scheme}://{target.host}:{target.port}; the operator of the service "
+            "can add it to CROWDFIELD_ALERT_HOSTS"
         )
     return target
 
 
 def reachable(target: Target, networks: Iterable[str]) -> str:
-    """An address of the target that is public, or in one of the operator's networks."""
+    """An IP address of the target that is public, or in one of the networks that the operator has allowed."""
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise NotSent("its host name was not found") from None
+        raise NotSent("the host name of the webhook was not found") from None
     own = [ip_network(network, strict=False) for network in networks]
     for *_, place in found:
-        address = plain(str(place[0]))
+        address = unmapped(str(place[0]))
         if (address.is_global and not address.is_multicast) or any(address in network for network in own):
             return str(place[0])
-    raise NotSent("its host name leads to an address that is not public")
+    raise NotSent("the host name of the webhook has an address that is not public")
 
 
-def plain(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address without the scope of a link, and as IPv4 where that is what it stands for."""
+def unmapped(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An IP address without the scope of a link; an IPv6 address that stands for an IPv4 address becomes that."""
     address = ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         return address.ipv4_mapped or address.sixtofour or address
@@ -119,7 +119,7 @@ def signature(secret: str, identity: str, timestamp: int, body: bytes) -> str:
 
 
 def signed(secret: str, identity: str, body: bytes) -> dict[str, str]:
-    """The headers by which a receiver knows who sent a message, when, and that it was not changed."""
+    """The headers with which a receiver can verify who sent a message, when, and that it was not changed."""
     now = int(time.time())
     return {
         "webhook-id": identity,
@@ -137,7 +137,7 @@ def send(target: Target, address: str, body: bytes, headers: dict[str, str], sec
         connection.request("POST", target.path, body, {"Content-Type": "application/json", **headers})
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException, ValueError) as error:
-        # Not the error's own words: they may tell what is listening inside a network.
+        # The error's own text is left out: it may reveal what is listening in a private network.
         raise NotSent(f"no answer ({type(error).__name__})") from None
     finally:
         clock.cancel()
@@ -149,12 +149,12 @@ def send(target: Target, address: str, body: bytes, headers: dict[str, str], sec
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one address, whatever the name of its host leads to by now."""
+    """A connection to a fixed IP address, whatever the host name resolves to now."""
 
     def __init__(self, target: Target, address: str, seconds: float):
         super().__init__(target.host, target.port, timeout=seconds)
         self._target, self._address = target, address
-        self.default_port = PORTS[target.scheme]  # the Host header names no other
+        self.default_port = PORTS[target.scheme]  # so that the Host header leaves out the default port
 
     def connect(self) -> None:
         self.sock = socket.create_connection((self._address, self._target.port), self.timeout)
@@ -163,10 +163,10 @@ class _Pinned(http.client.HTTPConnection):
             self.sock = context.wrap_socket(self.sock, server_hostname=self._target.host)
 
     def hang_up(self) -> None:
-        """From another thread: whatever is waited for ends."""
+        """Shut the connection down, called from another thread, so that all waiting on it ends."""
         sock = self.sock
         if sock is not None:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # it has ended meanwhile
+                return  # it has already ended

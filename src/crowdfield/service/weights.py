@@ -1,7 +1,7 @@
-"""What each cell of a map counts for in figures of districts: people, households, from one raster per map.
+"""Weights of a map: how many people, households, … each cell counts for in figures of districts, from a raster.
 
-Only the sum of each cell is kept, not the raster. It belongs to the cells of one layout: when the region of a map is
-changed, the raster has to be uploaded again, and until then figures count square kilometres and say why.
+Only the sum of each cell is stored, not the raster. The sums belong to one layout: after a change of the region the
+raster has to be uploaded again; until then figures count square kilometres, and a note says why.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from crowdfield.service.database import writing
 from crowdfield.service.store import Situation, Unknown
 from crowdfield.service.tables import weights
 
-# How amounts are kept in the database.
+# The type of amounts in the database.
 KEPT_AS = "<f8"
 NO_WEIGHTS = "this map has no weights; its figures count square kilometres"
 
@@ -31,21 +31,21 @@ class StoredWeights:
     total: float
 
     def fits(self, situation: Situation) -> bool:
-        """Whether they are of the cells that the map has now."""
+        """Whether they belong to the current cells of the map."""
         return self.layout == situation.layout_tag
 
     @property
     def outdated(self) -> str:
-        """What is said where they are not."""
+        """The note for weights that do not belong to the current cells."""
         return (
             f"the region of this map was changed after the weights '{self.name}' were uploaded: "
-            "amounts are square kilometres until they are uploaded again"
+            "amounts are in square kilometres until the weights are uploaded again"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class CellWeights:
-    """What each cell counts for, and what that is called."""
+    """The weight of each cell, and its unit."""
 
     name: str
     amounts: NDArray[np.float64]  # [rows * columns], NaN where the raster does not reach
@@ -65,12 +65,12 @@ class Weights:
         return None if row is None else StoredWeights(*row)
 
     def created(self, situation: str) -> float | None:
-        """When the weights were stored that figures use now: what tells them from others before them."""
+        """When the current weights were stored, which distinguishes them from earlier ones; None without weights."""
         found = self.find(situation)
         return None if found is None else found.created
 
     def load(self, situation: Situation) -> CellWeights | None:
-        """The weights of a map, if there are any for the cells that it has now."""
+        """The weights of a map, if there are any for its current cells."""
         c = weights.c
         query = select(c.name, c.content).where(c.situation == situation.id, c.layout == situation.layout_tag)
         with self._engine.connect() as connection:
@@ -80,7 +80,7 @@ class Weights:
         return CellWeights(row.name, np.frombuffer(gzip.decompress(row.content), dtype=KEPT_AS))
 
     def store(self, situation: Situation, name: str, amounts: NDArray[np.float64]) -> StoredWeights:
-        """Put weights in the place of those that the map has."""
+        """Store weights; they replace earlier ones of the map."""
         found = StoredWeights(name, time.time(), situation.layout_tag, float(np.nansum(amounts)))
         row = {"situation": situation.id, "name": name, "created": found.created, "layout": found.layout}
         row |= {"total": found.total, "content": gzip.compress(amounts.astype(KEPT_AS).tobytes(), 6)}

@@ -1,10 +1,10 @@
-"""The inference worker: turns logs into numbered map versions, fairly.
+"""The inference worker: it turns logs into numbered map versions, and is fair to all maps.
 
-It looks for situations whose log is ahead of their newest map and hands each to one of a few fitting processes (see
-`fitter`). Maps take turns: whoever was served longest ago is next. One process is always left to fits that take a
-moment, so that no map, however large, keeps the others waiting. A fit has a deadline and a limit on memory; a map that
-exceeds them is fitted more coarsely and says so. If a fit fails, the last good map stays, the failure is counted and
-told, and the map waits a while before it is tried again; no other map does.
+It finds situations whose log has entries that their newest version does not include, and gives each to one of a few
+fitting processes (see `fitter`). Maps take turns: the one served longest ago is next. One process is reserved for quick
+fits, so that a large map does not delay the others. A fit has a deadline and a memory limit; a map that exceeds them is
+fitted more coarsely, and says so. If a fit fails, the last good version stays, the failure is counted and reported, and
+the map waits a while before the next attempt; other maps do not.
 """
 
 import argparse
@@ -31,10 +31,10 @@ from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
 
 log = logging.getLogger("crowdfield.worker")
-# Others must see several beats within the time after which they take a silent worker's leases.
+# How many heartbeats there are within the time after which others take over the leases of a silent worker.
 BEATS_PER_LEASE = 4
-# How long a worker waits before it asks a database again that did not answer.
-PATIENCE_SECONDS = 1.0
+# Pause before a database that did not answer is asked again.
+RETRY_SECONDS = 1.0
 
 
 class Worker:
@@ -58,10 +58,10 @@ class Worker:
         alerts.start()
         while not self.stop.is_set():
             try:
-                self.look()
+                self.poll()
             except SQLAlchemyError as error:
                 log.error("the database did not answer", extra={"error": type(error).__name__})
-                self.stop.wait(PATIENCE_SECONDS)
+                self.stop.wait(RETRY_SECONDS)
             self.conclude(self.settings.poll_seconds)
         self.close()
         log.info("worker stopped")
@@ -75,8 +75,8 @@ class Worker:
             log.error("the leases could not be given back", extra={"error": type(error).__name__})
         self.engine.dispose()
 
-    def look(self) -> bool:
-        """One round over all maps; whether any fit was started."""
+    def poll(self) -> bool:
+        """Check all maps once and start the fits that are due; whether any was started."""
         self._beat()
         self.schedule.update(self.store)
         self._enforce()
@@ -87,7 +87,7 @@ class Worker:
             if process is None:
                 continue
             if not self.leases.acquire(turn.situation):
-                self.schedule.elsewhere(turn.situation)
+                self.schedule.held_elsewhere(turn.situation)
                 continue
             self.schedule.started(turn)
             self.pool.start(process, self._job(turn))
@@ -96,7 +96,7 @@ class Worker:
         return started
 
     def conclude(self, seconds: float) -> None:
-        """Wait so long for fits to end, and note how they did."""
+        """Wait up to `seconds` for fits to end, and record their outcomes."""
         for job, outcome in self.pool.finished(seconds):
             self._conclude(job, outcome)
 
@@ -106,7 +106,7 @@ class Worker:
     # Who gets a process
 
     def _process_for(self, turn: Turn) -> FitProcess | None:
-        """An idle process, best one that has this map in memory; none if all that is left is kept for quick fits."""
+        """An idle process, preferably one with this map in memory; None if the last one is reserved for quick fits."""
         idle = self.pool.idle()
         if turn.slow and sum(map(self._slow, self.pool.busy())) >= self.pool.size - 1:
             return None
@@ -119,28 +119,28 @@ class Worker:
         return job is not None and (self.schedule.is_slow(job) or process.seconds > QUICK_SECONDS)
 
     def _make_room(self) -> list[FitProcess]:
-        """Where every process is held by a long fit, one that was thought to be quick, or is not urgent, gives way."""
+        """If every process runs a long fit, kill one that was expected to be quick, or that can wait."""
         busy = self.pool.busy()
         if len(busy) < self.pool.size or not all(map(self._slow, busy)):
-            return []  # one is starting, or free in a moment
-        able = [p for p in busy if p.job is not None and (p.job.patient or not self.schedule.is_slow(p.job))]
-        if not able:
+            return []  # a process is starting, or will be free in a moment
+        candidates = [p for p in busy if p.job is not None and (p.job.can_wait or not self.schedule.is_slow(p.job))]
+        if not candidates:
             return []
-        # The least is lost with one that nobody waits for, or that began last.
-        process = min(able, key=lambda p: (not p.job.patient, p.seconds) if p.job else (True, 0.0))
+        # The least work is lost with a fit that can wait, or that began last.
+        process = min(candidates, key=lambda p: (not p.job.can_wait, p.seconds) if p.job else (True, 0.0))
         self._interrupt(process)
-        return []  # its successor is ready in a moment
+        return []  # the new process will be ready in a moment
 
     def _interrupt(self, process: FitProcess) -> None:
         job = self.pool.kill(process)
         if job is not None:
-            log.info("a fit gives way to others", extra={"situation": job.situation, "task": job.task})
+            log.info("a fit was stopped for a more urgent one", extra={"situation": job.situation, "task": job.task})
             self.schedule.interrupted(job)
 
-    # What a fit may not do
+    # Deadlines
 
     def _enforce(self) -> None:
-        """End fits that are past their deadline, and those that nobody needs any more."""
+        """Kill fits that are past their deadline, and those that new reports have made useless."""
         for process in self.pool.busy():
             job = process.job
             if job is None:
@@ -149,7 +149,7 @@ class Worker:
                 self.pool.kill(process)
                 words = f"The fit did not finish within {job.seconds:g} s."
                 self._conclude(job, Outcome("failed", cause="time", message=words, seconds=job.seconds))
-            elif job.patient and process.seconds > QUICK_SECONDS and self.schedule.behind(job.situation):
+            elif job.can_wait and process.seconds > QUICK_SECONDS and self.schedule.behind(job.situation):
                 self._interrupt(process)
 
     def _conclude(self, job: Job, outcome: Outcome) -> None:
@@ -158,23 +158,23 @@ class Worker:
             return
         level = self.schedule.failed(job, outcome)
         if level > job.level:
-            outcome = replace(outcome, message=f"{outcome.message} It is tried again with fewer of its reports.")
+            outcome = replace(outcome, message=f"{outcome.message} It will be tried again with fewer reports.")
         log.error(
-            "a map could not be renewed",
+            "a fit failed",
             extra={"situation": job.situation, "task": job.task, "cause": outcome.cause, "seconds": outcome.seconds},
         )
-        # What makes a map better is not owed: where it needs more than one fit may use, the map that is there is good.
+        # If only an improvement exceeds the limits of a fit, the published map is good and does not count as failing.
         extra = job.task != "news" and outcome.cause in LIMITS
         try:
             if extra:
                 self.store.count_failure(job.situation)
             else:
-                self.store.fail(job.situation, outcome.message)
+                self.store.record_failure(job.situation, outcome.message)
         except SQLAlchemyError as error:
-            log.error("a failure could not be noted", extra={"error": type(error).__name__})
+            log.error("a failure could not be stored", extra={"error": type(error).__name__})
 
     def _beat(self) -> None:
-        """Show that this worker is alive. Done here and not by a thread: a loop that hangs must not look alive."""
+        """Show that this worker is alive. Not in a thread of its own: if this loop hangs, the heartbeat must stop."""
         now = time.monotonic()
         if now - self._beaten < self.settings.lease_seconds / BEATS_PER_LEASE:
             return
@@ -202,14 +202,14 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN if options.with_parent else stop)
     if options.with_parent:
-        # A server that is killed cannot say goodbye; its end of the pipe closes all the same.
+        # If the server is killed, its end of the pipe closes.
         def watch() -> None:
-            # Not through `sys.stdin`: its lock would hold up the end of the process.
+            # Not through `sys.stdin`, whose lock would delay the end of the process.
             while os.read(0, 1024):
                 continue
             worker.stop.set()
             time.sleep(10)
-            os._exit(1)  # the database does not answer; nothing is lost by not waiting for it
+            os._exit(1)  # the database does not answer; nothing is lost by ending now
 
         threading.Thread(target=watch, daemon=True).start()
     worker.run()

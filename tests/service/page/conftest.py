@@ -15,7 +15,7 @@ from tests.service.page.live import WEBGL, Live, wait
 from tests.service.street_tiles import streets, write_pmtiles
 from tests.service.workspace import FLOOD
 
-from crowdfield.service.auth import EVERYTHING, Keys, Role
+from crowdfield.service.auth import MAY_NAME_ANY_SOURCE, Keys, Role
 from crowdfield.service.database import open_database
 
 
@@ -33,7 +33,7 @@ def live(tmp_path_factory, browser):
     basemap = write_pmtiles(tmp_path_factory.mktemp("ground") / "streets.pmtiles", {(0, 0, 0): streets()})
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
-    keys = {role.name: Keys(engine).create(f"the {role.name}", role, EVERYTHING) for role in Role if role}
+    keys = {role.name: Keys(engine).create(f"the {role.name}", role, MAY_NAME_ANY_SOURCE) for role in Role if role}
     engine.dispose()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

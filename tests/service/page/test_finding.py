@@ -41,6 +41,8 @@ def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
         assert page.inner_text("#legend-note").startswith("Every report says “flooded”.")
         page.focus("#event-slider")
         page.keyboard.press("Home")
+        assert page.inner_text("#event-moment") == "All times"  # all of them stand before the first
+        page.keyboard.press("ArrowRight")
         first = page.inner_text("#event-moment")
         assert first.startswith("Jan 12, 2010") and "1 report" in first  # in steps of three hours
         until(page, shows(1))
@@ -78,9 +80,9 @@ def test_readers_follow_the_days_on_which_many_people_reported(live):
             ready(page)
             assert page.is_hidden("#tab-reports") and page.inner_text("#event-moment") == "All times"
             page.focus("#event-slider")
-            page.keyboard.press("Home")
+            page.keyboard.press("ArrowRight")
             assert page.inner_text("#event-moment") == "Jan 12, 2010 · 3 published reports"
-            assert "on the day it came in" in page.inner_text("#event-note")
+            assert "on the day it was received" in page.inner_text("#event-note")
             cells = f"crowdfieldMap.areTilesLoaded() && {drawn('cells')}.length"
             until(page, f"{cells} === 1")
             # On a phone its words stand under the slider, which keeps room to be moved.

@@ -1,7 +1,8 @@
 """Files that leave a choice, on the page: several at once, several layers, reports all over the world."""
 
 from tests.browser import needs_chromium
-from tests.service.page.live import opened, ready, serious, shot
+from tests.service.page.live import PHONE, opened, ready, serious, shot
+from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
 HERE = "lat,lon,label\n18.5,-72.3,dry\n18.51,-72.31,flooded\n"
@@ -31,6 +32,52 @@ def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
         page.select_option("#preview-layer", "villages.csv")
         page.wait_for_selector("#import-preview tbody th:text-is('dry')")
         page.click("#preview-cancel")
+
+
+def test_layers_of_one_name_can_be_told_apart_in_a_narrow_list(live):
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        names = [f"EMSR190_NORCIA_02GRADING_v2_{what}.csv" for what in ("buildings", "roads")]
+        page.set_input_files("#file", [file(name, HERE) for name in names])
+        page.wait_for_selector("#preview-layer")
+        assert page.locator("#preview-layer option").all_inner_texts() == ["(choose)", "…buildings.csv", "…roads.csv"]
+        with page.expect_request("**/basemap.json?around=*"):  # the coast of the new map in detail
+            page.select_option("#preview-layer", names[1])
+        page.wait_for_selector("#preview-take:not([disabled])")
+        # The legend and the times of the map that is open say nothing of the file.
+        assert page.is_hidden("#legend") and page.is_hidden("#time")
+        page.click("#preview-cancel")
+        assert page.is_visible("#legend") and page.is_visible("#time")
+
+
+def test_the_first_use_says_what_to_do_also_on_a_phone(live):
+    """As a key sees it whose only map was deleted."""
+    with live.api() as api:
+        api.post("/situations", json=FLOOD | {"id": "gone", "title": "Gone"}).raise_for_status()
+        key = api.post("/keys", json={"name": "first", "role": "admin", "maps": ["gone"]}).json()["key"]
+        api.patch("/situations/flood", json={"access": "keys"}).raise_for_status()
+        api.delete("/situations/gone").raise_for_status()
+    live.keys["first"] = key
+    try:
+        with opened(live, "first", **PHONE) as page:
+            page.wait_for_selector("#welcome")
+            assert page.locator("#welcome button").is_visible()  # the sheet has opened by itself
+            # Nothing is offered that a map is needed for.
+            assert page.locator("[role=tab]:visible").all_inner_texts() == ["Map", "Files", "Manage"]
+            assert page.is_hidden("#state") and page.is_hidden("#situation") and page.is_hidden("#exports")
+            page.focus("#tab-layers")
+            page.keyboard.press("ArrowRight")  # to the next tab that is offered
+            assert page.get_attribute("#tab-files", "aria-selected") == "true"
+            page.click("#tab-layers")
+            with page.expect_file_chooser():
+                page.click("#welcome button")
+            shot(page, "first-use-phone")
+            assert serious(page) == []
+    finally:
+        with live.api() as api:
+            api.patch("/situations/flood", json={"access": "public"}).raise_for_status()
 
 
 def test_a_region_is_chosen_on_the_map_for_reports_from_all_over_the_world(live):

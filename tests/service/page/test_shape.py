@@ -137,7 +137,6 @@ def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         page.set_viewport_size({"width": 718, "height": 1000})
-        until(page, "document.getElementById('paper-map').complete")
         assert page.is_hidden("header") and page.is_hidden("[role=tablist]") and page.is_hidden("#page-layers")
         assert "Léogâne" in page.inner_text("#paper-title") and "situation=flood" in page.inner_text("#paper-address")
         assert re.search(r"\d{4}", page.inner_text("#moment"))  # paper is read on other days
@@ -145,3 +144,8 @@ def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
         image = np.asarray(Image.open(io.BytesIO(page.locator("#frame").screenshot())).convert("RGB")).astype(int)
         assert ((image.max(axis=-1) - image.min(axis=-1)) > 40).mean() > 0.02  # the map itself, not an empty surface
         shot(page, "paper")
+        page.emulate_media(media="screen")
+        assert page.is_hidden("#paper-map")  # the copy of the map stays on paper
+        printed = page.pdf(format="A4")  # by the browser itself, which waits for no image
+        widths = [int(w) for w in re.findall(rb"/Subtype /Image\s+/Width (\d+)", printed)]
+        assert max(widths) > 500

@@ -1,7 +1,7 @@
 """Excel workbooks (.xlsx): one sheet, read row by row by openpyxl, with formulas as the values they were saved with.
 
-A workbook is XML in a zip file. The zip file has been looked through by then (`io.archives`); defusedxml refuses
-entities; and what comes out is counted while it comes, since one cell far down or far right stands for all before it.
+A workbook is XML in a zip file. The zip file has been checked before (`io.archives`), defusedxml refuses entities, and
+cells are counted while they are read, since a single cell far down or far to the right implies all cells before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of cells, of a sheet or a web page, as a table: where its header is, and what stands under it."""
+"""Rows of cells, from a sheet or a web page, as a table: finding its header and the rows below it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_filled(cell: Any) -> bool:
 
 
 def as_table(rows: list[Row], path: Path, notes: tuple[str, ...]) -> Features:
-    """The rows under the header, which may have titles above it."""
+    """The rows below the header; there may be titles above it."""
     top = _header(rows)
     names = unique([text(cell) or "" for cell in rows[top][1]])
     body = rows[top + 1 :]
@@ -36,8 +36,8 @@ def as_table(rows: list[Row], path: Path, notes: tuple[str, ...]) -> Features:
 
 
 def _header(rows: list[Row]) -> int:
-    """Where the names of the columns stand: the first row that names the coordinates, under merged cells and titles;
-    else the first row that fills most of the columns there are."""
+    """The row with the names of the columns: the first that names the coordinates, which may be below titles and merged
+    cells; else the first in which most columns are filled."""
     start = rows[: LATEST_HEADER + 1]
     for at, (_, row) in enumerate(start):
         if is_header([cell for cell in row if isinstance(cell, str)]):

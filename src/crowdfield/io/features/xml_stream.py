@@ -17,7 +17,7 @@ _BLOCK = 2**16
 
 
 class Handler(Protocol):
-    """What is told of every element: its name without the namespace, and the names of those around it."""
+    """Receives every element: its name without the namespace, and the names of the elements around it."""
 
     def start(self, name: str, around: list[str], attributes: dict[str, str]) -> None: ...
 
@@ -27,7 +27,8 @@ class Handler(Protocol):
 
 
 def parse(path: Path, found: Found, handler: Handler) -> None:
-    """Lead a handler through a document. What is not XML, too deep or has a document type is an error in words."""
+    """Pass every element of a document to a handler. It is an error if the document is not XML, is nested too deeply or
+    has a document type."""
     content = document(path, found)
     stack: list[str] = []
 

@@ -1,1 +1,1 @@
-"""HTTP routes, one file per resource. They parse, call the service and answer; nothing is computed here."""
+"""HTTP routes, one file per resource. They parse requests, call the service and answer; nothing is computed here."""

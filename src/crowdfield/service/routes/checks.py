@@ -1,4 +1,4 @@
-"""Spot checks of a map: is it right, and how much is really in each state?"""
+"""Spot checks of a map: how much of it is right, and how much area is really in each state."""
 
 import json
 from typing import Annotated, Literal
@@ -12,30 +12,30 @@ from crowdfield.service.routes.reports import Uploaded
 from crowdfield.service.store import Situation
 
 router = APIRouter(prefix="/situations/{situation}/checks", tags=["spot checks"])
-Situated = Annotated[Situation, Depends(situation_of)]
-Level = Annotated[float, Query(ge=0.5, le=0.99, description="of the intervals")]
-# Places of a plan: more than any team visits.
+SituationInPath = Annotated[Situation, Depends(situation_of)]
+Level = Annotated[float, Query(ge=0.5, le=0.99, description="the level of the confidence intervals")]
+# The most places of a plan: more than any team could visit.
 MOST_PLACES = 10_000
 Size = Annotated[
     int | None,
-    Query(ge=2, le=MOST_PLACES, description="how many places; without it as many as give the wanted margin"),
+    Query(ge=2, le=MOST_PLACES, description="how many places; by default as many as the margin needs"),
 ]
 Margin = Annotated[
-    float, Query(ge=0.01, le=0.4, description="without a size: know the share of the map that is right to ± this")
+    float, Query(ge=0.01, le=0.4, description="without a size: the wanted margin of error of the map's accuracy")
 ]
-Seed = Annotated[int, Query(ge=0, le=2**31 - 1, description="of the random choice: the same seed, the same places")]
+Seed = Annotated[int, Query(ge=0, le=2**31 - 1, description="the same seed gives the same random places")]
 Form = Annotated[
     Literal["json", "csv", "geojson", "kml", "xlsx"],
-    Query(description="json: what the plan holds; the others: its places (xlsx: a form for KoboToolbox or ODK)"),
+    Query(description="json: a summary of the plan; the others: its places (xlsx: a form for KoboToolbox or ODK)"),
 ]
-# Digits of a level or a margin: plans that differ by less would be made again for nothing.
+# Levels and margins are rounded to this many decimals, so that almost equal requests share a cached plan.
 DIGITS = 3
 
 
 @router.get("/plan", response_class=JSONResponse)
 async def plan_checks(
     request: Request,
-    situation: Situated,
+    situation: SituationInPath,
     _: Reader,
     size: Size = None,
     margin: Margin = 0.05,
@@ -51,21 +51,22 @@ async def plan_checks(
         "task": "check_plan", "situation": situation.id, "version": info.number, "size": size,
         "margin": round(margin, DIGITS), "level": round(level, DIGITS), "seed": seed, "form": form,
     }  # fmt: skip
-    return send(request.headers, await service.made_file(service.pools.exports, question, situation), cache=PRIVATE)
+    return send(request.headers, await service.cached_file(service.pools.exports, question, situation), cache=PRIVATE)
 
 
 @router.post("/result", response_class=JSONResponse)
 async def check_result(
     request: Request,
-    situation: Situated,
+    situation: SituationInPath,
     _: Reporter,
     file: Uploaded,
     level: Level = 0.95,
     version: VersionQuery = None,
 ) -> Response:
-    """What the answers say, as `crowdfield assess result` finds it: the share of the map that is right, errors of both
-    kinds, and how much really is in each state, with intervals. The file is the plan with its column `state` filled in
-    (CSV, GeoJSON or another file of points), `version` the one that the plan was drawn from. The file is not kept."""
+    """The result of spot checks, as `crowdfield assess result` computes it: the accuracy of the map, errors of both
+    kinds, and how much area is really in each state, with intervals. The file is the plan with its column `state`
+    filled in (CSV, GeoJSON or another file of points), `version` the one that the plan was drawn from. The file is not
+    stored."""
     service = service_of(request)
     info = await service.pools.reading.run(service.maps.info, situation, version)
     columns = await service.pools.imports.run(service.reader.checks, file.file)
@@ -76,7 +77,7 @@ async def check_result(
             "task": "check_result", "situation": situation.id, "version": info.number, "level": round(level, DIGITS),
             "uploaded": str(path),
         }  # fmt: skip
-        found: Packed = await service.made_file(service.pools.exports, question, situation)
+        found: Packed = await service.cached_file(service.pools.exports, question, situation)
         return send(request.headers, found, cache=PRIVATE)
     finally:
         path.unlink(missing_ok=True)

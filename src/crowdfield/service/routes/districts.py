@@ -1,4 +1,4 @@
-"""Districts of a map and figures of them: how much of each is in which state, and between what and what."""
+"""Districts of a map, and their figures: how much of each district is in which state, with intervals."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from crowdfield.service.schemas import DistrictsOut, DistrictsStored
 from crowdfield.service.store import Situation
 
 router = APIRouter(tags=["districts"])
-Situated = Annotated[Situation, Depends(situation_of)]
+SituationInPath = Annotated[Situation, Depends(situation_of)]
 SetName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["communes"])]
 SetQuery = Annotated[
     str, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["communes"], description="a stored set of districts")
@@ -22,9 +22,10 @@ SetQuery = Annotated[
 ByForm = Annotated[
     str | None, Form(max_length=200, description="the property that names districts; equal names are one district")
 ]
-Level = Annotated[float, Query(ge=0.5, le=0.99, description="of the intervals")]
+Level = Annotated[float, Query(ge=0.5, le=0.99, description="the level of the intervals")]
 Threshold = Annotated[
-    float, Query(ge=0.0, le=1.0, description="how probable it is that a state covers at least this share is told")
+    float,
+    Query(ge=0.0, le=1.0, description="the answer has the probability that a state covers at least this share"),
 ]
 TotalsForm = Annotated[
     Literal["json", "csv", "xlsx", "geojson", "gpkg", "png"], Query(description="the format of the answer")
@@ -32,7 +33,7 @@ TotalsForm = Annotated[
 
 
 @router.get("/situations/{situation}/districts")
-async def list_districts(request: Request, situation: Situated, _: Reader) -> list[DistrictsOut]:
+async def list_districts(request: Request, situation: SituationInPath, _: Reader) -> list[DistrictsOut]:
     """The sets of districts that are stored with this map."""
     service = service_of(request)
     found = await service.pools.reading.run(service.districts.all, situation.id)
@@ -41,19 +42,19 @@ async def list_districts(request: Request, situation: Situated, _: Reader) -> li
 
 @router.put("/situations/{situation}/districts/{name}")
 async def store_districts(
-    request: Request, situation: Situated, name: SetName, principal: Admin, file: Uploaded, by: ByForm = None
+    request: Request, situation: SituationInPath, name: SetName, principal: Admin, file: Uploaded, by: ByForm = None
 ) -> DistrictsStored:
     """Store a file of polygons (GeoJSON, GeoPackage, GeoParquet, KML, Shapefile) with this map, for everybody who may
     read it. Of their properties only the names are kept."""
     service = service_of(request)
     content = await service.pools.imports.run(service.reader.areas, file.file, by)
     stored = await service.pools.imports.run(service.districts.store, situation.id, name, content)
-    shown = content["names"][:NAMES_TOLD]
+    shown = content["names"][:NAMES_LISTED]
     return DistrictsStored(name=name, areas=stored.areas, created=stored.created, names=shown, notes=content["notes"])
 
 
 @router.delete("/situations/{situation}/districts/{name}", status_code=204)
-async def remove_districts(request: Request, situation: Situated, name: SetName, _: Admin) -> Response:
+async def remove_districts(request: Request, situation: SituationInPath, name: SetName, _: Admin) -> Response:
     """Remove a set of districts that no alert is about."""
     service = service_of(request)
     await service.pools.operations.run(service.districts.remove, situation.id, name)
@@ -63,17 +64,17 @@ async def remove_districts(request: Request, situation: Situated, name: SetName,
 @router.get("/situations/{situation}/totals", response_class=JSONResponse)
 async def totals(
     request: Request,
-    situation: Situated,
+    situation: SituationInPath,
     principal: Reader,
     districts: SetQuery,
     level: Level = 0.9,
     threshold: Threshold = 0.5,
     form: TotalsForm = "json",
 ) -> Response:
-    """Figures of stored districts on the newest map, as `crowdfield totals` gives them: for every state its expected
-    share and amount with intervals from joint draws, and how much nobody knows. Amounts are counted in `unit`: square
-    kilometres, or what the weights of the map count (people). Readers are told counts of reports as far as they are
-    published; null where they are not."""
+    """Figures of stored districts on the newest map, as `crowdfield totals` computes them: for every state its expected
+    share and amount with intervals from joint draws, and the share that is unknown. Amounts are in `unit`: square
+    kilometres, or what the weights of the map count (people). Readers see only published counts of reports, and null
+    where none is published."""
     service = service_of(request)
     stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
     question = _question(situation, principal, level, threshold, form) | {"districts": districts, "uploaded": None}
@@ -83,7 +84,7 @@ async def totals(
 @router.post("/situations/{situation}/totals", response_class=JSONResponse)
 async def totals_of_file(
     request: Request,
-    situation: Situated,
+    situation: SituationInPath,
     principal: Reporter,
     file: Uploaded,
     by: ByForm = None,
@@ -91,7 +92,7 @@ async def totals_of_file(
     threshold: Threshold = 0.5,
     form: TotalsForm = "json",
 ) -> Response:
-    """The same for the polygons of a file. The file is not kept."""
+    """The same figures for the polygons of a file. The file is not stored."""
     service = service_of(request)
     content = await service.pools.imports.run(service.reader.areas, file.file, by)
     path = service.files.new_file()
@@ -111,7 +112,7 @@ def _question(situation: Situation, principal: Principal, level: float, threshol
     }  # fmt: skip
 
 
-# Digits of a level or a threshold: figures that differ by less would be made again for nothing.
+# Levels and thresholds are rounded to this many decimals, so that almost equal requests share cached figures.
 DIGITS = 2
-# Names of districts in the receipt of an upload.
-NAMES_TOLD = 1000
+# The most names of districts in the answer to an upload.
+NAMES_LISTED = 1000

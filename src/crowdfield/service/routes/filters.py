@@ -1,4 +1,4 @@
-"""How a request chooses among reports: one set of parameters for lists and for points."""
+"""Query parameters that filter reports, the same for lists and for points."""
 
 import math
 from dataclasses import replace
@@ -15,19 +15,24 @@ if TYPE_CHECKING:
     from crowdfield.service.app import Service
 
 Source = Annotated[str | None, Query(max_length=200, description="only reports of this source")]
-Label = Annotated[str | None, Query(max_length=200, description="only reports that say this")]
+Label = Annotated[str | None, Query(max_length=200, description="only reports with this label")]
 TrustQuery = Annotated[Trust | None, Query(description="only reports that count as certain, or only the others")]
-# Seconds since 1970, as reports tell times; far enough for every date that they can have.
+# Bounds in seconds since 1970, beyond all times that reports can have.
 EARLIEST, LATEST = -1e11, 1e11
 Since = Annotated[
     float | None,
-    Query(ge=EARLIEST, le=LATEST, description="happened, else came in, at this time (seconds since 1970) or later"),
+    Query(
+        ge=EARLIEST,
+        le=LATEST,
+        description="only events at this time (seconds since 1970) or later; a report without such a time counts "
+        "when it was received",
+    ),
 ]
 Until = Annotated[
     float | None,
-    Query(ge=EARLIEST, le=LATEST, description="happened, else came in, before this time (seconds since 1970)"),
+    Query(ge=EARLIEST, le=LATEST, description="only events before this time (seconds since 1970)"),
 ]
-Timed = Annotated[bool, Query(description="only reports that say when it happened")]
+Timed = Annotated[bool, Query(description="only reports that say when their event happened")]
 
 
 def _chosen(
@@ -57,8 +62,8 @@ def reports_wanted(
     list: Annotated[
         ListName,
         Query(
-            description="all; new: of the last day; doubtful: the map finds them improbable, and nobody has accepted "
-            "them; accepted; retracted"
+            description="all; new: those of the last day; doubtful: improbable given all other reports, and not "
+            "accepted; accepted; retracted"
         ),
     ] = "all",
     bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
@@ -72,7 +77,7 @@ ReportsWanted = Annotated[Filter, Depends(reports_wanted)]
 
 
 async def head_of(service: "Service", situation: Situation) -> int:
-    """The end of the log now: what is retracted, accepted or purged shows at once to those who see reports."""
+    """The current end of the log, part of cache keys, so that retractions and purges take effect at once."""
     return (await service.pools.reading.run(service.store.situation, situation.id)).head
 
 
@@ -87,11 +92,11 @@ def parse_box(text: str | None) -> Region | None:
     if len(values) == 6:
         del values[5], values[2]  # heights
     if len(values) != 4 or not all(map(math.isfinite, values)):
-        raise Problem(400, "bbox is four numbers: west,south,east,north in degrees")
+        raise Problem(400, "bbox must be four numbers: west,south,east,north in degrees")
     box = Region(*values)
     if not (-180 <= box.west <= 180 and -180 <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
         raise Problem(
             400,
-            "bbox is west,south,east,north in degrees: longitudes in [-180, 180], -90 <= south <= north <= 90",
+            "bbox must be west,south,east,north in degrees: longitudes in [-180, 180], -90 <= south <= north <= 90",
         )
     return box

@@ -1,4 +1,4 @@
-"""Keys: only admins make and revoke them."""
+"""Keys: only admins create and revoke them."""
 
 from typing import Annotated
 
@@ -38,8 +38,8 @@ async def list_keys(request: Request, _: AdminOfAll) -> list[KeyOut]:
 
 @router.post("/keys", status_code=201)
 async def make_key(request: Request, new: NewKey, _: AdminOfAll) -> KeyMade:
-    """A key for a role, and where you say so, only for some maps and until some time. It reports as its own name unless
-    `any_source` allows it to speak for others."""
+    """Create a key with a role, optionally only for some maps and until some time. The source of its reports is its own
+    name, unless `any_source` allows it to report as others."""
     service = service_of(request)
     rights = Rights(None if new.maps is None else tuple(new.maps), new.any_source, new.expires)
     return KeyMade(key=await service.pools.operations.run(service.keys.create, new.name, Role[new.role], rights))
@@ -47,7 +47,7 @@ async def make_key(request: Request, new: NewKey, _: AdminOfAll) -> KeyMade:
 
 @router.post("/keys/{key}/rotate", status_code=201)
 async def rotate_key(request: Request, key: KeyId, principal: AdminOfAll, terms: Rotation | None = None) -> KeyMade:
-    """A new key in the place of an old one, which is revoked: same name, rights and report ids."""
+    """Replace a key by a new one with the same name, rights and report ids; the old key is revoked."""
     if key == principal.id:
         raise Problem(409, "a key cannot replace itself; use another admin key")
     service = service_of(request)
@@ -58,7 +58,7 @@ async def rotate_key(request: Request, key: KeyId, principal: AdminOfAll, terms:
 
 @router.delete("/keys/{key}", status_code=204)
 async def revoke_key(request: Request, key: KeyId, principal: AdminOfAll) -> Response:
-    """The key is worth nothing from now on; its event streams end."""
+    """Revoke a key: it is invalid from now on, and its event streams end."""
     if key == principal.id:
         raise Problem(409, "a key cannot revoke itself; use another admin key")
     service = service_of(request)

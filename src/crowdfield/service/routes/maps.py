@@ -1,6 +1,7 @@
-"""Maps out: tiles, points with their reasons, where to look next, sources, exports, and events.
+"""Reading maps: tiles, places with their reasons, where to look next, sources, exports, and events.
 
-Every address exists twice: under its situation, and short (``/tiles/…``) for the newest or the one named in the query.
+Every route exists twice: under its situation, and as a short address (``/tiles/…``) for the newest situation or the one
+in the query.
 """
 
 import base64
@@ -15,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_asked, situation_of
+from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_from_query, situation_of
 from crowdfield.service.mvt import MEDIA as MVT
 from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
@@ -27,21 +28,21 @@ P = ParamSpec("P")
 StateQuery = Annotated[
     str | None, Query(max_length=200, description="a state; by default the one that the map shows first")
 ]
-# A tile of a numbered version, a named state and named colours never changes; an admin may change the colours of a map,
-# and one of "the newest" may change with the next report.
+# Cache-Control of tiles. A tile with a version, a state and colours in its address never changes. An admin may change
+# the default colours of a map, and a tile of the newest version may change with the next report.
 FOREVER, MINUTES, BRIEFLY = "public, max-age=31536000, immutable", "public, max-age=300", "no-cache"
 
 
 @cache
-def situated() -> APIRouter:
+def situation_routes() -> APIRouter:
     """Routes under /situations/{id}."""
     return _routes("/situations/{situation}", situation_of)
 
 
 @cache
-def short() -> APIRouter:
-    """The same routes without the id, for the newest map."""
-    return _routes("", situation_asked)
+def short_routes() -> APIRouter:
+    """The same routes without the id of a situation, for the newest map."""
+    return _routes("", situation_from_query)
 
 
 def state_index(situation: Situation, state: str | None) -> int:
@@ -55,12 +56,12 @@ def state_index(situation: Situation, state: str | None) -> int:
 
 def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     router = APIRouter(prefix=prefix, tags=["maps"])
-    Situated = Annotated[Situation, Depends(which)]
+    SituationInPath = Annotated[Situation, Depends(which)]
 
     @router.get("/tiles/{layer}/{z}/{x}/{y}.png", response_class=Response, responses=_png())
     async def tile(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         layer: tiles.Layer,
         z: Annotated[int, Path(ge=0, le=22)],
         x: Annotated[int, Path(ge=0, lt=2**22)],
@@ -69,16 +70,15 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         state: StateQuery = None,
         version: VersionQuery = None,
         base: Annotated[
-            int | None, Query(ge=1, le=2**31 - 1, description="of a difference: the earlier version")
+            int | None, Query(ge=1, le=2**31 - 1, description="for the layer difference: the earlier version")
         ] = None,
         scale: Annotated[
-            tiles.Scale | None, Query(description="colours of a probability; those of the map by default")
+            tiles.Scale | None, Query(description="the colour scale of the layer probability; the map's by default")
         ] = None,
     ) -> Response:
-        """A tile of a layer; of a difference, to the version before or to any earlier one."""
+        """A tile of a layer. The layer `difference` shows the change since the previous version, or since `base`."""
         service = service_of(request)
-        if x >= 2**z or y >= 2**z:
-            raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
+        _check_tile(z, x, y)
         j = state_index(situation, state)
         question = {
             "task": "tile", "situation": situation.id, "version": version, "layer": layer, "z": z, "x": x, "y": y,
@@ -96,13 +96,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     @router.get("/tilejson")
     async def tilejson(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         _: Reader,
         layer: tiles.Layer = "probability",
         state: StateQuery = None,
         version: VersionQuery = None,
     ) -> JSONResponse:
-        """How to put a layer into another map (TileJSON 3.0)."""
+        """A layer as TileJSON 3.0, to show it in other map software."""
         service = service_of(request)
         now = await service.pools.reading.run(service.maps.info, situation, version)
         j = state_index(situation, state)
@@ -111,38 +111,40 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     @router.get("/point/{longitude},{latitude}")
     async def point(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         longitude: Annotated[Longitude, Path()],
         latitude: Annotated[Latitude, Path()],
         principal: Reader,
         state: StateQuery = None,
         version: VersionQuery = None,
     ) -> JSONResponse:
-        """What is known of a place, how well, and why: which sources moved it and by how much, in log odds."""
+        """What is known about a place, how well, and why: the contribution of each source in log odds."""
         service = service_of(request)
         j = state_index(situation, state)
         at = await service.pools.reading.run(answers.place, service, situation, longitude, latitude, j, version)
         return JSONResponse(finite(await answers.point(service, situation, principal, at, j)))
 
     @router.get("/next", response_class=JSONResponse)
-    async def look_next(request: Request, situation: Situated, _: Reader, version: VersionQuery = None) -> Response:
-        """Where to look next, as GeoJSON areas with scores: the form that tasking tools import."""
+    async def look_next(
+        request: Request, situation: SituationInPath, _: Reader, version: VersionQuery = None
+    ) -> Response:
+        """Where to look next: GeoJSON polygons with scores, which tasking tools can import."""
         service = service_of(request)
-        return await told(request, answers.suggestions, service, situation, version)
+        return await json_answer(request, answers.suggestions, service, situation, version)
 
     @router.get("/sources", response_class=JSONResponse)
     async def sources(
-        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+        request: Request, situation: SituationInPath, principal: Reader, version: VersionQuery = None
     ) -> Response:
-        """How reliable each source turned out to be, with intervals and confusion matrices. Readers see no names."""
+        """How reliable each source is, with intervals and confusion matrices. Readers see no names."""
         service = service_of(request)
-        return await told(request, answers.sources, service, situation, principal, version)
+        return await json_answer(request, answers.sources, service, situation, principal, version)
 
     @router.get("/points", response_class=JSONResponse)
     async def points(
-        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+        request: Request, situation: SituationInPath, principal: Reader, version: VersionQuery = None
     ) -> Response:
-        """The reports behind a version as the page draws them: one by one for trusted keys, by cells for readers."""
+        """The reports of a version as the page draws them: single reports for trusted keys, cells for readers."""
         service = service_of(request)
         exact = principal.role >= Role.trusted
         info = await service.pools.reading.run(service.store.version, situation.id, version)
@@ -151,13 +153,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
                 raise Problem(404, f"there is no version {version} of this map")
             return JSONResponse({"type": "FeatureCollection", "exact": exact, "total": 0, "features": []})
         question = {"task": "points", "situation": situation.id, "version": info.number, "exact": exact}
-        found = await service.made_file(service.pools.answers, question, situation)
+        found = await service.cached_file(service.pools.answers, question, situation)
         return send(request.headers, found, cache=PRIVATE)
 
     @router.get("/points/{z}/{x}/{y}.mvt", response_class=Response, responses=_mvt())
     async def point_tile(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         z: Annotated[int, Path(ge=0, le=22)],
         x: Annotated[int, Path(ge=0, lt=2**22)],
         y: Annotated[int, Path(ge=0, lt=2**22)],
@@ -165,32 +167,31 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         wanted: PointsWanted,
         version: VersionQuery = None,
     ) -> Response:
-        """The same as vector tiles, clustered by zoom (layer `points`: `count`, `label`). Where a point stands for one
-        report or cell: `id`, `source` and `time`, or `cell`; where for several: how many `points`, how many say each
-        label (`label_0` … in the order of the map's labels), `one_place` where they share a place. 204 where there is
-        none. Readers may choose by time only, in whole published periods."""
+        """The same as vector tiles, clustered by zoom. The layer `points` has `count` and `label`. A point for one
+        report also has `id`, `source` and `time`; for one cell, `cell`; for several of them, their number (`points`),
+        how many have each label (`label_0` … in the order of the map's labels), and `one_place` if they share a place.
+        An empty tile is answered with 204. Readers can filter by time only, in whole published periods."""
         service = service_of(request)
-        if x >= 2**z or y >= 2**z:
-            raise Problem(404, f"at zoom {z} there are {2**z} tiles along a side")
+        _check_tile(z, x, y)
         exact = principal.role >= Role.trusted
-        if wanted.of_reports and not exact:
-            raise Problem(403, "with this role points can be chosen by `since` and `until` only")
+        if wanted.needs_reports and not exact:
+            raise Problem(403, "with this role points can be filtered by `since` and `until` only")
         info = await service.pools.reading.run(service.maps.info, situation, version)
         question = {
             "task": "point_tile", "situation": situation.id, "version": info.number, "z": z, "x": x, "y": y,
             "wanted": asdict(wanted), "exact": exact, "head": await head_of(service, situation) if exact else None,
         }  # fmt: skip
-        found = base64.b64decode((await service.made(service.pools.tiles, question, situation))["image"])
+        found = base64.b64decode((await service.cached_answer(service.pools.tiles, question, situation))["image"])
         if not found:
             return Response(status_code=204, headers={"Cache-Control": PRIVATE})
         return send(request.headers, pack(found, MVT), cache=PRIVATE)
 
     @router.get("/times")
     async def times(
-        request: Request, situation: Situated, principal: Reader, version: VersionQuery = None
+        request: Request, situation: SituationInPath, principal: Reader, version: VersionQuery = None
     ) -> EventTimes:
-        """When things happened: how many reports there are by steps of time. Readers get whole published periods and
-        sums of published counts, and nothing where most reports do not say when things happened."""
+        """When events happened: the number of reports in each time step. Readers get whole published periods and sums
+        of published counts, and nothing if most reports do not say when their event happened."""
         service = service_of(request)
         exact = principal.role >= Role.trusted
         info = await service.pools.reading.run(service.maps.info, situation, version)
@@ -198,27 +199,27 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
             "task": "times", "situation": situation.id, "version": info.number, "exact": exact,
             "head": await head_of(service, situation) if exact else None,
         }  # fmt: skip
-        return EventTimes(**await service.made(service.pools.answers, question, situation))
+        return EventTimes(**await service.cached_answer(service.pools.answers, question, situation))
 
     @router.get("/versions", response_model=list[VersionOut])
     async def versions(
-        request: Request, situation: Situated, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+        request: Request, situation: SituationInPath, _: Reader, limit: Annotated[int, Query(ge=1, le=1000)] = 200
     ) -> Response:
-        """The map versions that are kept, the newest first."""
+        """The stored map versions, the newest first."""
         service = service_of(request)
 
         def read() -> list[dict[str, Any]]:
             found = service.store.versions(situation.id, limit=limit)
             return [{name: getattr(version, name) for name in VersionOut.model_fields} for version in found]
 
-        return await told(request, read)
+        return await json_answer(request, read)
 
     @router.get(
         "/export/{form}", response_class=Response, responses={200: {"content": {"application/octet-stream": {}}}}
     )
     async def export(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         form: Annotated[str, Path(pattern=r"^[a-z0-9]{2,12}$", examples=["geojson"])],
         principal: Reader,
         version: VersionQuery = None,
@@ -231,17 +232,17 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
             "task": "export", "situation": situation.id, "version": info.number, "form": form,
             "exact": principal.role >= Role.trusted,
         }  # fmt: skip
-        made = await service.made_file(service.pools.exports, question, situation)
+        made = await service.cached_file(service.pools.exports, question, situation)
         return send(request.headers, made, cache=PRIVATE)
 
     @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events(
         request: Request,
-        situation: Situated,
+        situation: SituationInPath,
         principal: Reader,
         last_event_id: Annotated[str | None, Header(max_length=30)] = None,
     ) -> Response:
-        """Server-sent events: `version` when a new map is there, `failure` when it could not be renewed."""
+        """Server-sent events: `version` when a new version is published, `failure` when a fit failed."""
         service = service_of(request)
         release = service.streams.take(request.state.caller)
         last = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else None
@@ -262,8 +263,8 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
     return router
 
 
-async def told(request: Request, answer: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Response:
-    """An answer as JSON, found and compressed by a thread for reading."""
+async def json_answer(request: Request, answer: Callable[P, Any], *args: P.args, **named: P.kwargs) -> Response:
+    """The result of `answer` as a JSON response, computed and compressed in a thread of the pool for reading."""
 
     def make() -> Packed:
         return pack_json(finite(answer(*args, **named)))
@@ -272,7 +273,7 @@ async def told(request: Request, answer: Callable[P, Any], *args: P.args, **name
 
 
 class EventStream(StreamingResponse):
-    """A stream that frees its place however it ends."""
+    """A stream that releases its slot however it ends."""
 
     def __init__(self, events: AsyncIterator[str], release: Callable[[], None], headers: dict[str, str]):
         super().__init__(events, media_type="text/event-stream", headers=headers)
@@ -283,6 +284,11 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._release()
+
+
+def _check_tile(z: int, x: int, y: int) -> None:
+    if x >= 2**z or y >= 2**z:
+        raise Problem(404, f"x and y must be below {2**z} at zoom {z}")
 
 
 def _kept(*, numbered: bool, coloured: bool) -> str:

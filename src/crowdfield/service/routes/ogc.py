@@ -68,7 +68,7 @@ def describe(request: Request, situation: Situation) -> dict[str, Any]:
         "extent": {"spatial": {"bbox": [list(situation.region)], "crs": CRS84}},
         "crs": [CRS84],
         "links": [link(request, at, "self"), link(request, f"{at}/items", "items", GEOJSON)],
-        # Of OGC API Environmental Data Retrieval: figures of any polygon.
+        # OGC API Environmental Data Retrieval: figures of any polygon.
         "data_queries": {
             "area": {
                 "link": {
@@ -92,27 +92,30 @@ async def items(
     situation: Collection,
     principal: Reader,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
-    offset: Annotated[int, Query(ge=0, le=2**53, description="where to go on, from the link `next`")] = 0,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="where the page begins; use the link `next`")] = 0,
     bbox: Annotated[str | None, Query(max_length=200, description="west,south,east,north in degrees")] = None,
-    datetime: Annotated[str | None, Query(max_length=100, description="a moment, or from/to with .. for open")] = None,
+    datetime: Annotated[
+        str | None, Query(max_length=100, description="a time, or an interval from/to; .. is open")
+    ] = None,
 ) -> Response:
-    """The reports: each for trusted keys; for readers the cells that hold enough of them.
+    """The reports: single ones for trusted keys; for readers, the cells with enough of them.
 
-    Readers filter by what they see: `bbox` by the centres of cells, `datetime` by whole days (or longer periods)."""
+    Filters of readers use published data only: `bbox` the centres of cells, `datetime` whole days (or longer periods).
+    """
     service = service_of(request)
     box, (since, until) = parse_box(bbox), parse_interval(datetime)
     at = f"ogc/collections/{situation.id}/items"
     links = [link(request, at, "self", GEOJSON), link(request, f"ogc/collections/{situation.id}", "collection")]
 
     def onwards(offset: int) -> dict[str, str]:
-        """The same question, further on."""
+        """The link to the next page."""
         query = request.url.include_query_params(offset=offset, limit=limit).query
         return link(request, f"{at}?{query}", "next", GEOJSON)
 
     if principal.role >= Role.trusted:
 
         def read() -> Packed:
-            rows = service.store.standing(
+            rows = service.store.active_reports(
                 situation.id, box=box, since=since, until=until, after=offset, limit=limit + 1
             )
             more = [onwards(rows[limit - 1].seq)] if len(rows) > limit else []
@@ -126,7 +129,7 @@ async def items(
         "task": "items", "situation": situation.id, "version": info.number, "box": box, "since": since, "until": until,
         "offset": offset, "limit": limit, "links": links, "onwards": onwards(offset + limit),
     }  # fmt: skip
-    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
+    return send(request.headers, await service.cached_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
 @router.get("/collections/{situation}/area", response_class=JSONResponse)
@@ -143,12 +146,12 @@ async def area(
         ),
     ],
     parameter_name: Annotated[
-        str | None, Query(alias="parameter-name", max_length=2000, description="states, with commas between them")
+        str | None, Query(alias="parameter-name", max_length=2000, description="states, separated by commas")
     ] = None,
     f: Annotated[Literal["CoverageJSON"], Query(description="the format of the answer")] = "CoverageJSON",
 ) -> Response:
-    """What is known of an area (OGC API EDR): of each state its expected share and amount, and their 90 % intervals.
-    Both are of people, or what else is counted, where the map has weights; of the area itself where it has none."""
+    """What is known about an area (OGC API EDR): for each state its expected share and amount with 90 % intervals. If
+    the map has weights, both count people (or what the weights count); otherwise, square kilometres."""
     service = service_of(request)
     states = [name.strip() for name in parameter_name.split(",")] if parameter_name else list(situation.states)
     unknown = [name for name in states if name not in situation.states]
@@ -174,7 +177,7 @@ async def item(
     item: Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")],
     principal: Reader,
 ) -> Response:
-    """One report for trusted keys; for readers one cell."""
+    """One report for trusted keys; one cell for readers."""
     service = service_of(request)
     at = f"ogc/collections/{situation.id}"
     links = [link(request, f"{at}/items", "self", GEOJSON), link(request, at, "collection")]
@@ -188,16 +191,16 @@ async def item(
     if info is None:
         raise Problem(404, answers.NO_SUCH_REPORT)
     question = {"task": "item", "situation": situation.id, "version": info.number, "item": item, "links": links}
-    return send(request.headers, await service.made_file(service.pools.answers, question, situation), cache=PRIVATE)
+    return send(request.headers, await service.cached_file(service.pools.answers, question, situation), cache=PRIVATE)
 
 
 def parse_interval(text: str | None) -> tuple[float | None, float | None]:
-    """A moment or an interval as two times."""
+    """The start and the end of an interval; both are the same for a single time."""
     if text is None:
         return None, None
     ends = text.split("/")
     if len(ends) > 2:
-        raise Problem(400, "datetime is a moment or an interval from/to")
+        raise Problem(400, "datetime must be a time or an interval from/to")
     try:
         moments = [None if end in ("", "..") else parse_time(end) for end in ends]
     except ValueError as error:

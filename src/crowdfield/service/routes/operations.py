@@ -1,4 +1,4 @@
-"""For those who run the service: health, readiness and metrics. None of them asks the database: see `health`."""
+"""For operators of the service: health, readiness and metrics. None of them queries the database: see `health`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["operations"])
 DOWN: dict[int | str, dict[str, Any]] = {503: {"description": "reports cannot be stored now"}}
 
 
-async def _found(request: Request) -> Health:
+async def _latest_health(request: Request) -> Health:
     service = service_of(request)
     if service.monitor.running:
         return service.monitor.latest()
@@ -25,10 +25,10 @@ async def _found(request: Request) -> Health:
 
 @router.get("/health", responses=DOWN)
 async def health(request: Request) -> JSONResponse:
-    """Whether all is well: `ok`, `degraded` (reports are stored, something else is wrong) or `down` (503).
+    """The state of the service: `ok`, `degraded` (reports are stored, but something else is wrong) or `down` (503).
 
-    Without a key that is all. A key sees a word for each thing that was looked at, an admin key the details."""
-    found = await _found(request)
+    With a key the answer also has the result of each check in a word; with an admin key, details."""
+    found = await _latest_health(request)
     principal = principal_of(request)
     body: dict[str, Any] = {"status": found.status}
     if principal.id is not None:
@@ -40,9 +40,9 @@ async def health(request: Request) -> JSONResponse:
 
 @router.get("/ready", responses=DOWN)
 async def ready(request: Request) -> JSONResponse:
-    """Whether to send reports here: 200 while they are stored, 503 while they cannot be."""
+    """Whether this server takes reports: 200 if it stores them, 503 if it cannot."""
     service = service_of(request)
-    intake = (await _found(request)).intake and not service.stopping
+    intake = (await _latest_health(request)).intake and not service.stopping
     return JSONResponse({"ready": intake}, 200 if intake else 503)
 
 
@@ -50,7 +50,7 @@ async def ready(request: Request) -> JSONResponse:
 async def metrics(request: Request, principal: ReaderOfAll) -> Response:
     """Prometheus metrics."""
     service = service_of(request)
-    await _found(request)
+    await _latest_health(request)
     service.metrics.commits.set(service.journal.commits)
     service.metrics.committed.set(service.journal.entries)
     service.metrics.loop_lag.set(service.lag.seconds)
@@ -58,7 +58,7 @@ async def metrics(request: Request, principal: ReaderOfAll) -> Response:
         service.metrics.pool_work.labels(pool.name).set(pool.inside)
         service.metrics.pool_refused.labels(pool.name).set(pool.refused)
     text = service.metrics.text()
-    # The names of maps that only keys may see are not for strangers either.
+    # Callers who may not see a map must not see its id in the metrics either.
     hidden = await service.pools.operations.run(_hidden, service.store, principal)
     if hidden:
         text = b"".join(line for line in text.splitlines(keepends=True) if not any(name in line for name in hidden))

@@ -1,4 +1,4 @@
-"""The page: our own files, MapLibre GL JS from the Python package that carries it, and the ground under the map."""
+"""The page: our own files, MapLibre GL JS from the Python package that contains it, and the basemap."""
 
 import gzip
 from functools import lru_cache
@@ -8,10 +8,11 @@ from fastapi import FastAPI, Path, Query, Request
 from fastapi.responses import Response
 
 from crowdfield.data import Region
+from crowdfield.data.region import parse_region
 from crowdfield.service import apidocs, tiles
 from crowdfield.service.assets import assets
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Need, principal_of, seen_by, service_of
+from crowdfield.service.deps import RequiredRole, principal_of, seen_by, service_of
 from crowdfield.service.middleware import policy_within
 from crowdfield.service.packing import ASK_AGAIN, BEST, FOREVER, PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
@@ -27,7 +28,7 @@ def install(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request, embed: Annotated[str | None, Query(max_length=10)] = None) -> Response:
-        reply = send(request.headers, assets().entrances["index.html"], cache=ASK_AGAIN)
+        reply = send(request.headers, assets().entry_pages["index.html"], cache=ASK_AGAIN)
         if embed == "1":
             reply.headers["Content-Security-Policy"] = policy_within(service_of(request).settings.embed_origins)
         return reply
@@ -36,18 +37,18 @@ def install(app: FastAPI) -> None:
     async def field() -> Response:
         return Response(status_code=308, headers={"Location": "field/", "Cache-Control": ASK_AGAIN})
 
-    # The worker may serve what lies under its own address, so the page for the field lies there, too.
+    # A service worker controls only addresses below its own, so the page for the field has such an address.
     @app.get("/field/", include_in_schema=False)
     async def field_page(request: Request) -> Response:
-        return send(request.headers, assets().entrances["field.html"], cache=ASK_AGAIN)
+        return send(request.headers, assets().entry_pages["field.html"], cache=ASK_AGAIN)
 
     @app.get("/field/worker.js", include_in_schema=False)
     async def field_worker(request: Request) -> Response:
-        return send(request.headers, assets().entrances["field-worker.js"], cache=ASK_AGAIN)
+        return send(request.headers, assets().entry_pages["field-worker.js"], cache=ASK_AGAIN)
 
     @app.get("/field/manifest.webmanifest", include_in_schema=False)
     async def field_manifest(request: Request) -> Response:
-        return send(request.headers, assets().entrances["field.webmanifest"], cache=ASK_AGAIN)
+        return send(request.headers, assets().entry_pages["field.webmanifest"], cache=ASK_AGAIN)
 
     @app.get("/static/{name}", include_in_schema=False)
     @app.get("/static/{digest}/{name}", include_in_schema=False)
@@ -75,7 +76,7 @@ def install(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
-        """The API for people, without anything from elsewhere."""
+        """The API documentation, without files of other servers."""
         return send(request.headers, description_page(), cache=ASK_AGAIN)
 
     @app.get("/legend/{layer}.png", include_in_schema=False)
@@ -85,7 +86,7 @@ def install(app: FastAPI) -> None:
 
     @app.get("/basemap/about.json", include_in_schema=False)
     async def streets(request: Request) -> Response:
-        """How to ask for the operator's own vector tiles; null where there are none."""
+        """The zoom levels and bounds of the operator's own vector tiles; null if there are none."""
         own = service_of(request).streets
         return send(request.headers, pack_json(own.about if own else None), cache=ASK_AGAIN)
 
@@ -105,26 +106,40 @@ def install(app: FastAPI) -> None:
 
     @app.get("/basemap.json", include_in_schema=False)
     async def ground(
-        request: Request, situation: Named = None, at: Annotated[str | None, Query(max_length=64)] = None
+        request: Request,
+        situation: Named = None,
+        at: Annotated[str | None, Query(max_length=64)] = None,
+        around: Annotated[str | None, Query(max_length=100)] = None,
     ) -> Response:
-        """What lies under the map: the operator's own GeoJSON, else the outlines around a situation or of the world."""
+        """What lies under the map: the operator's own GeoJSON, else the outlines of the world, around a situation, or,
+        for those who may start a map, around its region."""
         service = service_of(request)
         if service.settings.basemap is not None and service.streets is None:
-            return send(request.headers, await service.own_ground(), cache=ASK_AGAIN)
+            return send(request.headers, await service.own_basemap(), cache=ASK_AGAIN)
+        if around is not None:
+            RequiredRole(Role.admin, "all maps").check(principal_of(request), None)
+            return send(request.headers, await service.outlines_around(_region(around)), cache=PRIVATE)
         if situation is None:
-            return send(request.headers, assets().world or await service.ground(WORLD), cache=ASK_AGAIN)
-        Need(Role.reader).check(principal_of(request), situation)
-        asked = seen_by(principal_of(request), await service.situation(situation))
-        found = await service.ground(asked.region)
-        # The page names the files that it was made from, and the layout of the map.
-        known = at == f"{assets().digest}-{asked.layout_tag}"
-        public = service.settings.anonymous_reading and asked.access == "public"
+            return send(request.headers, assets().world or await service.outlines_around(WORLD), cache=ASK_AGAIN)
+        RequiredRole(Role.reader).check(principal_of(request), situation)
+        shown = seen_by(principal_of(request), await service.situation(situation))
+        found = await service.outlines_around(shown.region)
+        # The address contains the release of the page and the layout of the map, so it may be cached forever.
+        known = at == f"{assets().digest}-{shown.layout_tag}"
+        public = service.settings.anonymous_reading and shown.access == "public"
         keep = FOREVER if known and public else ASK_AGAIN if public else PRIVATE
         return send(request.headers, found, cache=keep)
+
+
+def _region(text: str) -> Region:
+    try:
+        return parse_region([float(part) for part in text.split(",")])
+    except ValueError as error:
+        raise Problem(422, f"around: {error}") from error
 
 
 def _send(request: Request, found: Packed | None, digest: str | None, missing: str) -> Response:
     if found is None:
         raise Problem(404, missing)
-    # An address of another release: the file may have changed, so it is not to be kept under that address.
+    # With the digest of another release the file may differ, so it must not be cached under that address.
     return send(request.headers, found, cache=FOREVER if digest == assets().digest else ASK_AGAIN)

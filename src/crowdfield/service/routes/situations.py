@@ -1,4 +1,4 @@
-"""Situations: the maps there are, and starting a new one."""
+"""Situations: listing maps, starting, changing and removing them."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -18,13 +18,16 @@ router = APIRouter(tags=["situations"])
 NOT_RENEWED = "the operators of this service can see why"
 
 
-def shown(situation: Situation, newest: VersionInfo | None, minimum: int = 3, *, exact: bool = True) -> SituationOut:
-    """A situation as a caller may see it. Why a fit failed may quote reports, so that is only for trusted keys."""
-    told = {name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)}
+def situation_out(
+    situation: Situation, newest: VersionInfo | None, minimum: int = 3, *, exact: bool = True
+) -> SituationOut:
+    """A situation as a caller may see it. The reason why a fit failed may quote reports, so only trusted keys see
+    it."""
+    fields = {name: getattr(situation, name) for name in SituationOut.model_fields if hasattr(situation, name)}
     if situation.failure is not None and not exact:
-        told["failure"] = NOT_RENEWED
+        fields["failure"] = NOT_RENEWED
     return SituationOut(
-        **told,
+        **fields,
         version=newest.number if newest else None,
         reports=newest.reports if newest else 0,
         waiting=situation.head > (newest.head if newest else 0),
@@ -44,7 +47,7 @@ async def list_situations(request: Request, principal: ReaderOfAny) -> list[Situ
 
     def read() -> list[SituationOut]:
         return [
-            shown(one, service.store.version(one.id), exact=principal.on(one.id).role >= Role.trusted)
+            situation_out(one, service.store.version(one.id), exact=principal.on(one.id).role >= Role.trusted)
             for one in readable(service.store.situations(), principal)
         ]
 
@@ -53,12 +56,12 @@ async def list_situations(request: Request, principal: ReaderOfAny) -> list[Situ
 
 @router.post("/situations", status_code=201)
 async def start_situation(request: Request, new: NewSituation, principal: AdminOfAll) -> SituationOut:
-    """Start a map of its own states, region and grid."""
+    """Start a map with its own states, region and grid."""
     service = service_of(request)
     situation = await service.pools.operations.run(build, new)
     await service.pools.operations.run(service.store.create, situation)
     service.forget()
-    return shown(situation, None)
+    return situation_out(situation, None)
 
 
 @router.get("/situations/{situation}")
@@ -70,7 +73,7 @@ async def one_situation(
     def read() -> SituationOut:
         newest = service.store.version(situation.id)
         exact = principal.role >= Role.trusted
-        return shown(service.store.situation(situation.id), newest, service.settings.minimum_count, exact=exact)
+        return situation_out(service.store.situation(situation.id), newest, service.settings.minimum_count, exact=exact)
 
     return await service.pools.reading.run(read)
 
@@ -79,21 +82,21 @@ async def one_situation(
 async def change_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], change: SituationChange, principal: Admin
 ) -> SituationChanged:
-    """Change a map: its title, the state it shows first, its colours, who may see it, whether it is archived, how far
-    sources are believed, its states and labels, its region.
+    """Change a map: its title, the state it shows first, its colours, who may see it, whether it is archived, the trust
+    in its sources, its states and labels, its region.
 
-    With another region every report stays in the log; those that lie in the new region make the next map. Versions of
-    the old region are removed. Rows of a file that were outside before can be imported again. With other states or
-    labels versions are removed as well; labels that reports use must stay."""
+    With another region every report stays in the log, and the next map includes those inside the new region. Versions
+    of the old region are removed. Rows of a file that were outside before can be imported again. With other states or
+    labels versions are removed as well; labels that reports use must be kept."""
     service = service_of(request)
     _check(situation, change)
 
     def do() -> SituationChanged:
         now = _changed(service.store, situation.id, change, principal)
-        standing = service.store.standing(now.id)
+        standing = service.store.active_reports(now.id)
         outside = sum(not now.region.holds(row.longitude, row.latitude) for row in standing)
-        told = shown(now, service.store.version(now.id), service.settings.minimum_count)
-        return SituationChanged(**told.model_dump(), outside=outside)
+        fields = situation_out(now, service.store.version(now.id), service.settings.minimum_count)
+        return SituationChanged(**fields.model_dump(), outside=outside)
 
     changed = await service.pools.operations.run(do)
     if change.trust:
@@ -104,7 +107,7 @@ async def change_situation(
 
 
 def _check(before: Situation, change: SituationChange) -> None:
-    """Refuse what cannot be meant, before anything is changed."""
+    """Raise an error for changes that contradict each other, before anything is changed."""
     states = change.states or before.states
     for name, values in (("states", change.states or ()), ("labels", change.labels or ())):
         if len(set(values)) != len(values):
@@ -119,7 +122,7 @@ def _check(before: Situation, change: SituationChange) -> None:
 
 
 def _labels(before: Situation, change: SituationChange) -> tuple[str, ...]:
-    """The labels after a change: where they were the states, they still are."""
+    """The labels after a change; if they were the same as the states, they still are."""
     if change.labels is not None:
         return tuple(change.labels)
     same = change.states is not None and before.labels == before.states
@@ -151,8 +154,8 @@ def _changed(store: Store, name: str, change: SituationChange, principal: Princi
 def _change_states(store: Store, before: Situation, change: SituationChange, principal: Principal) -> None:
     states, labels = tuple(change.states or before.states), _labels(before, change)
     if any(isinstance(value, list) for value in store.trust(before.id).values()):
-        raise Problem(422, "a source is trusted by a matrix of the old states and labels; set a level for it first")
-    used = {one.state for one in Alerts(store.engine).of(before.id)}
+        raise Problem(422, "the trust in a source is a matrix for the old states and labels; set a level for it first")
+    used = {one.state for one in Alerts(store.engine).of_map(before.id)}
     if not used <= set(states):
         raise Problem(409, f"an alert is about {', '.join(sorted(used - set(states)))}; remove the alert first")
     moved = replace(before, states=states, labels=labels)
@@ -163,10 +166,10 @@ def _change_states(store: Store, before: Situation, change: SituationChange, pri
 async def remove_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], _: Admin
 ) -> Response:
-    """Remove a map with its whole log. There is no way back but a backup."""
+    """Remove a map with its whole log. Only a backup can bring it back."""
     service = service_of(request)
     await service.pools.operations.run(service.store.remove, situation.id)
-    # A later map of the same name is another one: keys for this one must not open it.
+    # Keys for this map must not give access to a later map of the same name.
     await service.pools.operations.run(service.keys.forget_map, situation.id)
     service.forget()
     return Response(status_code=204)
@@ -180,7 +183,7 @@ async def set_trust(
     trust: Trust,
     principal: Admin,
 ) -> dict[str, bool]:
-    """Say how far a source is believed before it has shown anything. It is an entry of the log, as a report is."""
+    """Set the prior trust in a source. It is an entry of the log, as a report is."""
     service = service_of(request)
     if trust.matrix is not None and (
         len(trust.matrix) != len(situation.states) or any(len(row) != len(situation.labels) for row in trust.matrix)

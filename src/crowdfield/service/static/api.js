@@ -60,9 +60,12 @@ export function listen(path, { onEvent, onState }) {
     while (!stop.signal.aborted) {
       try {
         const response = await call(path, { signal: stop.signal, headers: last ? { "Last-Event-ID": last } : {} });
-        onState(true);
-        pause = 1000;
+        let connected = false;
         for await (const event of frames(response.body)) {
+          // From the first frame on nothing is missed; the headers are sent before the service listens for events.
+          if (!connected) onState(true);
+          connected = true;
+          pause = 1000;
           if (event.id) last = event.id;
           if (event.data) onEvent(event.kind, JSON.parse(event.data));
         }

@@ -22,6 +22,8 @@ import { directionOf, joined, T, translate } from "./text.js";
 import { Tour } from "./tour.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
+// Outlines of countries are too coarse to cut the sea off a map that is narrower than this, in degrees (`outlines.NARROWEST`).
+const OUTLINED = 0.4;
 const chosen = { situation: null, version: null, layer: "probability", state: null, base: null, place: null };
 let me = { role: "nobody", name: "" };
 let situations = [];
@@ -132,6 +134,9 @@ async function open(situation) {
   events.reset(Number.isFinite(moment) ? moment : null);
   $("tab-reports").hidden = !situation || !may("trusted");
   chosen.situation = situation;
+  delete document.body.dataset.version;
+  document.body.classList.toggle("no-map", !situation);
+  versions = []; // those of another map are not versions of this one
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
   options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
@@ -147,9 +152,9 @@ async function open(situation) {
   $("tab-manage").hidden = !may("admin");
   if (may("admin")) guarded(() => manage.show(situation, me.maps === null))();
   if (!situation) {
-    versions = [];
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
+    showTab("tab-layers"); // on a phone, too, it says at once what to do
     view?.ground();
     districts.update(null);
     checks.update(null, [], false);
@@ -164,6 +169,8 @@ async function open(situation) {
   options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.includes(situation.positive) ? situation.positive : situation.labels.at(-1));
   $("report-trusted-row").hidden = !may("trusted");
   await view?.show(situation, asked?.at);
+  const [west, , east] = situation.region;
+  $("land-only").checked = (east > west ? east - west : east - west + 360) >= OUTLINED;
   chosen.version = asked?.version ?? null;
   chosen.place = asked?.place ?? null;
   if (asked?.layer) mark(asked.layer);
@@ -174,15 +181,20 @@ async function open(situation) {
   remember();
   stopListening = listen(path("/events"), {
     onState: (on) => {
-      // After a break there may be versions that no event told of.
-      if (on && !online) refresh();
       online = on;
       status();
+      if (on) catchUp();
     },
     onEvent: () => refresh(),
   });
   return undefined;
 }
+
+// No event told of what came between the last look at the map and the connection, or during a break of it.
+const catchUp = guarded(async () => {
+  const now = await get(path());
+  if (now.id === chosen.situation?.id && JSON.stringify(now) !== JSON.stringify(chosen.situation)) await refresh();
+});
 
 // Brings everything in step with the newest version; bursts of events share one refresh.
 let refreshing = null;
@@ -218,6 +230,7 @@ const infoOf = (number) => versions.find((v) => v.number === number)?.info ?? {}
 
 async function redraw() {
   const situation = chosen.situation;
+  const left = () => chosen.situation !== situation; // another map was opened meanwhile
   const number = shown();
   panels.welcome(!versions.length && !situation.waiting ? "empty" : null, `${location.origin}${path("/reports")}`);
   status();
@@ -238,6 +251,7 @@ async function redraw() {
   fill($("remarks"), ...(info.remarks ?? []).map((remark) => make("li", { textContent: remark })));
   const at = `?version=${number}`;
   const [table, next, times] = await Promise.all([get(path(`/sources${at}`)), get(path(`/next${at}`)), get(path(`/times${at}`))]);
+  if (left()) return;
   exact = times.exact;
   looks = next.features;
   $("tab-reports").hidden = !exact;
@@ -248,9 +262,11 @@ async function redraw() {
   // After the map: of many reports the service takes a moment to say which are doubtful.
   if (exact) {
     await reports.update(number);
+    if (left()) return;
     if (reports.drawn()) marks();
   }
   if (chosen.place) await ask(...chosen.place, { quiet: true });
+  if (left()) return;
   document.body.dataset.version = number; // for scripts and tests
   if (!embedded) tour.welcome();
 }

@@ -37,7 +37,7 @@ export class ChecksPanel {
     const another = now !== this.shown;
     Object.assign(this, { situation, shown: now, newest: numbers[0] });
     if (another) this.open(situation, mayReport, numbers);
-    options(this.version, numbers.map((number) => [number, `${T.version} ${number}`]), numbers.includes(Number(this.version.value)) ? this.version.value : numbers[0]);
+    options(this.version, numbers.map((number) => [number, `${T.version} ${number}`]), this.file.files.length && numbers.includes(Number(this.version.value)) ? this.version.value : numbers[0]);
   }
 
   open(situation, mayReport, numbers) {

@@ -11,7 +11,7 @@ const FORMS = ["csv", "xlsx", "geojson", "png"];
 export class DistrictsPanel {
   // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong.
   constructor({ save, guarded }) {
-    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "" });
+    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false });
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
   }
 
@@ -27,6 +27,7 @@ export class DistrictsPanel {
     const now = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
     if (now === this.shown && !force) return undefined;
     const path = `/situations/${this.situation.id}`;
+    if (!this.shown.startsWith(`${this.situation.id} `)) fill($("districts"), make("p", { class: "hint", role: "status", textContent: T.districtsBusy }));
     this.sets = await get(`${path}/districts`);
     if (!this.sets.some((set) => set.name === this.chosen)) this.chosen = this.sets[0]?.name ?? null;
     const query = `districts=${this.chosen}`;
@@ -53,17 +54,27 @@ export class DistrictsPanel {
 
   table(figures) {
     const unit = figures.weights;
+    const found = (area) => area[this.orWorse && area.at_least[this.state] ? "at_least" : "states"][this.state] ?? {};
+    const graded = figures.areas.some((area) => area.at_least[this.state]);
+    const said = graded && this.orWorse ? T.districtsAtLeast({ state: this.state }) : this.state;
     const size = (row) => (row.cells ? (unit ? row.amount : row.share) ?? -1 : -2);
-    const rows = figures.areas.map((area) => ({ ...area, ...(area.states[this.state] ?? {}) })).sort((a, b) => size(b) - size(a));
+    const rows = figures.areas.map((area) => ({ ...area, ...found(area) })).sort((a, b) => size(b) - size(a));
     const line = (row) => make("tr", {},
       make("th", { scope: "row", textContent: row.area, title: row.note }),
       make("td", {}, ...this.extent(row, unit)),
       make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
-    const head = make("tr", {}, ...[T.districtsName, unit ? T.weightsIn({ unit, state: this.state }) : T.districtsShare({ state: this.state }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
+    const head = make("tr", {}, ...[T.districtsName, unit ? T.weightsIn({ unit, state: said }) : T.districtsShare({ state: said }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
     return make("div", {},
+      graded ? this.worse(figures) : null,
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
       make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
       make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
+  }
+
+  // Of grades: whether what is worse than the chosen state counts as well.
+  worse(figures) {
+    const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); } } });
+    return make("label", { class: "row check" }, tick, make("span", { textContent: T.districtsOrWorse({ state: this.state }) }));
   }
 
   downloads(query) {

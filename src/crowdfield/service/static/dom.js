@@ -48,11 +48,12 @@ export function tabs(list, onChange) {
     if (focus) tab.focus();
     onChange?.(tab.id);
   };
-  all.forEach((tab, at) => {
+  all.forEach((tab) => {
     tab.addEventListener("click", () => choose(tab));
     tab.addEventListener("keydown", (event) => {
+      const offered = all.filter((other) => other.checkVisibility());
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (step) choose(all[(at + step + all.length) % all.length], true);
+      if (step) choose(offered.at((offered.indexOf(tab) + step) % offered.length), true);
     });
   });
   return (id) => choose($(id));

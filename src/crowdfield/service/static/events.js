@@ -5,6 +5,7 @@ import { $ } from "./dom.js";
 import { locale, T } from "./text.js";
 
 const DAY = 24 * 3600; // seconds
+const ALL = -1; // the slider's first position: all times, before the first of them
 const FRAME = 900; // milliseconds that each position is shown while playing
 
 export class EventTime {
@@ -12,7 +13,7 @@ export class EventTime {
   constructor({ onChange }) {
     this.onChange = onChange;
     this.reset();
-    $("event-slider").addEventListener("input", () => { this.stop(); this.choose(Number($("event-slider").value)); });
+    $("event-slider").addEventListener("input", () => { this.stop(); const at = Number($("event-slider").value); this.choose(at === ALL ? null : at); });
     $("event-all").addEventListener("click", () => { this.stop(); this.choose(null); });
     $("event-play").addEventListener("click", () => (this.timer ? this.stop() : this.play()));
   }
@@ -58,7 +59,7 @@ export class EventTime {
   show() {
     const all = this.position === null;
     $("event-slider").max = Math.max(this.counts.length - 1, 0);
-    $("event-slider").value = all ? this.counts.length - 1 : this.position;
+    $("event-slider").value = all ? ALL : this.position;
     $("event-all").setAttribute("aria-pressed", all);
     $("event-note").hidden = all || $("events").hidden;
     $("event-note").textContent = this.exact ? T.eventNote : `${T.eventNote} ${T.eventNoteCells}`;

@@ -15,6 +15,7 @@ const POOR = 100; // metres: from here on the page says that a position is not e
 const LOOKING = 20000; // milliseconds to look for a better position
 
 let queue = null;
+let latest = null; // the id of the report that was made last, until it has arrived
 let sender = null;
 let maps = [];
 let position = null; // { longitude, latitude, accuracy } as the phone said; null if the place was typed
@@ -33,6 +34,7 @@ async function start() {
   sender = new Sender(queue, { onChange: show, onReach: reach });
   options($("language"), Object.entries(LANGUAGES), language);
   listen();
+  addEventListener("online", () => whose().catch(() => reach(false)));
   maps = await queue.maps();
   showMaps();
   await show();
@@ -44,13 +46,18 @@ function reach(reached) {
   $("reach").classList.toggle("on", reached);
 }
 
+async function whose() {
+  const me = await get("/me");
+  if (signedIn()) $("key").textContent = me.name;
+  return me;
+}
+
 // Who is this, and which maps are there? Without a network, what was known last.
 async function greet() {
-  $("key").textContent = T.signIn;
+  $("key").textContent = signedIn() ? T.keyTitle : T.signIn; // without a network nobody says whose it is
   try {
-    const me = await get("/me");
+    const me = await whose();
     reach(true);
-    if (signedIn()) $("key").textContent = me.name;
     $("need-key").hidden = ["reporter", "trusted", "admin"].includes(me.role);
     maps = (await get("/situations")).filter((map) => !map.archived);
     await queue.setMaps(maps);
@@ -148,9 +155,8 @@ async function submit() {
   keep("field-map", map.id);
   clear();
   say("outcome", T.fieldKept);
+  latest = id;
   await sender.send();
-  const now = (await queue.reports()).find((entry) => entry.id === id);
-  if (now?.state === "sent") say("outcome", T.fieldSentNow);
   return show();
 }
 
@@ -172,6 +178,11 @@ function stateOf(entry) {
 
 async function show() {
   const entries = await queue.reports();
+  // Whoever kept a report is told when it has arrived, however much later that is.
+  if (entries.find((entry) => entry.id === latest)?.state === "sent") {
+    say("outcome", T.fieldSentNow);
+    latest = null;
+  }
   const waiting = entries.filter((entry) => entry.state === "waiting").length;
   $("queue-said").textContent = !entries.length ? T.fieldQueueEmpty : waiting ? T.fieldWaiting({ n: waiting }) : T.fieldAllSent;
   $("retry").hidden = !waiting;

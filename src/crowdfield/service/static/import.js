@@ -6,6 +6,7 @@ import { count, distance } from "./panels.js";
 import { joined, T } from "./text.js";
 
 const ROLES = ["lat", "lon", "label", "source", "time", "accuracy", "count"];
+const LONG = 12; // characters that names share: from here on they are left out of a list
 const PAUSE = 350; // milliseconds without a change before the file is looked at again
 
 export class ImportPreview {
@@ -51,7 +52,7 @@ export class ImportPreview {
       }
       this.found = answer;
       this.show(answer);
-      this.view?.preview(answer, { fit: !this.fitted });
+      this.view?.preview(answer, { fit: !this.fitted, fresh: !this.target() });
       this.fitted = true;
     } catch (error) {
       if (this.file === file) this.refused(error);
@@ -86,8 +87,9 @@ export class ImportPreview {
   // One of several values for an option of the reader: a layer, what polygons stand for, or a column.
   choice(option, values, now) {
     const choose = make("select", { on: { change: () => choose.value && this.change(ROLES.includes(option) ? { columns: { ...this.plan.columns, [option]: choose.value } } : { [option]: choose.value }) } });
-    const shown = (value) => ({ polygons: T.previewPolygonsAs, format: T.previewFormats }[option]?.[value] ?? value);
-    options(choose, [...(now ? [] : [["", T.previewUnknownLabel]]), ...values.map((value) => [value, shown(value)])], now);
+    const names = option === "layer" ? shortened(values) : values;
+    const shown = (value, at) => ({ polygons: T.previewPolygonsAs, format: T.previewFormats }[option]?.[value] ?? names[at]);
+    options(choose, [...(now ? [] : [["", T.previewUnknownLabel]]), ...values.map((value, at) => [value, shown(value, at)])], now);
     return this.field(`preview-${option}`, { layer: T.previewLayer, polygons: T.previewPolygons, format: T.previewFormat, ...T.previewRoles }[option] ?? option, choose);
   }
 
@@ -151,7 +153,7 @@ export class ImportPreview {
     const given = found.labels.map((l) => l.label);
     const meanings = fresh ? [...new Set([...given, ...found.states])] : found.states;
     const rows = found.labels.map((l) => {
-      const choose = make("select", { "aria-label": T.previewMeans({ label: l.label }), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, states: undefined }) } });
+      const choose = make("select", { "aria-label": T.previewMeans({ label: l.label }), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, positive: undefined }) } });
       const entries = [...(fresh || l.state !== null ? [] : [["?", T.previewUnknownLabel]]), ...meanings.map((m) => [m, m]), ["", T.previewLeaveOut]];
       options(choose, entries, l.state ?? (this.plan.labels?.[l.label] === null ? "" : fresh ? "" : "?"));
       return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row", textContent: l.label }), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
@@ -160,8 +162,8 @@ export class ImportPreview {
   }
 
   states(found) {
-    const choose = make("select", { on: { change: () => this.change({ states: [...found.states.filter((s) => s !== choose.value), choose.value] }) } });
-    options(choose, found.states.map((s) => [s, s]), found.states.at(-1));
+    const choose = make("select", { on: { change: () => this.change({ positive: choose.value }) } });
+    options(choose, found.states.map((s) => [s, s]), found.positive);
     return this.field("preview-positive", T.previewPositive, choose);
   }
 
@@ -191,7 +193,7 @@ export class ImportPreview {
   columns(found, opened) {
     if (!found.header.length) return make("p", { class: "hint", textContent: found.statement });
     const selects = ROLES.map((role) => {
-      const choose = make("select", { on: { change: () => this.change({ columns: choose.value ? { ...this.plan.columns, [role]: choose.value } : without(this.plan.columns, role), labels: role === "label" ? undefined : this.plan.labels, states: role === "label" ? undefined : this.plan.states }) } });
+      const choose = make("select", { on: { change: () => this.change({ columns: choose.value ? { ...this.plan.columns, [role]: choose.value } : without(this.plan.columns, role), labels: role === "label" ? undefined : this.plan.labels, positive: role === "label" ? undefined : this.plan.positive }) } });
       const now = found.columns[role] ?? "";
       const listed = found.header.includes(now);
       options(choose, [...(listed ? [] : [["", now || T.previewNoColumn]]), ...found.header.map((h) => [h, h])], listed ? now : "");
@@ -209,6 +211,13 @@ export class ImportPreview {
     return make("p", { class: "buttons sticky" }, make("button", { type: "button", class: "quiet", id: "preview-cancel", textContent: T.cancel, on: { click: () => this.close() } }),
       ready ? make("button", { type: "button", id: "preview-take", disabled: !found.usable || found.undecided.length > 0, textContent: fresh ? T.previewStart : T.previewAdd({ n: found.usable }), on: { click: () => this.take() } }) : null);
   }
+}
+
+// Names without a long beginning that all of them share: a list as wide as a phone would show nothing but that.
+function shortened(names) {
+  let shared = 0;
+  while (names.length > 1 && shared < names[0].length && names.every((name) => name[shared] === names[0][shared])) shared += 1;
+  return shared < LONG ? names : names.map((name) => `…${name.slice(shared)}`);
 }
 
 const span = (from, to) => (from === to ? from : T.previewTime({ from, to }));

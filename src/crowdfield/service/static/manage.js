@@ -44,7 +44,7 @@ export class ManagePanel {
       $("manage-archived").checked = situation.archived;
       options($("manage-access"), Object.entries(T.access), situation.access);
       this.showColours();
-      $("region-value").value = situation.region.join(", ");
+      $("region-value").value = situation.region.map((degrees) => Number(degrees.toFixed(5))).join(", ");
     }
     for (const element of document.querySelectorAll("#page-manage .of-all")) element.hidden = !ofAll;
     if (ofAll) await this.keys();
@@ -103,7 +103,27 @@ export class ManagePanel {
     const found = await get("/keys");
     const order = [...found].sort((a, b) => (a.state === "valid" ? 0 : 1) - (b.state === "valid" ? 0 : 1) || b.created - a.created);
     fill($("keys"), ...order.map((key) => make("li", {}, make("div", {}, make("b", { textContent: key.name }), make("small", { textContent: described(key) })),
-      key.state === "valid" ? make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => { await call(`/keys/${key.id}`, { method: "DELETE" }); await this.keys(); } } }) : null)));
+      key.state === "valid" ? this.revoking(key) : null)));
+  }
+
+  // A key that is gone stays gone, and whoever held it is locked out: the button asks once more.
+  revoking(key) {
+    let asked = false;
+    const button = make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => {
+      if (!asked) {
+        asked = true;
+        button.textContent = T.keyRevokeSure;
+        button.setAttribute("aria-label", `${T.keyRevokeSure} ${key.name}`);
+        return;
+      }
+      try {
+        await call(`/keys/${key.id}`, { method: "DELETE" });
+        await this.keys();
+      } catch (error) {
+        $("new-key-outcome").textContent = T.error({ message: error.message });
+      }
+    } } });
+    return button;
   }
 
   async makeKey() {
@@ -116,6 +136,7 @@ export class ManagePanel {
     });
     fill($("new-key-outcome"), T.keyMade({ name }), make("code", { textContent: made.key }));
     $("new-key").reset();
+    $("new-key-role").value = "reporter"; // the form itself goes back to the first of them
     await this.keys();
   }
 }

@@ -119,7 +119,8 @@ export class MapView {
     if (!own) return;
     this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
     LAYERS.forEach((layer) => this.map.addLayer(layer, "paper"));
-    OVER.forEach((layer) => this.map.addLayer(layer, "sea-over"));
+    // Names lie over the sea as well: that of a town on the coast would be cut off.
+    OVER.forEach((layer) => this.map.addLayer(layer, layer.type === "symbol" ? "borders" : "sea-over"));
     this.overlayBelow = OVER[0].id;
   }
 
@@ -154,12 +155,13 @@ export class MapView {
     }
   }
 
+  // The search field lies over the top of the map.
   fit() {
-    if (this.whole) this.map.fitBounds(this.whole, { padding: { top: 14, left: 14, right: 46, bottom: 30 }, animate: false });
+    if (this.whole) this.map.fitBounds(this.whole, { padding: { top: 58, left: 14, right: 46, bottom: 30 }, animate: false });
   }
 
   // A file that is not taken yet: the region that its map would have and its reports, those outside in red.
-  async preview(found, { fit = false } = {}) {
+  async preview(found, { fit = false, fresh = false } = {}) {
     await this.ready;
     for (const layer of this.map.getStyle().layers) {
       if (layer.id.startsWith("overlay-")) this.map.setLayoutProperty(layer.id, "visibility", found ? "none" : "visible");
@@ -167,7 +169,8 @@ export class MapView {
     this.dots.hide(Boolean(found));
     this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
-    this.ground(found ? "" : this.ownGround); // outlines are clipped to the map, and the file may be about another place
+    // Outlines are clipped to their map, and a new map may be of another place; the coarse world is for one that has no region yet.
+    this.ground(!found || !fresh ? this.ownGround : found.undecided.includes("region") ? "" : `?${new URLSearchParams({ around: found.region.join(",") })}`);
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
     const east = east0 > west ? east0 : east0 + 360;
@@ -214,10 +217,10 @@ export class MapView {
     return { longitude: turned(lng), latitude: lat, zoom: this.map.getZoom() };
   }
 
-  // What is drawn now, as an image for paper: a drawing surface is readable only right after it was drawn.
+  // The surface with the map, drawn anew: it can be copied only right after it was drawn.
   picture() {
     this.map.redraw();
-    return this.map.getCanvas().toDataURL("image/png");
+    return this.map.getCanvas();
   }
 
   // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.

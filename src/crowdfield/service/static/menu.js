@@ -41,7 +41,8 @@ export class Menu {
     }
   }
 
-  // The map is drawn on a surface that is empty when it is printed; so a picture of it takes its place.
+  // The map is drawn on a surface that is empty when it is printed, so a copy takes its place. An image would have to
+  // be decoded first, and printing does not wait for that.
   paper() {
     $("paper-title").textContent = this.title();
     $("paper-address").textContent = this.address({});
@@ -49,8 +50,11 @@ export class Menu {
     $("stage").style.setProperty("--map-width", `${width}px`);
     $("stage").style.setProperty("--map-height", `${height}px`);
     $("stage").style.setProperty("--map-zoom", Math.min(1, PAPER_WIDTH / width));
-    const image = this.picture();
-    if (image) $("paper-map").src = image;
-    $("paper-map").hidden = !image;
+    const map = this.picture();
+    $("paper-map").hidden = !map;
+    if (!map) return;
+    $("paper-map").width = map.width;
+    $("paper-map").height = map.height;
+    $("paper-map").getContext("2d").drawImage(map, 0, 0);
   }
 }

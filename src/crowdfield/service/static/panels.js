@@ -197,7 +197,8 @@ export function labelLegend(entries) {
 // An empty map explains what to do.
 export function welcome(kind, path) {
   $("welcome").hidden = !kind;
-  if (kind === "none") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeNoneHow }));
+  if (kind === "none") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeNoneHow }),
+    make("p", { class: "buttons start" }, make("button", { type: "button", textContent: T.welcomeChoose, on: { click: () => $("file").click() } })));
   if (kind === "key") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeKey }));
   if (kind === "empty") fill($("welcome"), make("h2", { textContent: T.welcomeEmpty }), make("p", { textContent: T.welcomeEmptyHow }), make("code", { textContent: `POST ${path}` }));
 }
