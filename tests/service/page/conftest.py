@@ -75,3 +75,14 @@ def live(tmp_path_factory, browser):
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.fixture(autouse=True)
+def maps_of_a_test_end_with_it(live):
+    """A test that fails leaves no map behind: the next one would open on it."""
+    with live.api() as api:
+        before = {one["id"] for one in api.get("/situations").json()}
+        yield
+        for one in api.get("/situations").json():
+            if one["id"] not in before:
+                api.delete(f"/situations/{one['id']}").raise_for_status()

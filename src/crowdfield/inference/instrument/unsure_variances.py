@@ -6,10 +6,14 @@ displaced in turn and the fit converges again; the slopes of the evidence there 
 
     Cov(x) ≈ E_ψ[Cov(x | ψ)] + J Σ Jᵀ,    J = ∂ mode / ∂ψ,    E_ψ[Var(x | ψ)] = Var(x | ψ̂) exp(ρᵀδ + ½ ρᵀ Σ ρ)
 
-with ρ = ∂ log Var / ∂ψ, for x the weights of the field, the sources and the link (the law of total variance, to first
-order in the means and in the logarithms of the variances). Variances are skewed: with curvature κ at its mode a log
-variance is taken for that of an inverse gamma distribution of shape κ, with mean δ = log κ − digamma(κ) above the mode
-and variance trigamma(κ) in place of 1/κ.
+with ρ = ∂ log Var / ∂ψ, for x the weights of the field and the sources (the law of total variance, to first order in
+the means and in the logarithms of the variances). Variances are skewed: with curvature κ at its mode a log variance is
+taken for that of an inverse gamma distribution of shape κ, with mean δ = log κ − digamma(κ) above the mode and variance
+trigamma(κ) in place of 1/κ.
+
+The link keeps its covariance at ψ̂. Without checks its slope has the variance of the sources' sensitivities; a variance
+that six sources leave open to a factor of six would make the slope 1 ± 1, as if the crowd might well mean the opposite
+of what it says.
 """
 
 from __future__ import annotations
@@ -105,13 +109,6 @@ def _widened(
         modes = [seen.theta[s] for seen in there]
         spreads = [seen.joint.sources[s] for seen in there]
         sources[s] = _total(here.theta[s], here.joint.sources[s], modes, spreads, unsure)
-    link = _total(
-        here.joint.link.theta,
-        here.joint.link.covariance,
-        [seen.joint.link.theta for seen in there],
-        [seen.joint.link.covariance for seen in there],
-        unsure,
-    )
     q = here.joint.q
     field = _total(
         q.mean,
@@ -125,7 +122,7 @@ def _widened(
     return Coupled(
         q._replace(covariance=field),
         sources,
-        here.joint.link._replace(covariance=link),
+        here.joint.link,
         with_log_variances(state, expected).variances,
     )
 
