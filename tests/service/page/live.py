@@ -22,7 +22,10 @@ WEBGL = [
     "--disable-gpu-compositing",
 ]
 SHOTS = Path(os.environ.get("CROWDFIELD_SHOTS", Path(__file__).resolve().parents[3] / "out" / "screenshots"))
-PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+# A small window unless a test is about the layout: without a graphics card, every pixel takes the processor's time.
+SMALL = {"width": 1000, "height": 640}
+DESKTOP = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
 
 
 # How many reports the map shows, with those behind the numbers: read from the tiles that are drawn.
@@ -52,7 +55,18 @@ def wait(true, seconds=90.0):
 
 
 @contextmanager
-def opened(live, role="admin", *, query="", path="/", width=1280, height=800, expect=(), hints=False, **options):
+def opened(
+    live,
+    role="admin",
+    *,
+    query="",
+    path="/",
+    width=SMALL["width"],
+    height=SMALL["height"],
+    expect=(),
+    hints=False,
+    **options,
+):
     """The page with a key. On leaving: nothing on the console, and no request to anywhere else.
 
     As for somebody who prefers less motion, unless a test asks for it: each frame of a fade or a flight takes a

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from tests.browser import needs_chromium
 from tests.service.page.live import (
+    DESKTOP,
     DRAWN,
     PHONE,
     click_feature,
@@ -30,7 +31,7 @@ pytestmark = needs_chromium
 @pytest.fixture(scope="class")
 def admins_window(live):
     """One page for tests that go on from where the one before left it: to open it takes longer than most of them."""
-    with opened(live) as page:
+    with opened(live, **DESKTOP) as page:
         ready(page)
         yield page
 

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 from PIL import Image
 from tests.browser import needs_chromium
-from tests.service.page.live import PHONE, click_map, opened, ready, serious, shot, until
+from tests.service.page.live import DESKTOP, PHONE, click_map, opened, ready, serious, shot, until
 
 pytestmark = needs_chromium
 
@@ -69,7 +69,7 @@ def test_on_a_phone_the_legend_is_part_of_a_sheet_and_never_covers_the_map(live)
 
 
 def test_in_arabic_and_in_the_dark_everything_is_mirrored_but_the_map_and_its_scale(live):
-    with opened(live, locale="ar-SY", color_scheme="dark") as page:
+    with opened(live, locale="ar-SY", color_scheme="dark", **DESKTOP) as page:
         ready(page)
         root = page.locator("html")
         assert [root.get_attribute(name) for name in ("lang", "dir", "data-theme")] == ["ar", "rtl", "dark"]
