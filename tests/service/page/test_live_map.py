@@ -77,6 +77,18 @@ class TestThePageOfAnAdmin:
         page.select_option("#state", "flooded")
         ready(page)
 
+    def test_tiles_that_do_not_come_leave_no_layer_behind(self, admins_page):
+        page = admins_page
+        ready(page)
+        page.route("**/tiles/uncertainty/**", lambda route: None)  # never answered
+        page.check("input[value=uncertainty]")
+        until(page, "document.getElementById('legend-image').src.includes('uncertainty')")
+        page.check("input[value=probability]")
+        overlays = "crowdfieldMap.getStyle().layers.filter(layer => layer.id.startsWith('overlay-')).length"
+        until(page, f"{overlays} > 1")
+        until(page, f"{overlays} === 1")
+        page.unroute("**/tiles/uncertainty/**")
+
     def test_exports_are_saved(self, admins_page):
         page = admins_page
         ready(page)

@@ -24,7 +24,8 @@ export class MapView {
   // for a place to check; onMove() when another part of the world is shown.
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
-    this.overlay = 0;
+    this.overlays = []; // the layers of tiles that are drawn, the newest last
+    this.overlaid = 0; // how many there have been
     this.map = new maplibregl.Map({
       container,
       attributionControl: false,
@@ -226,28 +227,31 @@ export class MapView {
   // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
   async tiles(url, region) {
     await this.ready;
-    const before = this.overlay ? `overlay-${this.overlay}` : null;
     if (url === this.url) return;
     this.url = url;
     this.map.setLayoutProperty("unknown", "visibility", "none");
-    this.overlay += 1;
-    const name = `overlay-${this.overlay}`;
+    this.overlaid += 1;
+    const name = `overlay-${this.overlaid}`;
     const [west, south, east, north] = region;
     const bounds = west < east ? { bounds: [west, south, east, north] } : {};
     this.map.addSource(name, { type: "raster", tiles: [location.origin + url], tileSize: 256, ...bounds });
     this.map.addLayer({ id: name, type: "raster", source: name, paint: { "raster-fade-duration": 150 * FADING, "raster-resampling": "nearest" } }, this.overlayBelow ?? "sea-over");
-    if (!before) return;
-    const clear = () => {
-      if (!this.map.getLayer(before)) return;
-      this.map.removeLayer(before);
-      this.map.removeSource(before);
-    };
+    this.overlays.push(name);
     const wait = (event) => {
-      if (event.sourceId !== name || !this.map.isSourceLoaded(name)) return;
+      const removed = !this.overlays.includes(name);
+      if (!removed && (event.sourceId !== name || !this.map.isSourceLoaded(name))) return;
       this.map.off("sourcedata", wait);
-      setTimeout(clear, 200);
+      if (!removed) setTimeout(() => this.removeOverlays(this.overlays.indexOf(name)), 200);
     };
     this.map.on("sourcedata", wait);
+  }
+
+  // The first `count` overlays: those that lie under a newer one.
+  removeOverlays(count) {
+    for (const name of this.overlays.splice(0, Math.max(count, 0))) {
+      this.map.removeLayer(name);
+      this.map.removeSource(name);
+    }
   }
 
   // A map of the land says nothing of the sea.
@@ -260,9 +264,7 @@ export class MapView {
   async clear() {
     await this.ready;
     this.map.setLayoutProperty("unknown", "visibility", "visible");
-    if (!this.overlay || !this.map.getLayer(`overlay-${this.overlay}`)) return;
-    this.map.removeLayer(`overlay-${this.overlay}`);
-    this.map.removeSource(`overlay-${this.overlay}`);
+    this.removeOverlays(this.overlays.length);
     this.url = null;
   }
 
