@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from crowdfield import geography, io
 from crowdfield.errors import CrowdfieldError
-from crowdfield.io import delimited
-from crowdfield.io.collect import Codes
+from crowdfield.io import delimited, sources
+from crowdfield.io.codes import Codes
 from crowdfield.io.lines import starting_lines
 from crowdfield.io.names import NameColumn
 from crowdfield.io.points import numbers
@@ -37,6 +37,21 @@ COORDINATES = [
     "1e0001",
 ]
 NAMES = ["ann", " ann", "Ann", "bob", "", "NA", "-", "unknown", "Ünal", "none"]
+# Spaces that Python strips and Arrow may not, letters that only become ASCII when folded, words for an empty cell.
+NAMES += [
+    "\u00a0ann",
+    "ann\u2003",
+    "\x1fbob",
+    "\u200bbob",
+    "n/\u1d00",
+    "—",
+    "–",
+    "#N/A",
+    "\u212aim",
+    "kim",
+    "ann\x7f",
+    "z" * 70,
+]
 LABELS = ["flooded", "Flooded", " flooded", "dry", "", "null", "3"]
 TIMES = ["2020-01-01T10:00:00Z", "2020-01-01 10:00", "1577872800", "1577872800.5", "13/01/2020", "NA", "soon", "", "7"]
 
@@ -72,6 +87,7 @@ def test_tables_are_read_alike_with_arrow_and_without_and_in_chunks_of_any_size(
     whole = told(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited, "CHUNK", 3)
+        patch.setattr(sources, "ROWS_AT_ONCE", 4)
         assert told(path) == whole
     with pytest.MonkeyPatch.context() as patch:
         # pandas itself reaches for pyarrow where it is installed, so only our own use of it is taken away.

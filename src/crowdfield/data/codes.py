@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -15,7 +16,10 @@ from crowdfield.errors import InputError
 def distinct_names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
     """The names as plain Python values; an error where one is given twice or cannot be hashed."""
     given = tuple(names)
-    if any(issubclass(kind, np.generic) for kind in set(map(type, given))):
+    kinds = set(map(type, given))
+    if kinds == {str} and all(map(operator.lt, given, given[1:])):
+        return given  # each is greater than the one before: cheaper to see than that none is in a set already
+    if any(issubclass(kind, np.generic) for kind in kinds):
         given = tuple(name.item() if isinstance(name, np.generic) else name for name in given)
     try:
         distinct = len(set(given)) == len(given)

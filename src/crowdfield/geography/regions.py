@@ -183,9 +183,8 @@ def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
     none = np.zeros(len(p), dtype=bool)
     few = p[:: max(1, len(p) // MIDDLE_OF)]
     middle = np.median(few, axis=0)
-    if not _nearer_exchanged(
-        few, middle
-    ).any():  # a sample is cheap to test, and isolated places are outliers in any case
+    # A sample is cheap to test, and isolated places are outliers in any case.
+    if not _nearer_exchanged(few, middle).any():
         return none
     suspects = _nearer_exchanged(p, middle)
     if 2 * int(suspects.sum()) >= len(p):
@@ -198,7 +197,10 @@ def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _nearer_exchanged(p: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.asarray(np.abs(p[:, ::-1] - middle).max(axis=1) < np.abs(p - middle).max(axis=1))
+    # Column by column: numpy takes the maximum of many short rows twenty times more slowly.
+    (x, y), (across, up) = p.T, middle
+    exchanged = np.maximum(np.abs(y - across), np.abs(x - up))
+    return np.asarray(exchanged < np.maximum(np.abs(x - across), np.abs(y - up)))
 
 
 def _none_is_far(whole: Region, some: NDArray[np.float64], middle: tuple[float, float], count: int) -> bool:

@@ -12,9 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.io.codes import Codes
 from crowdfield.io.columns import some
-from crowdfield.io.names import Coded, NameColumn, arrow_text, clean
+from crowdfield.io.names import arrow_text
 from crowdfield.io.rejects import Refusal, Refusals
+from crowdfield.io.sources import Sources
 from crowdfield.io.text_words import words
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
@@ -30,7 +32,7 @@ class Batch:
     lon: NDArray[np.float64]
     lat: NDArray[np.float64]
     label: Any  # [n] text: cells of a column of names, a pandas array or Series, or an object array
-    source: Any | None  # [n] text, or None where the file does not say
+    source: Any | None  # [n] the same, or cells that are not numbered yet; None where the file does not say
     time: NDArray[np.float64] | None = None
     id: Any | None = None
     text: Any | None = None
@@ -39,60 +41,6 @@ class Batch:
     looks: NDArray[np.float64] | None = None  # how often each counts; NaN where that is not said
     area: NDArray[np.bool_] | None = None  # which are about all of what their accuracy reaches
     refused: list[Refusal] = field(default_factory=list)
-
-
-class Codes:
-    """Names numbered in the order they are first seen; spelling may be merged by letter case."""
-
-    def __init__(self, *, fold: bool = False) -> None:
-        self.names: list[str] = []
-        self._fold = fold
-        self._code: dict[str, int] | None = None  # made when it is first needed: one column numbers its names itself
-        self._column: NameColumn | None = None
-        self._code_in_column = np.empty(0, dtype=np.int32)  # by the code in the column; −1 for names not yet met
-        self._alone = False  # whether that column is the only one, so that none of its names was met elsewhere
-
-    def of(self, values: Any) -> NDArray[np.int32]:
-        # 32 bits: a table of a gigabyte has tens of millions of rows, and this is kept for each.
-        if isinstance(values, Coded):
-            return self._of_column(values)
-        which, seen = pd.factorize(values)
-        return self._add(clean(seen))[which] if len(which) else np.empty(0, dtype=np.int32)
-
-    def _of_column(self, cells: Coded) -> NDArray[np.int32]:
-        only = self._column is None and not self.names
-        if cells.column is not self._column:
-            self._column, self._code_in_column = cells.column, np.empty(0, dtype=np.int32)
-            self._alone = only and not self._fold
-        new = np.full(len(cells.column.names) - len(self._code_in_column), -1, dtype=np.int32)
-        known = self._code_in_column = np.concatenate([self._code_in_column, new])
-        codes = known[cells.codes]
-        # A name counts from the first row on that is used, so that a column may know more names than are numbered here.
-        if len(codes) and codes.min() < 0:
-            fresh = pd.unique(cells.codes[codes < 0])
-            names = [cells.column.names[i] for i in fresh.tolist()]
-            known[fresh] = self._append(names) if self._alone else self._add(names)
-            codes = known[cells.codes]
-        return codes
-
-    def _append(self, names: list[str]) -> NDArray[np.int32]:
-        """Codes of names of which none was met before."""
-        first = len(self.names)
-        self.names += names
-        self._code = None
-        return np.arange(first, first + len(names), dtype=np.int32)
-
-    def _add(self, names: list[str]) -> NDArray[np.int32]:
-        if self._code is None:
-            spelt = map(str.casefold, self.names) if self._fold else self.names
-            self._code = dict(zip(spelt, range(len(self.names)), strict=False))
-        keys = [name.casefold() for name in names] if self._fold else names
-        known, code_of = len(self.names), self._code
-        codes = [code_of.setdefault(key, len(code_of)) for key in keys]
-        if len(code_of) > known:
-            first = dict(zip(reversed(codes), reversed(names), strict=True))  # as it was spelt first
-            self.names += [first[code] for code in range(known, len(code_of))]
-        return np.array(codes, dtype=np.int32)
 
 
 class Collected(NamedTuple):
@@ -117,7 +65,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.rows = 0
-        self.labels, self.sources = Codes(fold=True), Codes()
+        self.labels, self.sources = Codes(fold=True), Sources()
         self.refused = Refusals()
         self._batches: list[Batch] = []
 
@@ -127,8 +75,8 @@ class Collector:
         if not len(batch.row):
             return
         batch.label = self.labels.of(batch.label)
-        if batch.source is not None:
-            batch.source = self.sources.of(batch.source)
+        self.sources.add(batch.source)
+        batch.source = None
         if batch.text is not None:
             text = batch.text.fillna("").astype(str).str.strip().str.casefold()
             digest = pd.util.hash_array(text.to_numpy(dtype=object))
@@ -161,7 +109,7 @@ class Collector:
             places[:, 0] = joined("lon", np.float64)
             places[:, 1] = joined("lat", np.float64)
             label = joined("label", np.int32)
-        source = joined("source", np.int32)
+        source = self.sources.codes()
         known_source = source is not None
         if source is None:
             source = np.zeros(len(row), dtype=np.int32)
@@ -226,25 +174,27 @@ def _repeated(
 
     A row that gives several reports is compared by its first, and kept or dropped as a whole.
     """
-    starts = np.diff(row, prepend=-1) != 0
-    first = np.flatnonzero(starts)
-    repeat = np.zeros(len(first), dtype=bool)
-    has_id = np.zeros(len(first), dtype=bool)
+    starts = np.ones(len(row), dtype=bool)
+    starts[1:] = row[1:] != row[:-1]
+    each_alone = bool(starts.all())
+    first: Any = slice(None) if each_alone else np.flatnonzero(starts)  # slices need no copies
+    repeat = np.zeros(np.count_nonzero(starts), dtype=bool)
+    has_id: NDArray[np.bool_] | None = None
     if ids is not None:
-        own = ids if len(first) == len(row) else ids.iloc[first]
+        own = ids.iloc[first]
         has_id = own.notna().to_numpy(dtype=bool)
         text = arrow_text(own)
         cells = None if text is None else words(text)
         repeat = has_id & (_same_rows(cells) if cells else own.duplicated().to_numpy(dtype=bool))
     # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
     told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
-    rest: Any = first[~has_id]
-    if told_apart and len(rest):
-        rest = slice(None) if len(rest) == len(row) else rest
-        columns = [places[rest, 0], places[rest, 1], label[rest]]
-        columns += [column[rest] for column in (source, time) if column is not None]
-        repeat[~has_id] = _same_rows(columns)
-    return repeat if len(first) == len(row) else np.asarray(repeat[np.cumsum(starts) - 1])
+    if told_apart and (has_id is None or not has_id.all()):
+        columns = [column[first] for column in (places[:, 0], places[:, 1], label, source, time) if column is not None]
+        if has_id is None:
+            repeat = _same_rows(columns)
+        else:
+            repeat[~has_id] = _same_rows([column[~has_id] for column in columns])
+    return repeat if each_alone else np.asarray(repeat[np.cumsum(starts) - 1])
 
 
 _BLOCK = 2**15  # rows whose hashes are made together: they stay in the processor's cache

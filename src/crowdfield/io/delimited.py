@@ -96,13 +96,14 @@ class Table:
             for _ in range(self._preamble):
                 stream.readline()
             reader = pd.read_csv(
-                _Prefixed(top, stream),  # type: ignore[call-overload]
+                _Prefixed(top + stream.read(len(stream.peek())), watched),  # type: ignore[call-overload]
                 sep=self.delimiter,
                 quoting=self._quoting,
                 header=0,
                 index_col=False,
                 usecols=[*names, EXTRA],
-                dtype={c: text_type for c, name in names.items() if name not in numeric},
+                # EXTRA is nearly always empty, and pandas reads an empty column of text fastest.
+                dtype={EXTRA: text_type} | {c: text_type for c, name in names.items() if name not in numeric},
                 decimal="," if self._has_decimal_commas(numeric) else ".",
                 # Of text, only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
                 keep_default_na=False,
@@ -296,16 +297,18 @@ def _text_type() -> Any:
 
 
 class _Prefixed:
-    """A stream that starts with bytes of our own."""
+    """Some bytes, then those of a stream, in blocks as the stream has them: copies would cost as much as reading."""
 
-    def __init__(self, prefix: bytes, stream: IO[bytes]) -> None:
+    def __init__(self, prefix: bytes, stream: Watched) -> None:
         self._prefix, self._stream = prefix, stream
 
     def read(self, count: int = -1) -> bytes:
+        """The next block, of any size; empty at the end."""
         if self._prefix:
             start, self._prefix = self._prefix, b""
             return start
-        return self._stream.read(count)
+        return self._stream.block()
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._stream)
+        """The blocks; pandas takes only what can be iterated over for a file."""
+        return iter(self._stream.block, b"")

@@ -15,12 +15,19 @@ from crowdfield.io.text_words import KnownCells
 
 # Arrow makes a table of all known names for every chunk: with more of them, cells are compared as numbers.
 MANY_NAMES = 5_000
+UNKNOWN = "unknown"  # the source of rows that name none
 
 
 def clean(names: Any) -> list[str]:
     """Names as text, without the spaces around them."""
     cells = np.asarray(names, dtype=object).tolist()
     return list(map(str.strip, map(str, cells)))
+
+
+def is_blank(name: str, missing: frozenset[str]) -> bool:
+    """Whether a name is empty, or one of the words for an empty cell."""
+    word = name.casefold()
+    return not word or word in missing
 
 
 def arrow_text(values: pd.Series[Any]) -> Any | None:
@@ -33,6 +40,12 @@ def arrow_text(values: pd.Series[Any]) -> Any | None:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     return array if pa.types.is_string(array.type) else None
+
+
+def at_positions(codes: NDArray[np.int32], positions: NDArray[np.int32]) -> NDArray[np.int32]:
+    """``codes[positions]``, without looking up each where every code is its own position.   [m], [n] -> [n]"""
+    own = np.array_equal(codes, np.arange(len(codes), dtype=np.int32))
+    return positions if own else codes[positions]
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,8 @@ class NameColumn:
         """The cells as codes, and which of them are empty."""
         array = arrow_text(values)
         codes = self._factorised(values) if array is None else self._looked_up(array)
-        return Coded(codes, self), self._is_blank[codes]
+        none_blank = not self._is_blank[:-1].any() and array is not None and not array.null_count
+        return Coded(codes, self), np.zeros(len(codes), dtype=bool) if none_blank else self._is_blank[codes]
 
     def code(self, name: str) -> int:
         """The code of a name; a new name is added to the column."""
@@ -95,8 +109,10 @@ class NameColumn:
             self._cells = pa.concat_arrays([self._cells, fresh])
             self._code_of_cell = np.concatenate([self._code_of_cell, self._new_cells(fresh)])
             at = pc.index_in(array, value_set=self._cells)
-        which = (at.fill_null(-1) if at.null_count else at).to_numpy()
-        return np.asarray(np.append(self._code_of_cell, np.int32(-1))[which], dtype=np.int32)
+        if at.null_count:
+            which = at.fill_null(-1).to_numpy()
+            return np.append(self._code_of_cell, np.int32(-1))[which]
+        return at_positions(self._code_of_cell, at.to_numpy())
 
     def _new_cells(self, cells: Any) -> NDArray[np.int32]:
         """The codes of different cells, of which one may be empty."""

@@ -115,16 +115,22 @@ class Watched(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._out:
-            block = self._pending or self._raw(2**18)
-            self._pending = b""
-            self._out = self._text(block)
-            if not block:
-                break
+        self._out = self._out or self.block()
         count = min(len(buffer), len(self._out))
         buffer[:count] = self._out[:count]
         self._out = self._out[count:]
         return count
+
+    def block(self) -> bytes:
+        """The next bytes, as many as are there already or were read in one go; none at the end."""
+        out, self._out = self._out, b""
+        while not out:
+            block = self._pending or self._raw(2**18)
+            self._pending = b""
+            out = self._text(block)
+            if not block:
+                break
+        return out
 
     def close(self) -> None:
         if not self.closed:

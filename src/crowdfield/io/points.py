@@ -18,8 +18,9 @@ from crowdfield.io.collect import Batch
 from crowdfield.io.column_names import MISSING
 from crowdfield.io.columns import metres_in
 from crowdfield.io.delimited import EXTRA, Chunk
-from crowdfield.io.names import Coded, NameColumn
+from crowdfield.io.names import UNKNOWN, Coded, NameColumn, arrow_text
 from crowdfield.io.rejects import Advised, Refusal
+from crowdfield.io.sources import SourceCells
 from crowdfield.io.times import Times
 
 NO_LABEL = "has no label."
@@ -106,10 +107,8 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, so
     optional = {role: frame[name] for role in ("source", "id", "text") if (name := plan.column(role)) in frame}
     source: Any = None
     if "source" in optional:
-        source, nobody = sources.read(optional["source"])
-        if nobody.any():
-            # Rows that name nobody are kept: they share one source.
-            source.codes[nobody] = sources.code("unknown")
+        text = arrow_text(optional["source"]) if reading is None else None
+        source = _coded(optional["source"], sources) if text is None else SourceCells(text, plan.missing)
     if reading is not None:
         source = _by_reading(source, reading)
     ids = None if "id" not in optional else _without(optional["id"], plan.missing)
@@ -128,6 +127,14 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, so
         area=None if area is None else kept(area),
         refused=why.refusals(chunk.first),
     )
+
+
+def _coded(cells: pd.Series[Any], sources: NameColumn) -> Coded:
+    """The sources as codes. Rows that name nobody are kept: they share one source."""
+    source, nobody = sources.read(cells)
+    if nobody.any():
+        source.codes[nobody] = sources.code(UNKNOWN)
+    return source
 
 
 class _Refusals:

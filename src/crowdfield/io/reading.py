@@ -300,10 +300,9 @@ def _result(
             choices=first.reason.choices if isinstance(first.reason, Advised) else None,
         )
 
-    sources = collector.sources.names or ["all"]
-    order = sorted(range(len(sources)), key=sources.__getitem__)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    sources, position = collector.sources.in_order()
+    if not sources:
+        sources, position = ("all",), np.zeros(1, dtype=np.int64)
     every = bool(keep.all())
 
     def kept(values: Any) -> Any:
@@ -312,9 +311,9 @@ def _result(
     reports = Reports(
         places=kept(collected.places),
         label=code[kept(collected.label)],
-        source=place[kept(collected.source)],
+        source=position[kept(collected.source)],
         labels=labels,
-        sources=tuple(map(sources.__getitem__, order)),
+        sources=sources,
         time=None if collected.time is None else kept(collected.time),
         id=None if collected.id is None else tuple(collected.id if every else compress(collected.id, keep.tolist())),
         crs=None if options.crs == "local" else geography.WGS84,
