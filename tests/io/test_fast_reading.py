@@ -2,21 +2,24 @@
 
 import csv
 import io as text_io
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from crowdfield import geography, io
 from crowdfield.errors import CrowdfieldError
-from crowdfield.io import delimited, sources
+from crowdfield.io import delimited, sources, text_words
 from crowdfield.io.codes import Codes
 from crowdfield.io.lines import starting_lines
 from crowdfield.io.names import NameColumn
 from crowdfield.io.points import numbers
+from crowdfield.io.times import Times
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 COORDINATES = [
@@ -54,6 +57,17 @@ NAMES += [
 ]
 LABELS = ["flooded", "Flooded", " flooded", "dry", "", "null", "3"]
 TIMES = ["2020-01-01T10:00:00Z", "2020-01-01 10:00", "1577872800", "1577872800.5", "13/01/2020", "NA", "soon", "", "7"]
+TIMES += [
+    "0x5e0c7a00",
+    "1577872801",
+    "-5",
+    "3/4/2020",
+    "03.04.20 7:05",
+    "4-3-2020T23:59:58",
+    "5/13/2020",
+    "31/2/2020 10:00",
+]
+TIMES += ["3/4/2020 10:00 pm", "3/4/202", "03//04/2020", "3/4/2020 ", "1/2/2020 25:61", "3/4/2020,10.30", "١/٢/2020"]
 
 
 def told(path: Path) -> object:
@@ -105,6 +119,8 @@ written = st.one_of(
 
 @quick
 @given(cells=st.lists(written, min_size=1, max_size=12))
+@example(cells=["+158731713.318826391"])
+@example(cells=["+158731713,318826391", "7"])
 def test_a_number_is_the_same_whatever_else_its_column_holds(tmp_path, cells):
     path = tmp_path / "n.csv"
     path.write_text("lat;lon;label\n" + "".join(f"{cell};1;a\n" for cell in cells), encoding="utf-8")
@@ -188,3 +204,41 @@ def test_looking_at_some_places_never_changes_the_region_of_the_bulk_of_them(see
         patch.setattr(geography.regions, "_none_is_far", lambda *_: False)
         slow = geography.main_bounds(places)
     assert geography.main_bounds(places) == slow
+
+
+texts = st.lists(st.text(max_size=20).filter(lambda text: text.isprintable() or "\0" in text), min_size=1, max_size=20)
+
+
+@quick
+@given(cells=texts)
+@example(cells=["a", "a\0", "a\0b", "aaaaaaaa", "aaaaaaaaa", "ß", "z"])
+@example(cells=["9", "10", "11"])
+def test_text_compared_as_numbers_has_the_order_of_text(cells):
+    array = pa.array(cells)
+    assert [cells[i] for i in text_words.sorted_positions(array)] == sorted(cells)
+    assert (columns := text_words.words(array)) is not None
+    by_length = [(len(cell.encode()), cell.encode()) for cell in cells]
+    assert text_words.rises(columns) == all(a < b for a, b in itertools.pairwise(by_length))
+    assert text_words.contains_any(array, ["a", "ß", "10"]) == bool({"a", "ß", "10"} & set(cells))
+
+
+written_dates = st.from_regex(
+    r"[0-3]?[0-9][/.-][0-3]?[0-9][/.-](19|20)?[0-9][0-9]([ T,][0-2]?[0-9][:.][0-6][0-9]([:.][0-6][0-9])?)?",
+    fullmatch=True,
+    alphabet=st.characters(codec="ascii"),
+)
+
+
+@quick
+@given(cells=st.lists(written_dates, min_size=1, max_size=8), empty=st.booleans())
+@example(cells=["1/2/2020", "1/2/20 3:04"], empty=False)
+@example(cells=["13/1/2020 10:00"], empty=True)
+def test_dates_in_numbers_are_read_alike_as_columns_of_digits_and_one_by_one(cells, empty):
+    rows = np.arange(len(cells) + empty)
+    text = cells + [None] * empty
+    fast, slow = Times("f", "t", order="dmy"), Times("f", "t", order="dmy")
+    fast.add(pd.Series(text, dtype=pd.ArrowDtype(pa.string())), rows)
+    slow.add(pd.Series(text, dtype=object), rows)
+    assert (fast._day_first, fast._month_first) == (slow._day_first, slow._month_first)
+    np.testing.assert_array_equal(fast.seconds(int), slow.seconds(int))
+    assert (fast.unread, fast.ambiguous, fast.serial) == (slow.unread, slow.ambiguous, slow.serial)

@@ -151,12 +151,15 @@ def main_bounds(places: ArrayLike) -> Region:
     -72.0
     """
     p = np.asarray(places, dtype=np.float64)
-    missing = (p[:, 0] == 0.0) & (p[:, 1] == 0.0)
-    if missing.any() and not missing.all() and np.abs(p[~missing]).max(axis=1).min() > OPEN_SEA:
-        p = p[~missing]
+    whole = bounds(p)
+    if whole.south <= 0.0 <= whole.north:
+        missing = (p[:, 0] == 0.0) & (p[:, 1] == 0.0)
+        if missing.any() and not missing.all() and np.abs(p[~missing]).max(axis=1).min() > OPEN_SEA:
+            p = p[~missing]
+            whole = bounds(p)
     if (exchanged := _exchanged(p)).any():
         p = p[~exchanged]
-    whole = bounds(p)
+        whole = bounds(p)
     east = p[:, 0]
     near_antimeridian = not -180.0 <= whole.west <= whole.east < 180.0 or bool((east >= 180.0).any())
     if near_antimeridian:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from crowdfield.io.columns import some
 from crowdfield.io.names import arrow_text
 from crowdfield.io.rejects import Refusal, Refusals
 from crowdfield.io.sources import Sources
-from crowdfield.io.text_words import words
+from crowdfield.io.text_words import rises, words
 
 COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
 SHORTEST_COPY = 20  # characters: "Need food" may well be said by two people
@@ -106,8 +106,10 @@ class Collector:
         places = np.empty((len(row), 2))
         label = np.empty(0, dtype=np.int32)
         if len(row):
-            places[:, 0] = joined("lon", np.float64)
-            places[:, 1] = joined("lat", np.float64)
+            for column, name in enumerate(("lon", "lat")):
+                np.concatenate([getattr(batch, name) for batch in self._batches], out=places[:, column])
+            for batch in self._batches:
+                batch.lon = batch.lat = np.empty(0)
             label = joined("label", np.int32)
         source = self.sources.codes()
         known_source = source is not None
@@ -154,6 +156,8 @@ class Collector:
 
 def _or_none(ids: pd.Series[Any]) -> list[Any]:
     """The cells of a column, None where they are empty."""
+    if (text := arrow_text(ids)) is not None:
+        return cast("list[Any]", text.to_pylist())
     cells = ids.to_numpy(dtype=object)
     absent = ids.isna().to_numpy(dtype=bool)
     if absent.any():
@@ -185,7 +189,10 @@ def _repeated(
         has_id = own.notna().to_numpy(dtype=bool)
         text = arrow_text(own)
         cells = None if text is None else words(text)
-        repeat = has_id & (_same_rows(cells) if cells else own.duplicated().to_numpy(dtype=bool))
+        if cells is None:
+            repeat = has_id & own.duplicated().to_numpy(dtype=bool)
+        elif not rises(cells):  # ids are mostly in order: then none of them is there twice
+            repeat = has_id & _same_rows(cells)
     # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
     told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
     if told_apart and (has_id is None or not has_id.all()):
@@ -222,8 +229,11 @@ def _hashes(columns: list[NDArray[Any]]) -> NDArray[np.uint32]:
         if column.dtype.kind == "f":
             # −0.0 and 0.0 count as equal, and so do all NaNs (no time): give each of them one pattern of bits.
             number = column + 0.0
-            number[np.isnan(number)] = np.nan
+            if (unknown := np.isnan(number)).any():
+                number[unknown] = np.nan
             digest ^= number.view(np.uint64)
+        elif column.dtype.itemsize == 8:
+            digest ^= column.view(np.uint64)
         else:
             digest ^= column.astype(np.uint64)
         digest *= np.uint64(0x9E3779B97F4A7C15)

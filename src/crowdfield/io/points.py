@@ -21,6 +21,7 @@ from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.names import UNKNOWN, Coded, NameColumn, arrow_text
 from crowdfield.io.rejects import Advised, Refusal
 from crowdfield.io.sources import SourceCells
+from crowdfield.io.text_words import contains_any
 from crowdfield.io.times import Times
 
 NO_LABEL = "has no label."
@@ -181,6 +182,8 @@ def _without(values: pd.Series[Any], words: frozenset[str]) -> pd.Series[Any]:
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values
     spelt = [form for word in words for form in (word, word.upper(), word.capitalize())]
+    if (text := arrow_text(values)) is not None and not contains_any(text, spelt):
+        return values
     absent = values.isin(spelt).to_numpy(dtype=bool, na_value=False)
     return values.mask(absent) if absent.any() else values
 
@@ -202,6 +205,9 @@ def numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
         plain = rest.str.fullmatch(_NUMBER).to_numpy(dtype=bool)
         pointed = rest.str.replace(",", ".", regex=False).where(plain)
         out[odd] = pd.to_numeric(pointed, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    # pandas rounds the last digit of some numbers with a plus sign wrongly, here but not when it reads a file.
+    signed = np.flatnonzero(text.str.contains("+", regex=False).to_numpy(dtype=bool) & np.isfinite(out))
+    out[signed] = [float(cell.replace(",", ".")) for cell in text.iloc[signed]]
     return out
 
 

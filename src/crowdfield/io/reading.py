@@ -278,13 +278,14 @@ def _result(
             code = np.array([labels.index(name) for name in names], dtype=np.int64)
         else:
             code, labels, _ = settle_labels(names, positive=positive, label_map=label_map)
-        keep = code[collected.label] >= 0
+        if (code < 0).any():
+            keep = code[collected.label] >= 0
         for lost in np.setdiff1d(row[~keep], row[keep]).tolist() if not keep.all() else ():
             name = names[collected.label[np.searchsorted(row, lost)]]
             reason = f"the label '{name}' is mapped to nothing."
             refused.add([Refusal(lost, found.plan.column("label") or "", reason)])
         row = row[keep]
-    used = int(np.count_nonzero(np.diff(row, prepend=-1)))
+    used = int(np.count_nonzero(row[1:] != row[:-1])) + min(len(row), 1)
     rows, codes, reasons = refused.in_order()
     rejects = Rejects(rows, codes, [(_shown(column), reason) for column, reason in reasons], found.table.lines)
     if used == 0:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crowdfield.io.codes import Codes
 from crowdfield.io.names import UNKNOWN, at_positions, clean, is_blank
-from crowdfield.io.text_words import first_and_last_bytes
+from crowdfield.io.text_words import contains_any, first_and_last_bytes, sorted_positions
 
 # Text of so many rows is numbered in one go: each different cell is then looked at once per million rows. The text of
 # a million names takes some tens of megabytes.
@@ -64,12 +64,8 @@ class Sources:
     def in_order(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """The names in order, and the position of each code among them."""
         if self._cells is not None:
-            import pyarrow.compute as pc
-
-            # Arrow compares the bytes of UTF-8, which is the order of code points, as in Python.
-            sorted_codes = pc.array_sort_indices(self._cells)
-            names = tuple(self._cells.take(sorted_codes).to_numpy(zero_copy_only=False).tolist())
-            order = sorted_codes.to_numpy()
+            order = sorted_positions(self._cells)
+            names = tuple(self._cells.take(order).to_pylist())
         else:
             found = self._codes.names
             by_name = sorted(range(len(found)), key=found.__getitem__)
@@ -124,14 +120,13 @@ class Sources:
 
 def _are_names(cells: Any, missing: frozenset[str]) -> bool:
     """Whether all cells are names as they are: none has spaces around it, and none is a word for an empty cell."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     for edge in first_and_last_bytes(cells):
         # Only these bytes can belong to a space that Python strips.
         if ((edge <= ord(" ")) | (edge >= 0x80)).any() and clean(cells.to_pylist()) != cells.to_pylist():
             return False
-    if pc.any(pc.is_in(pc.ascii_lower(cells), value_set=pa.array(sorted(missing), pa.string()))).as_py():
+    if contains_any(pc.ascii_lower(cells), missing):
         return False
     other = cells.filter(pc.invert(pc.string_is_ascii(cells)))
     return not any(is_blank(name, missing) for name in other.to_pylist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -44,16 +44,61 @@ def words(array: Any) -> Words | None:
 
 
 def first_and_last_bytes(array: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The first and the last byte of every cell of an Arrow array of strings without missing cells; 0 for an empty
-    cell.   [n] each
-    """
+    """The first and the last byte of every cell of an Arrow array of strings; 0 for an empty cell.   [n] each"""
     _, offsets, letters = array.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=4 * array.offset)
-    text = np.zeros(1, np.uint8) if letters is None or not letters.size else np.frombuffer(letters, dtype=np.uint8)
     start, end = ends[:-1], ends[1:]
-    filled = start < end
-    first, last = text[np.where(filled, start, 0)], text[np.where(filled, end - 1, 0)]
-    return np.where(filled, first, 0), np.where(filled, last, 0)
+    if letters is None or not letters.size:
+        return np.zeros(len(array), np.uint8), np.zeros(len(array), np.uint8)
+    text = np.frombuffer(letters, dtype=np.uint8)
+    first, last = text.take(start, mode="clip"), text.take(end - 1, mode="clip")
+    empty = start == end
+    if empty.any():
+        first[empty] = last[empty] = 0
+    return first, last
+
+
+def contains_any(array: Any, forms: Iterable[str]) -> bool:
+    """Whether any cell of an Arrow array of strings is one of these texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = [form for form in forms if form]
+    begins = np.zeros(256, dtype=bool)
+    begins[[form.encode()[0] for form in wanted]] = True
+    likely = begins.take(first_and_last_bytes(array)[0])
+    if not likely.any():
+        return False
+    some = array.filter(pa.array(likely))
+    return bool(pc.any(pc.is_in(some, value_set=pa.array(wanted, pa.string()))).as_py())
+
+
+def sorted_positions(array: Any) -> NDArray[np.int64]:
+    """The positions that put the cells of an Arrow array of strings in the order of their bytes.   [n]
+
+    In UTF-8 this is the order of code points, in which Python sorts text.
+    """
+    import pyarrow.compute as pc
+
+    cells = words(array)
+    if cells is None:
+        return np.asarray(pc.array_sort_indices(array).to_numpy(), dtype=np.int64)
+    length, *letters = cells
+    # The last key counts most. The length decides between cells that differ only in zero bytes at their ends.
+    return np.lexsort([length, *(number.byteswap() for number in reversed(letters))])
+
+
+def rises(cells: Words) -> bool:
+    """Whether every cell is greater than the one before: first by its length, then by its bytes. Then all differ."""
+    greater = np.zeros(max(len(cells[0]) - 1, 0), dtype=bool)
+    equal = ~greater
+    for at, column in enumerate(cells):
+        number = column if at == 0 else column.byteswap()  # the first letter counts most
+        greater |= equal & (number[1:] > number[:-1])
+        equal &= number[1:] == number[:-1]
+        if not (greater | equal).all():
+            return False
+    return bool(greater.all())
 
 
 def digests(columns: Words) -> NDArray[np.uint64]:

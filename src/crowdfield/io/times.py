@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io.column_names import MISSING, spellings
 from crowdfield.io.names import arrow_text
+from crowdfield.io.numeric_dates import date_parts
 
 Order = Literal["dmy", "mdy"]
 _NUMERIC_DATE = (
@@ -56,7 +58,7 @@ class Times:
 
     def add(self, values: pd.Series[Any], rows: NDArray[np.int64]) -> None:
         """The cells of some rows."""
-        fast = _fast(values)
+        fast = _fast(values) or self._numeric_dates(values, rows)
         if fast is not None:
             self._chunks.append(fast)
             return
@@ -85,6 +87,22 @@ class Times:
             out.append(seconds)
         return np.concatenate(out) if out else np.empty(0)
 
+    def _numeric_dates(self, values: pd.Series[Any], rows: NDArray[np.int64]) -> _Chunk | None:
+        """Dates in numbers by columns of digits; None if any cell is something else."""
+        array = arrow_text(values)
+        if array is None:
+            return None
+        encoded = array.dictionary_encode()
+        parts = date_parts(encoded.dictionary)
+        if parts is None:
+            return None
+        parts[:, 2] = _full_years(parts[:, 2])
+        count = len(parts)  # an empty cell is one more, without a time
+        which = encoded.indices.fill_null(count).to_numpy()
+        self._note_order(parts, lambda at: (int(rows[np.argmax(which == at)]), encoded.dictionary[at].as_py()))
+        filled = np.append(np.ones(count, dtype=bool), False)
+        return _Chunk(np.full(count + 1, np.nan), which, np.arange(count), parts, filled=filled)
+
     def _slow(self, text: pd.Series[str], rows: NDArray[np.int64]) -> _Chunk:
         filled = ~text.str.strip().str.casefold().isin(["", *MISSING]).to_numpy()
         seconds = np.full(len(text), np.nan)
@@ -101,10 +119,10 @@ class Times:
         clock[:, 0] = np.where(
             half == "pm", clock[:, 0] % 12 + 12, np.where(half == "am", clock[:, 0] % 12, clock[:, 0])
         )
-        year = parts[2].astype(float).to_numpy()
-        year = np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
+        year = _full_years(parts[2].astype(float).to_numpy())
         numbers = np.column_stack([parts[0].astype(float), parts[1].astype(float), year, clock])
-        self._note_order(numbers, text[dated].tolist(), rows[dated])
+        said = text.to_numpy()
+        self._note_order(numbers, lambda at: (int(rows[undecided[at]]), said[undecided[at]]))
         rest = filled & ~number & ~dated
         if rest.any():
             # Zooniverse and many databases write "2015-05-01 10:41:59 UTC", cameras "2015:05:01 10:41:59".
@@ -119,16 +137,14 @@ class Times:
             seconds[rest] = _to_seconds(parsed)
         return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled, serial=serial)
 
-    def _note_order(self, numbers: NDArray[np.float64], text: list[str], rows: NDArray[np.int64]) -> None:
+    def _note_order(self, numbers: NDArray[np.float64], row_and_text: Callable[[int], tuple[int, str]]) -> None:
         day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
         month_first = (numbers[:, 1] > 12) & (numbers[:, 0] <= 12)
         self.ambiguous |= len(numbers) > 0
         if self._day_first is None and day_first.any():
-            at = int(np.argmax(day_first))
-            self._day_first = (int(rows[at]), text[at])
+            self._day_first = row_and_text(int(np.argmax(day_first)))
         if self._month_first is None and month_first.any():
-            at = int(np.argmax(month_first))
-            self._month_first = (int(rows[at]), text[at])
+            self._month_first = row_and_text(int(np.argmax(month_first)))
 
     def _decide(self, line_of: Any) -> Order:
         day, month = self._day_first, self._month_first
@@ -166,7 +182,6 @@ def _fast(values: pd.Series[Any]) -> _Chunk | None:
 
 def _arrow_times(array: Any) -> _Chunk | None:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     # A few first: to fail on a whole chunk takes Arrow far longer than to read it.
     few = array.slice(0, 16).drop_null()
@@ -179,12 +194,31 @@ def _arrow_times(array: Any) -> _Chunk | None:
         # A nullable integer would have to become a float anyway: NaN says "not known".
         micro = stamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return _Chunk(np.asarray(micro, dtype=np.float64) / 1e6)
-    for cells in (few, array):
-        if not pc.all(pc.match_substring_regex(cells, _PLAIN_NUMBER), min_count=0).as_py():
-            return None
-    numbers = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    numbers = _arrow_numbers(few, array)
+    if numbers is None:
+        return None
     seconds, serial = _of_numbers(numbers)
     return _Chunk(seconds, filled=~np.isnan(numbers), serial=serial)
+
+
+def _arrow_numbers(few: Any, array: Any) -> NDArray[np.float64] | None:
+    """The cells as numbers, NaN for missing ones; None if any cell is not plain digits with or without decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.all(pc.match_substring_regex(few, _PLAIN_NUMBER), min_count=0).as_py():
+        return None
+    try:
+        # Of whole numbers Arrow reads also hexadecimal ones, which begin with 0x.
+        whole = None if pc.any(pc.match_substring(few, ".")).as_py() else array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        whole = None
+    text = (array.buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+    if whole is not None and b"x" not in text and b"X" not in text:
+        return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if not pc.all(pc.match_substring_regex(array, _PLAIN_NUMBER), min_count=0).as_py():
+        return None
+    return np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
 def _to_seconds(times: pd.Series[Any]) -> NDArray[np.float64]:
@@ -212,6 +246,11 @@ def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     seconds = np.where(size >= 1e11, numbers / 1000.0, numbers)
     # Below this lie years and counts, which are not seconds.
     return np.where((np.abs(seconds) < 1e7) | (np.abs(seconds) > 1e11), np.nan, seconds)
+
+
+def _full_years(year: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Years that may be written with two digits, from 1970 to 2069."""
+    return np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
 
 
 def _seconds(
