@@ -95,6 +95,17 @@ def test_reports_say_the_same_in_every_format(tmp_path, run, reports, suffix):
     assert abs(before.places - after.places).max() < 1e-6
 
 
+def test_converted_polygons_are_still_areas(tmp_path, run):
+    tiles = tmp_path / "tiles.csv"
+    wkt = [f'"POLYGON(({x} 10, {x}.1 10, {x}.1 10.1, {x} 10.1, {x} 10))"' for x in (20, 21)]
+    tiles.write_text(f"place,label\n{wkt[0]},wet\n{wkt[1]},dry\n")
+    code, _, err = run("convert", tiles, tmp_path / "again.csv", "--polygons", "area")
+    assert code == 0, err
+    before, after = io.read(tiles, polygons="area").reports, io.read(tmp_path / "again.csv").reports
+    assert after.area is not None and after.area.all()
+    assert abs(before.accuracy - after.accuracy).max() < 0.01
+
+
 def test_quiet_commands_print_only_the_result(tmp_path, run, reports):
     _, _, err = run("convert", reports, tmp_path / "x.geojson", "--quiet")
     assert err == ""

@@ -160,3 +160,32 @@ def test_scores_are_read_and_what_is_none_is_rejected(tmp_path):
     assert read.reports.score == pytest.approx([np.nan, 0.9, 0.7], nan_ok=True)
     assert read.rejected == 1 and "between 0 and 1" in str(read.rejects[0])
     assert cf.io.read(path).reports.score is None  # no column is taken for scores by its name
+
+
+@pytest.mark.parametrize("suffix", ["csv", "geojson", "gpkg", "parquet"])
+def test_a_converted_file_still_says_which_reports_are_about_areas(tmp_path, suffix):
+    places = [[20.0, 10.0], [20.1, 10.0], [20.2, 10.0], [20.3, 10.0]]
+    reports = cf.Reports.from_arrays(
+        places,
+        ["wet", "dry", "wet", "dry"],
+        ["ann", "bob", "ann", "cy"],
+        accuracy=[436.0, 1308.0, 12.0, np.nan],
+        area=[True, True, False, False],
+        crs="EPSG:4326",
+    )
+    again = cf.io.read(cf.io.write_reports(reports, tmp_path / f"again.{suffix}"))
+    assert again.reports.area.tolist() == [True, True, False, False]
+    assert again.reports.accuracy == pytest.approx([436.0, 1308.0, 12.0, np.nan], nan_ok=True)
+    assert "whole areas from whole_area" in again.statement
+
+
+def test_a_cell_that_does_not_say_whether_a_report_is_about_an_area_is_refused(tmp_path):
+    head = "lat,lon,label,accuracy_m,whole_area\n"
+    rows = ["10,20,wet,400,true", "10,20.1,dry,400,No", "10,20.2,wet,400,", "10,20.3,wet,,1"] * 300
+    path = tmp_path / "a.csv"
+    path.write_text(head + "\n".join(rows) + "\n10,20.4,wet,400,perhaps\n")
+    read = cf.io.read(path)
+    assert read.reports.area[:4].tolist() == [True, False, False, False]
+    assert [(reject.line, reject.column) for reject in read.rejects] == [(1202, "whole_area")]
+    path.write_text(head + "10,20,wet,400,perhaps\n10,20.1,dry,400,true\n")
+    assert cf.io.read(path).reports.area is None  # a column of other words is not about this

@@ -56,10 +56,11 @@ def test_a_table_of_grid_references_is_read_with_the_accuracy_of_their_squares(t
     assert read.reports.accuracy == pytest.approx([436, 436], rel=0.01)
 
 
-def test_h3_cells_are_refused_with_what_to_do(tmp_path):
+@pytest.mark.parametrize("column", ["h3", "hex_id", "cell", "tile"])
+def test_h3_cells_are_refused_with_what_to_do(tmp_path, column):
     path = tmp_path / "hexagons.csv"
-    path.write_text("h3,label,source\n8828308281fffff,flooded,ann\n8828308283fffff,dry,bob\n")
-    with pytest.raises(ReportFormatError, match="cell_to_latlng"):
+    path.write_text(f"{column},label,source\n8828308281fffff,flooded,ann\n8828308283fffff,dry,bob\n")
+    with pytest.raises(ReportFormatError, match=r"cell_to_latlng.*--accuracy"):
         io.read(path)
 
 

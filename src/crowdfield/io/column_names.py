@@ -51,6 +51,7 @@ _NAMES: dict[str, str] = {
         precision_m radius_m error_m gps_error accuracy_km uncertainty_km radius_km precision_km accuracy""",
     "count": """count nresp n_reports num_reports number_of_reports report_count reports_count seen_by n_responses
         num_responses number_of_responses""",
+    "area": "whole_area",  # as `crowdfield convert` writes it
 }
 SYNONYMS: dict[str, tuple[str, ...]] = {
     role: tuple(dict.fromkeys(canonical(name) for name in names.split())) for role, names in _NAMES.items()
@@ -75,6 +76,8 @@ ABOUT = frozenset(canonical(word) for word in _ABOUT.split())
 _MISSING = """na, n/a, #n/a, n.a., n/d, n.d., s/d, s.d., k.a., -, --, –, —, ?, null, <null>, (null), \\n, nan, <na>,
     (blank), (vide), (leer), (en blanco), (vuoto), #null!, #value!, #ref!, #div/0!, #name?, #num!, #n/d, #nv"""
 MISSING = frozenset(word.strip() for word in _MISSING.split(","))
+# Cells that say whether something holds.
+YES, NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 _NUMBER = re.compile(r"[+-]?(\d[\d.,]*|[.,]\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 
 

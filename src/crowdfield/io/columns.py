@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from crowdfield.errors import ReportFormatError
-from crowdfield.io.column_names import ABOUT, AMBIGUOUS_TIMES, MISSING, SYNONYMS, TAGS, canonical
+from crowdfield.io.column_names import ABOUT, AMBIGUOUS_TIMES, MISSING, NO, SYNONYMS, TAGS, YES, canonical
 
 OPTION = {
     "lat": "--lat",
@@ -259,6 +259,8 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     """Whether the cells of a column agree with what its name may mean."""
     if role == "time" and canonical(column) in AMBIGUOUS_TIMES:
         return any(re.search(r"\d[-./]\d", cell) for cell in cells)
+    if role == "area":
+        return all(cell.strip().casefold() in YES | NO for cell in cells if not is_missing(cell))
     if role not in ("accuracy", "count"):
         return True
     filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]

@@ -48,8 +48,8 @@ _LINK = re.compile(
 _AS_PYTHON = re.compile(r"\{\s*'")  # an object as Python writes it, with single quotes
 _H3 = re.compile(r"8[0-9a-f]{14}", re.IGNORECASE)
 H3_CELL = (
-    "is an H3 cell, which is not read. Write the middle of each cell as columns lat and lon: "
-    "h3.cell_to_latlng(cell) in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB."
+    "is an H3 cell, which is not read. Write the centre of each cell to columns lat and lon (h3.cell_to_latlng(cell) "
+    "in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB), and say how large the cells are with --accuracy."
 )
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
@@ -247,7 +247,9 @@ def _is_telling(name: str, cells: Sequence[str]) -> bool:
         r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape|mgrs|usng|grid|h3|hex", name, re.IGNORECASE
     ):
         return True
-    return all(set(".+(°") & set(cell) or ("," in cell and ";" in cell) for cell in cells[:100])
+    return all(
+        set(".+(°") & set(cell) or ("," in cell and ";" in cell) or _H3.fullmatch(cell.strip()) for cell in cells[:100]
+    )
 
 
 def _is_date(cell: str) -> bool:

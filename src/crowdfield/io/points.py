@@ -15,7 +15,7 @@ from crowdfield import geography, readings
 from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.io import places
 from crowdfield.io.collect import Batch
-from crowdfield.io.column_names import MISSING
+from crowdfield.io.column_names import MISSING, NO, YES
 from crowdfield.io.columns import metres_in
 from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.names import UNKNOWN, Coded, NameColumn, arrow_text
@@ -240,10 +240,28 @@ def _where(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> Where:
     known = np.isfinite(stated)
     if name == REACH:
         return where._replace(accuracy=stated, area=known)
+    whole = _whole_areas(frame, plan, why)
     if where.accuracy is None:
-        return where._replace(accuracy=stated)
+        return where._replace(accuracy=stated, area=None if whole is None else whole & known)
     area = None if where.area is None else where.area & ~known
+    if whole is not None:
+        area = (whole & known) if area is None else area | (whole & known)
     return where._replace(accuracy=np.where(known, stated, where.accuracy), area=area)
+
+
+def _whole_areas(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.bool_] | None:
+    """Which rows say that they are about a whole area; None without a column that says so."""
+    name = plan.column("area")
+    if name is None or name not in frame:
+        return None
+    said = frame[name].astype(object).where(~_empty(frame[name], plan.missing), "no")
+    said = said.astype(str).str.strip().str.casefold()
+    why.add(
+        ~said.isin(YES | NO).to_numpy(dtype=bool),
+        name,
+        lambda at: f"'{_shown(frame[name], at)}' does not say whether the report is about a whole area: true or false.",
+    )
+    return said.isin(YES).to_numpy(dtype=bool)
 
 
 def _whole_places(cells: pd.Series[Any], plan: Plan, why: _Refusals) -> Where:

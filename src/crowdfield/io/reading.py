@@ -401,6 +401,7 @@ _ROLE = {
     "id": "id",
     "text": "text",
     "accuracy": "accuracy",
+    "area": "whole areas",
     "count": "count",
     "score": "score",
     "reading": "reading",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from crowdfield.data import Reports
+from crowdfield.data.reports import WHOLE_AREA
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
 from crowdfield.io import score_columns
@@ -54,7 +55,10 @@ def check_report_format(path: str | Path) -> str:
 
 
 def write_reports(reports: Reports, path: str | Path) -> Path:
-    """Write reports in degrees: source, latitude, longitude, label, and time and id where there are any.
+    """Write reports in degrees: source, latitude, longitude, label, and whatever else they have.
+
+    Areas are written as their centroid, how far they reach (``accuracy_m``) and ``whole_area``, which `read` reads
+    back; their outlines are not part of the reports.
 
     Parameters
     ----------
@@ -126,4 +130,6 @@ def _rows(reports: Reports) -> tuple[list[str], list[tuple[Any, ...]]]:
         columns["count"] = reports.count.tolist()
     if reports.accuracy is not None:
         columns["accuracy_m"] = ["" if np.isnan(metres) else round(metres, 3) for metres in reports.accuracy.tolist()]
+    if reports.area is not None:
+        columns[WHOLE_AREA] = reports.area.tolist()
     return list(columns), list(zip(*columns.values(), strict=True))
