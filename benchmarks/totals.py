@@ -1,13 +1,14 @@
 """Do intervals of district totals hold, and what do totals of a large map cost?
 
     python -m benchmarks totals coverage --worlds 200
-    python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior --inference gibbs
+    python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior [--inference gibbs] [--unrefined]
     python -m benchmarks totals size --cells 1000000
 
 A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. With
-`--from-prior` how much the field varies and how every source errs are drawn from the priors of the one-state model,
-which then fits the reports: intervals of exact inference would hold 90 %. A district is a run of cells around a random
-cell, by a distance that is bent at random, so that its shape is no circle.
+`--from-prior` the level, how much the field varies and how every source errs are drawn from the priors of the one-state
+model, which then fits the reports (unless `--reports-model` says otherwise): intervals of exact inference would hold
+90 %. A district is a run of cells around a random cell, by a distance that is bent at random, so that its shape is no
+circle. `--unrefined` takes draws of the Gaussian approximation as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import resource
 import sys
 import time
 import warnings
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -29,7 +31,9 @@ from scipy.special import expit
 import crowdfield as cf
 from crowdfield import simulate
 from crowdfield.data import Grid
+from crowdfield.inference import refined_draws
 from crowdfield.inference.kernels import Matern32
+from crowdfield.inference.posed import LEVEL_VARIANCE
 from crowdfield.models.base import weakly_diagonal
 from crowdfield.models.problem import default_scale_rate
 
@@ -48,12 +52,13 @@ def root() -> NDArray[np.float64]:
 
 
 def world(seed: int, reports: int, variance: float | None, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
-    """Cells of side 1, their states, and reports at the centres of random cells. variance: of the field; None: that and
-    the crowd are drawn from the priors of the one-state model."""
+    """Cells of side 1, their states, and reports at the centres of random cells. variance: of the field; None: that, the
+    level and the crowd are drawn from the priors of the one-state model."""
     rng = np.random.default_rng([seed, reports])
     from_prior = variance is None
     if variance is None:
         variance = default_scale_rate(2) / rng.standard_gamma(1.0)
+        level = np.sqrt(LEVEL_VARIANCE * variance) * rng.standard_normal()
     grid = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE)
     f = level + np.sqrt(variance) * root() @ rng.standard_normal(grid.size)
     rho = expit(f)
@@ -86,12 +91,15 @@ def held(
     scale_rate: float | None = None,
     draws: int = 200,
     inference: str = "auto",
-) -> dict[int, list[tuple[bool, float]]]:
-    """For every size of district: whether the 90 % interval holds the true total, and how wide it is."""
+    reports_model: str | None = None,
+) -> tuple[dict[int, list[tuple[bool, float]]], str]:
+    """For every size of district: whether the 90 % interval holds the true total, and how wide it is. And the model of
+    reports that was fitted."""
     grid, field, said = world(seed, reports, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reports_model = "one_state" if variance is None else "auto"
+        if reports_model is None:
+            reports_model = "one_state" if variance is None else "auto"
         model = cf.HeatmapBCC(
             lengthscale=LENGTHSCALE, scale_rate=scale_rate, reports_model=reports_model, inference=inference
         ).fit(said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source])
@@ -106,7 +114,7 @@ def held(
         true = float(weights[area] @ field.t[area])
         low, high = row[f"amount_low_{state}"], row[f"amount_high_{state}"]
         out[size].append((bool(low <= true <= high), (high - low) / row["weight"]))
-    return out
+    return out, model.reports_model_
 
 
 def coverage(
@@ -118,10 +126,14 @@ def coverage(
     scale_rate: float | None = None,
     draws: int = 200,
     inference: str = "auto",
+    reports_model: str | None = None,
 ) -> dict[str, Any]:
     found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
+    fitted: Counter[str] = Counter()
     for seed in range(first, first + worlds):
-        for size, rows in held(seed, reports, variance, level, scale_rate, draws, inference).items():
+        holds, name = held(seed, reports, variance, level, scale_rate, draws, inference, reports_model)
+        fitted[name] += 1
+        for size, rows in holds.items():
             found[size] += rows
         if seed % 10 == 9:
             so_far = {size: round(float(np.mean([h for h, _ in rows])), 3) for size, rows in found.items()}
@@ -130,7 +142,8 @@ def coverage(
         "worlds": worlds,
         "reports": reports,
         "variance": "from the prior" if variance is None else round(variance, 3),
-        "level": level,
+        "level": "from the prior" if variance is None else level,
+        "fitted": dict(fitted),
         **{
             f"{size} cells": {
                 "held": round(float(np.mean([h for h, _ in rows])), 3),
@@ -187,13 +200,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")
     parser.add_argument("--inference", default="auto", choices=("auto", "vb", "gibbs"))
+    parser.add_argument("--reports-model", default=None, choices=("auto", "one_state", "instrument"))
+    parser.add_argument("--unrefined", action="store_true", help="draws of the Gaussian approximation as they are")
     parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
     if given.what == "size":
         print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
         return 0
+    if given.unrefined:
+        refined_draws.MOST_WORK = 0.0
     for reports in given.reports:
-        settings = (given.first, given.scale_rate, given.draws, given.inference)
+        settings = (given.first, given.scale_rate, given.draws, given.inference, given.reports_model)
         variance = None if given.from_prior else given.variance
         print(json.dumps(coverage(given.worlds, reports, variance, given.level, *settings)), flush=True)
     return 0

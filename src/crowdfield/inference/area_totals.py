@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.quadrature import softmax
 from crowdfield.inference.rate_draws import BLOCK_ENTRIES, RateDraws, probabilities
 from crowdfield.inference.reported_draws import shifted_to_mean
 
@@ -24,7 +25,7 @@ class DrawsAtReports(Protocol):
     """Draws of the states of everything that was reported on."""
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
-        """Logits of a block of things in every draw, up to a shift that is fixed by their known mean: [J, m, n]."""
+        """Logits of a block of things in every draw; up to a shift, if their mean is given: [J, m, n]."""
         ...
 
 
@@ -32,7 +33,7 @@ class Reported(NamedTuple):
     """Things that were reported on."""
 
     draws: DrawsAtReports
-    mean: Array  # [P, J] their state probabilities in the map
+    mean: Array | None  # [P, J] their state probabilities in the map; None: the draws are from the joint posterior
     weights: sp.csr_matrix  # [A, P]
 
 
@@ -54,10 +55,11 @@ def amounts(
         things, counted = reported, reported.weights.tocsc()
 
         def here(part: slice, own: np.random.Generator) -> Array:
-            p = shifted_to_mean(things.draws.logits(part, own), things.mean[part])
+            logits = things.draws.logits(part, own)
+            p = softmax(logits, axis=0) if things.mean is None else shifted_to_mean(logits, things.mean[part])
             return _sums(counted[:, part], drawn_states(p, own))
 
-        parts.append(_added(here, len(things.mean), n, (A, states - 1, n), rng))
+        parts.append(_added(here, counted.shape[1], n, (A, states - 1, n), rng))
         everything = everything + np.asarray(things.weights.sum(axis=1)).ravel()
     rest = sum(parts)
     first = everything[:, None] - np.sum(rest, axis=1)

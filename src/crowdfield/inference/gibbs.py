@@ -154,7 +154,10 @@ class Sampler:
         out = np.zeros((chains, states, self.data.n_sites))
         if len(self.key):
             table = np.ascontiguousarray(log_pi.reshape(chains, -1, states).transpose(0, 2, 1))
-            out[:, :, self.reported] = np.add.reduceat(table[:, :, self.key], self.first, axis=2)
+            each = table[:, :, self.key]
+            if self.data.looks is not None:
+                each *= self.data.looks
+            out[:, :, self.reported] = np.add.reduceat(each, self.first, axis=2)
         out[:, :, self.gold] = -np.inf
         out[:, self.gold_state, self.gold] = 0.0
         return out
@@ -176,14 +179,32 @@ class Sampler:
         ell = self.log_likelihood(state.log_pi)
         z = self._draw_what_sites_say(self.logits(state.g), ell, rng)
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
-        weights, scale, g, accepted_again = self._rescale(weights, scale, ell, rng, step_size[1])
-        logits = self.logits(g)
-        rho, r = softmax(logits, STATES), softmax(logits + ell, STATES)
+        g = self.design.evaluate(weights)
+        weights, scale, g, accepted_again = self._rescale(weights, scale, ell, rng, step_size[1], g)
+        new, r, t = self._draw_sources(State(weights, scale, state.log_pi, state.confusion, g), ell, rng)
+        rho = softmax(self.logits(g), STATES)
+        return new, Info(r, t, rho, np.stack([accepted, accepted_again]))
+
+    def step_along_ridge(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Array]:
+        """Steps 4 and 5 of a sweep alone, and the accepted steps [K]: the shape of the field is held.
+
+        A field of larger amplitude with less accurate sources explains most reports nearly as well. These steps move
+        along that ridge at a small part of the cost of drawing the field.
+        """
+        ell = self.log_likelihood(state.log_pi)
+        weights, scale, g, accepted = self._rescale(state.weights, state.scale, ell, rng, step_size, state.g)
+        return self._draw_sources(State(weights, scale, state.log_pi, state.confusion, g), ell, rng)[0], accepted
+
+    def _draw_sources(
+        self, state: State, ell: Array, rng: np.random.Generator
+    ) -> tuple[State, Array, NDArray[np.int64]]:
+        """t, communities and π given the field and ℓ of the last π; also r [K, J, N] and t [K, N]."""
+        r = softmax(self.logits(state.g) + ell, STATES)
         t = self._draw_targets(r, rng)
         counts = self._counts(t)
         confusion = self.confusion.step(state.confusion, counts, rng)
         log_pi = draw_log_pi(self.confusion.alpha0(confusion) + counts, rng)
-        return State(weights, scale, log_pi, confusion, g), Info(r, t, rho, np.stack([accepted, accepted_again]))
+        return state._replace(log_pi=log_pi, confusion=confusion), r, t
 
     def _draw_what_sites_say(self, logits: Array, ell: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         """z [K, N]: the state that a site supports in this sweep, or −1."""
@@ -231,10 +252,9 @@ class Sampler:
         return weights, scale, accepted
 
     def _rescale(
-        self, weights: Array, scale: Array, ell: Array, rng: np.random.Generator, step_size: Array
+        self, weights: Array, scale: Array, ell: Array, rng: np.random.Generator, step_size: Array, g: Array
     ) -> tuple[Array, Array, Array, Array]:
-        """Draw ς given u = √ς w, whose prior is N(0, I) for any ς: functions are rescaled (interweaving)."""
-        g = self.design.evaluate(weights)
+        """Draw ς given u = √ς w, whose prior is N(0, I) for any ς: functions are rescaled (interweaving). g is Φw."""
         log_ratio = step_size * rng.standard_normal(len(scale))
         stretch = np.exp(-0.5 * log_ratio)[:, None, None]
         gain = self.prior.shape * log_ratio - self.prior.rate * scale * np.expm1(log_ratio)
@@ -254,7 +274,8 @@ class Sampler:
         table = self.table_shape(len(t))
         rows = np.arange(len(t))[:, None] * (table[1] * table[2]) + self.key
         index = rows * self.data.n_states + t[:, self.site]
-        return np.bincount(index.ravel(), minlength=int(np.prod(table))).reshape(table).astype(float)
+        looks = None if self.data.looks is None else np.tile(self.data.looks, len(t))
+        return np.bincount(index.ravel(), looks, minlength=int(np.prod(table))).reshape(table).astype(float)
 
 
 class _Conditional:

@@ -19,12 +19,14 @@ from crowdfield.inference import field_draws
 from crowdfield.inference.data import contrast
 from crowdfield.inference.field_draws import FunctionDraws
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.linear import Columns
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.predict import FieldPredictor, Predictor
 from crowdfield.inference.quadrature import softmax
+from crowdfield.inference.refined_draws import JointDraws
 from crowdfield.inference.sampling import SamplePredictor
 
 BLOCK_ENTRIES = 1 << 21  # places times draws processed at a time: 16 MB an array
@@ -134,12 +136,30 @@ def _of_chains(predictor: SamplePredictor, size: int, region: Array, rng: np.ran
     """Evenly spaced draws of those that were kept, from all chains; some repeated if more are requested than kept."""
     sampled = predictor.posterior
     kept = chain_rows(len(sampled.weights), size)
-    sd = 1.0 / np.sqrt(sampled.scale[kept])
+    return of_weights(sampled.basis, sampled.weights[kept], sampled.scale[kept], predictor.prior_mean, region, rng)
+
+
+def of_joint(
+    drawn: JointDraws, prior_mean: Callable[[Array], Array], region: Array, rng: np.random.Generator
+) -> StateRates:
+    """The rates of draws of the one-state model's posterior."""
+    return of_weights(drawn.basis, drawn.weights, drawn.scale, prior_mean, region, rng)
+
+
+def of_weights(
+    basis: Basis,
+    weights: Array,
+    scale: Array,
+    prior_mean: Callable[[Array], Array],
+    region: Array,
+    rng: np.random.Generator,
+) -> StateRates:
+    """The rates of draws of the weights of a basis [n, F, m] and of ς [n]."""
+    sd = 1.0 / np.sqrt(scale)
     functions = tuple(
-        field_draws.through_basis(sampled.basis, sampled.weights[kept, f].T, sd, region, rng)
-        for f in range(sampled.weights.shape[1])
+        field_draws.through_basis(basis, weights[:, f].T, sd, region, rng) for f in range(weights.shape[1])
     )
-    return StateRates(functions, predictor.prior_mean, size)
+    return StateRates(functions, prior_mean, len(scale))
 
 
 def chain_rows(kept: int, size: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Joint draws of the states of reported places, whose mean is the map's probability there."""
+"""Joint draws of the states of reported places. Those of q have the mean that the map shows there."""
 
 from __future__ import annotations
 
@@ -41,8 +41,13 @@ class ReportDraws(NamedTuple):
         drawn = np.full(len(alpha), -1)
         drawn[busiest] = np.arange(len(busiest))
         log_draws = np.log(np.maximum(confusion_draws(alpha[busiest], size, rng), 1e-300)).astype(np.float32)
-        looks = np.ones(len(data.site)) if data.looks is None else data.looks
-        return cls(data.site, data.source, data.label, looks, np.log(pi), drawn, log_draws)
+        return cls(data.site, data.source, data.label, _looks(data), np.log(pi), drawn, log_draws)
+
+    @classmethod
+    def of_joint(cls, data: Data, log_draws: Array, pi: Array) -> ReportDraws:
+        """With draws of the confusion matrices of all sources, log π [n, S, J, L]."""
+        drawn = np.arange(len(pi))
+        return cls(data.site, data.source, data.label, _looks(data), np.log(pi), drawn, log_draws.astype(np.float32))
 
     def log_likelihood(self, rows: slice) -> Array:
         """log P(reports | state) of a run of places under every draw: [J, m, n]."""
@@ -59,18 +64,28 @@ class ReportDraws(NamedTuple):
         return out
 
 
+def _looks(data: Data) -> Array:
+    """How often each report counts: [R]."""
+    return np.ones(len(data.site)) if data.looks is None else data.looks
+
+
 class StateLogitsAtReports(NamedTuple):
     """P(state | draw, reports) at places reported on, of the one-state model."""
 
     rates: StateRates
     said: ReportDraws
     X: Array  # [P, D]
+    known: NDArray[Any]  # [P] the state where it is known, else −1
 
     def logits(self, rows: slice, rng: np.random.Generator) -> Array:
         """Logits of the states of some reported places in every draw: [J, m, n]."""
         f = self.rates.log_odds(self.X[rows], rng)
         prior = np.tensordot(contrast(len(self.said.log_pi[0])), f, axes=1)
-        return np.asarray(prior + self.said.log_likelihood(rows))
+        out = np.asarray(prior + self.said.log_likelihood(rows))
+        known = self.known[rows]
+        for j in range(len(out)):
+            out[j, (known >= 0) & (known != j)] = -np.inf
+        return out
 
 
 class AppearanceLogitsAtReports(NamedTuple):

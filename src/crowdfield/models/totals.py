@@ -16,6 +16,9 @@ from crowdfield.inference import area_totals, rate_draws
 from crowdfield.inference.field_draws import corners
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
+from crowdfield.inference.joint.state import Posterior
+from crowdfield.inference.predict import FieldPredictor
+from crowdfield.inference.refined_draws import JointDraws, refined
 from crowdfield.inference.reported_draws import AppearanceLogitsAtReports, ReportDraws, StateLogitsAtReports
 from crowdfield.models import inexact
 from crowdfield.models.base import Array
@@ -196,7 +199,12 @@ def _drawn(
     model: MapQueries, places: Array, shown: Shown, weighed: sp.csr_matrix, rng: np.random.Generator, size: int
 ) -> Array:
     known = model.places_ if len(shown.site) else places[:0]
-    rates = rate_draws.of_predictor(model._predictor, size, corners(places, known), rng)
+    region, exact = corners(places, known), _refined(model, size, rng)
+    rates: rate_draws.StateRates | rate_draws.InstrumentRates
+    if exact is None:
+        rates = rate_draws.of_predictor(model._predictor, size, region, rng)
+    else:
+        rates = rate_draws.of_joint(exact, model._posed.mean_at, region, rng)
     J = len(model.classes_)
     if not len(shown.site):
         return area_totals.amounts(rates, places, weighed, J, None, rng)
@@ -208,12 +216,27 @@ def _drawn(
     at_sites = sp.csr_matrix(weighed @ holds)
     elsewhere = sp.csr_matrix(weighed @ sp.diags((crowded == 0).astype(np.float64)))
     elsewhere.eliminate_zeros()
-    reported = _reported(model, rates, at_sites, size, rng)
+    reported = _reported(model, rates, exact, at_sites, size, rng)
     return area_totals.amounts(rates, places, elsewhere, J, reported, rng)
 
 
+def _refined(model: MapQueries, size: int, rng: np.random.Generator) -> JointDraws | None:
+    """Draws of the one-state model's exact posterior, or close to it, where they are affordable; else None."""
+    if not isinstance(model._predictor, FieldPredictor) or not isinstance(model._solved.fit.q, Posterior):
+        return None
+    # A model fitted over a cluster does not hold its reports, and the sampler takes places as exact.
+    if len(model.places_) < model._posed.data.n_sites or getattr(model, "_site_reach", None) is not None:
+        return None
+    return refined(model._posed.data, model._posed.prior, model._solved.fit.q, size, rng)
+
+
 def _reported(
-    model: MapQueries, rates: Any, at_sites: sp.csr_matrix, size: int, rng: np.random.Generator
+    model: MapQueries,
+    rates: Any,
+    exact: JointDraws | None,
+    at_sites: sp.csr_matrix,
+    size: int,
+    rng: np.random.Generator,
 ) -> area_totals.Reported:
     if isinstance(model._predictor, Fitted | FittedStates):
         fitted, thing_at = model._predictor, model._asked.place
@@ -221,8 +244,12 @@ def _reported(
         weights = sp.csr_matrix(at_sites[:, thing_at] @ sp.diags(1.0 / shared[thing_at]))
         return area_totals.Reported(AppearanceLogitsAtReports(rates, fitted), fitted.site_states, weights)
     data = model._posed.data
+    if exact is not None:
+        joint = ReportDraws.of_joint(data, exact.log_pi, model.confusion_)
+        return area_totals.Reported(StateLogitsAtReports(rates, joint, model.places_, data.known), None, at_sites)
     said = ReportDraws.of(data, model.alpha_, model.confusion_, size, rng)
-    return area_totals.Reported(StateLogitsAtReports(rates, said, model.places_), model.posterior_, at_sites)
+    logits = StateLogitsAtReports(rates, said, model.places_, np.full(len(model.places_), -1))
+    return area_totals.Reported(logits, model.posterior_, at_sites)
 
 
 def _predicted(model: MapQueries, places: Array) -> tuple[Array, Array]:
