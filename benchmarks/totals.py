@@ -52,8 +52,10 @@ def root() -> NDArray[np.float64]:
 
 
 def world(seed: int, reports: int, variance: float | None, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
-    """Cells of side 1, their states, and reports at the centres of random cells. variance: of the field; None: that, the
-    level and the crowd are drawn from the priors of the one-state model."""
+    """Cells of side 1, their states, and reports at the centres of random cells.
+
+    variance: of the field; None: it, the level and the crowd are drawn from the priors of the one-state model.
+    """
     rng = np.random.default_rng([seed, reports])
     from_prior = variance is None
     if variance is None:
