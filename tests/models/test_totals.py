@@ -1,5 +1,6 @@
 """Totals of areas: they agree with the map, their intervals hold, and odd areas are said to be odd."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -204,3 +205,22 @@ def test_ninety_percent_intervals_hold_about_nine_times_in_ten():
         for area, low, high in zip(areas, table["amount_low_1"], table["amount_high_1"], strict=True):
             held.append(low <= weights[area] @ world.truth.t[area] <= high)
     assert 0.78 <= np.mean(held) <= 0.99
+
+
+def test_draws_of_a_live_map_are_made_once_and_anew_for_another_seed_or_fit(small, monkeypatch):
+    from crowdfield.models import totals
+
+    made, areas = [], np.zeros(len(cells()), int)
+    draw = totals.refined
+    monkeypatch.setattr(totals, "refined", lambda *given: made.append(1) or draw(*given))
+    model = copy.copy(small)
+    model.__dict__.pop("_last_draws", None)
+    first = model.totals(cells(), areas, random_state=1)
+    pd.testing.assert_frame_equal(first, model.totals(cells(), areas, random_state=1))
+    assert len(made) == 1
+    model.totals(cells()[:20], areas[:20], random_state=1)
+    assert len(made) == 1
+    assert model.totals(cells(), areas, random_state=2)["amount_low_1"][0] != first["amount_low_1"][0]
+    X, y, sources, _ = reports(61)
+    model.fit(X, y, sources=sources).totals(cells(), areas, random_state=2)
+    assert len(made) == 3

@@ -52,6 +52,7 @@ class MapQueries(ReportClassifier):
     _predictor: Predictor
     _posed: Posed
     _solved: Solved  # by the one-state model
+    _last_draws: totals.LastDraws  # of the one-state model, by totals
     _asked: instrument.Asked  # by the instrument model, as is the next
     _instrument: AnyFitted | Sampled
 

@@ -220,14 +220,32 @@ def _drawn(
     return area_totals.amounts(rates, places, elsewhere, J, reported, rng)
 
 
+class LastDraws(NamedTuple):
+    """The last draws of a model's posterior, and what was asked for."""
+
+    q: Posterior
+    asked: tuple[int, str]  # number of draws, and the state of the generator
+    draws: JointDraws | None
+
+
 def _refined(model: MapQueries, size: int, rng: np.random.Generator) -> JointDraws | None:
-    """Draws of the one-state model's exact posterior, or close to it, where they are affordable; else None."""
+    """Draws of the one-state model's exact posterior, or close to it, where they are affordable; else None.
+
+    They do not depend on the places, so that the last ones are kept: a live map is asked about one polygon after the
+    other, with the same seed.
+    """
     if not isinstance(model._predictor, FieldPredictor) or not isinstance(model._solved.fit.q, Posterior):
         return None
     # A model fitted over a cluster does not hold its reports, and the sampler takes places as exact.
-    if len(model.places_) < model._posed.data.n_sites or getattr(model, "_site_reach", None) is not None:
+    if len(model.places_) < model._posed.data.n_sites or model._site_reach is not None:
         return None
-    return refined(model._posed.data, model._posed.prior, model._solved.fit.q, size, rng)
+    own, q = rng.spawn(1)[0], model._solved.fit.q
+    asked = (size, str(own.bit_generator.state))
+    last: LastDraws | None = getattr(model, "_last_draws", None)
+    if last is None or last.q is not q or last.asked != asked:
+        last = LastDraws(q, asked, refined(model._posed.data, model._posed.prior, q, size, own))
+        model._last_draws = last
+    return last.draws
 
 
 def _reported(
