@@ -76,7 +76,7 @@ REASONS: dict[str, tuple[dict[str, Any], int, str]] = {
     "few reports": ({}, 80, "fewer than 100 reports"),
     "cannot be used": ({"communities": 1}, 80, "the instrument model cannot be used here: communities"),
     "needed": ({"covariates": {"east": lambda X: X[:, 0]}}, 80, "only it can use covariates"),
-    "compared": ({}, 120, "predicts a left-out report with"),
+    "compared": ({}, 120, "predicts a left-out report at a cost of"),
 }
 
 

@@ -2,6 +2,9 @@
 
 Both models are fitted to the same reports less a random third, and predict that third; then the other two thirds in
 turn, until the choice is clear or enough reports were left out. Nothing is approximated beside the fits themselves.
+
+Only reports that name a state are left out, and what counts is which of the states they name: a map shows states, and a
+model must not be chosen because it predicts where people say "bad imagery".
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from crowdfield.errors import NumericalError
 from crowdfield.inference import confusion, lengthscale_selection, selection, solvers
@@ -101,17 +105,22 @@ def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Compariso
     """On at most `COMPARED_PLACES` places, with one kernel for both models, which is given back."""
     part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
     rows = np.flatnonzero(asked.crowd & np.isin(asked.thing, kept))  # the reports of `part`, in its order
+    names_state = np.flatnonzero(part.reported.label < len(given.states))
     trusted = np.flatnonzero(~asked.crowd & np.isin(asked.thing, kept))
     few = partial(_with_few_features, FEATURES.shared_by(part.functions))
     kernel = _shared_kernel(model, given, np.r_[rows, trusted], few)
     part = part._replace(kernel=kernel)
     predicted = np.empty((0, 4))
     variances: Variances | None = None
-    for hidden in _parts(len(rows), asked.problem.rng()):
-        read, variances = _by_instruments(part, hidden, variances)
+    for left_out_part in _parts(len(names_state), asked.problem.rng()):
+        hidden = np.zeros(len(rows), dtype=bool)
+        hidden[names_state[left_out_part]] = True
+        new = part.reported.take(hidden)
+        read, variances = _by_instruments(part, hidden, variances, len(given.states))
         one_state = _by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden])
         habits = _by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores))
-        predicted = np.vstack([predicted, np.column_stack([read, one_state, habits, part.reported.looks[hidden]])])
+        every = [_of_the_named_state(log_p[:, : len(given.states)], new.label) for log_p in (read, one_state, habits)]
+        predicted = np.vstack([predicted, np.column_stack([*every, new.looks])])
         found = _summarised(predicted)
         if len(predicted) >= FEWEST_LEFT_OUT and found.is_clear:
             break
@@ -121,7 +130,7 @@ def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Compariso
 def _summarised(predicted: Array) -> Comparison:
     """The comparison of log P of left-out reports under instruments, one state and habits, and their counts: [R, 4]."""
     *logs, count = predicted.T
-    bits = [float(np.average(each, weights=count)) / np.log(2.0) for each in logs]
+    bits = [float((count * each).sum() / max(count.sum(), 1)) / np.log(2.0) for each in logs]
 
     def standard_error(one: int, other: int) -> float:
         if not np.isfinite([bits[one], bits[other]]).all():
@@ -154,16 +163,27 @@ def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
     return [part == k for k in range(min(PARTS, needed))]
 
 
-def _by_instruments(part: Problem, hidden: NDArray[np.bool_], near: Variances | None) -> tuple[Array, Variances | None]:
-    """log P of the left-out reports, and the variances that were learned; `near`: where to start to learn them."""
-    seen = part.reported.take(~hidden)
+def _of_the_named_state(log_p: Array, label: NDArray[np.int64]) -> Array:
+    """log P(label | the report names a state), from the log P of every label that names one.   [R, J], [R] -> [R]"""
+    if np.isneginf(log_p).all():
+        return np.full(len(label), -np.inf)  # a model that could not be fitted
+    return np.asarray(log_p[np.arange(len(label)), label] - logsumexp(log_p, axis=1))
+
+
+def _by_instruments(
+    part: Problem, hidden: NDArray[np.bool_], near: Variances | None, n_states: int
+) -> tuple[Array, Variances | None]:
+    """log P of every state's label in the left-out reports [R, J], and the variances that were learned; `near`: where
+    to start to learn them."""
+    seen, new = part.reported.take(~hidden), part.reported.take(hidden)
     problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
     try:
         start = problem.start() if near is None else problem.start()._replace(variances=near)
         fitted = instrument.fit(problem, start, QUICK, size=FEATURES.shared_by(part.functions))
     except (NumericalError, np.linalg.LinAlgError):
-        return np.full(int(hidden.sum()), -np.inf), near  # a model that cannot be fitted predicts nothing
-    return fitted.log_probabilities(part.reported.take(hidden)), fitted.state.variances
+        return np.full((len(new.label), n_states), -np.inf), near  # a model that cannot be fitted predicts nothing
+    by_state = [fitted.log_probabilities(new._replace(label=np.full_like(new.label, j))) for j in range(n_states)]
+    return np.stack(by_state, axis=1), fitted.state.variances
 
 
 def _by_one_state(
@@ -174,20 +194,22 @@ def _by_one_state(
     seen: NDArray[np.int64],
     hidden: NDArray[np.int64],
 ) -> Array:
+    """log P of every state's label in the left-out reports: [R, J]."""
     reports, states = given.reports, given.states
     posed = pose(model, reports.take(seen), states, given.gold).with_kernel(kernel)
     try:
         solver, fit = selection.solve(posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=lay_out)
     except NumericalError:
-        return np.full(len(hidden), -np.inf)  # a model that cannot be fitted predicts nothing
+        return np.full((len(hidden), len(states)), -np.inf)  # a model that cannot be fitted predicts nothing
     places = inexact.sites_of(reports.take(hidden))
     C = contrast(len(states))
     predictor = FieldPredictor(fit.q.fields, posed.mean_at, C, reports.places.shape[1])
     probability = rate_moments(*inexact.latent_at(predictor, posed, places), C)[0]
     where = find_sites(posed.data.X, inexact.like(posed.data.X, places))
     probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
-    said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden], :, reports.label[hidden]]
-    return np.asarray(np.log((probability * said).sum(1)))
+    named = [reports.labels.index(state) for state in states]
+    said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden]][:, :, named]
+    return np.asarray(np.log(np.einsum("rj,rjl->rl", probability, said)))
 
 
 def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
@@ -196,5 +218,7 @@ def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
 
 
 def _by_habits(reported: Reported, hidden: NDArray[np.bool_], n_sources: int, n_labels: int) -> Array:
-    seen, asked = reported.take(~hidden), reported.take(hidden)
-    return left_out.Habits.learn(seen, n_sources, n_labels, seen.looks).further(asked)
+    """log P of every label in the left-out reports: [R, L]."""
+    seen, new = reported.take(~hidden), reported.take(hidden)
+    habits = left_out.Habits.learn(seen, n_sources, n_labels, seen.looks)
+    return np.stack([habits.further(new._replace(label=np.full_like(new.label, code))) for code in range(n_labels)], 1)

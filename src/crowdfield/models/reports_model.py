@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def choose(model: HeatmapBCC, given: FitInput, warm: bool) -> Choice:
         return Choice("one_state", "reports_model asks for it")
     if reason is not None:
         return Choice("one_state", f"the instrument model cannot be used here: {reason}")
-    return _without_comparison(model, given.reports, warm) or Choice("compare", "", is_open=True)
+    return _without_comparison(model, given.reports, given.states, warm) or Choice("compare", "", is_open=True)
 
 
 def _needs_instrument(model: HeatmapBCC, given: FitInput) -> str | None:
@@ -67,7 +67,7 @@ def _why_no_instrument(model: HeatmapBCC, given: FitInput) -> str | None:
     return reason
 
 
-def _without_comparison(model: HeatmapBCC, reports: Reports, warm: bool) -> Choice | None:
+def _without_comparison(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], warm: bool) -> Choice | None:
     """The model that "auto" takes without a comparison, or None where one is due.
 
     `partial_fit` compares again only when there are many more reports. Few reports, or reports that all have one label,
@@ -78,8 +78,8 @@ def _without_comparison(model: HeatmapBCC, reports: Reports, warm: bool) -> Choi
         why = "inference='gibbs' samples it unless reports_model asks for the other"
     elif says_one_thing(reports):
         why = "reports that all say the same cannot tell which model suits them"
-    elif len(reports) < comparison.FEWEST_REPORTS:
-        why = f"fewer than {comparison.FEWEST_REPORTS} reports cannot tell which model suits them"
+    elif _naming_a_state(reports, states) < comparison.FEWEST_REPORTS:
+        why = f"fewer than {comparison.FEWEST_REPORTS} reports that name a state cannot tell which model suits them"
     if why is not None:
         return Choice("one_state", why, is_open=True)
     if warm and len(reports) < comparison.GROWTH * getattr(model, "_compared_reports", 0):
@@ -95,9 +95,15 @@ def why_compared(found: comparison.Comparison) -> str:
     if np.isneginf(bits[other]):
         return f"the {IN_WORDS[other]} could not be fitted to parts of the reports"
     return (
-        f"it predicts a left-out report with {bits[found.better]:.3f} bits on average, "
-        f"the {IN_WORDS[other]} with {bits[other]:.3f} (0 is certainty)"
+        f"it predicts a left-out report at a cost of {-bits[found.better]:.3f} bits on average, "
+        f"the {IN_WORDS[other]} at {-bits[other]:.3f} (0 is certainty)"
     )
+
+
+def _naming_a_state(reports: Reports, states: tuple[Any, ...]) -> int:
+    """How many reports have a label that names a state, and not, for example, "maybe"."""
+    named = [code for code, label in enumerate(reports.labels) if label in states]
+    return int(np.isin(reports.label, named).sum())
 
 
 def says_one_thing(reports: Reports) -> bool:
