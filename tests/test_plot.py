@@ -16,7 +16,7 @@ from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.plot import palette
 from crowdfield.plot.coast import coast_lines
-from crowdfield.plot.furniture import SCALE_BAR, furnish_grid
+from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -245,6 +245,31 @@ def test_the_scale_bar_makes_way_for_marks(marks, moves):
     assert (bar[0].get_x() > 0.5) == moves
     assert bar[3].get_position()[0] - bar[0].get_x() == pytest.approx(bar[0].get_width() / 2, abs=1e-9)
     assert moves or bar[0].get_x() == before
+
+
+@pytest.mark.parametrize(("mark", "moves"), [([0.96, 0.93], True), ([0.96, 0.5], False), ([0.5, 0.93], False)])
+def test_the_north_arrow_makes_way_for_marks(mark, moves):
+    axes = Figure().subplots()
+    furnish_grid(axes, Grid(0, 1000, 0, 1000, 10, 10, "EPSG:32736"))
+    (arrow,) = [text for text in axes.texts if text.get_gid() == NORTH]
+    plot.draw_looks(axes, 1000.0 * np.array([mark]))
+    assert (arrow.xy[0] < 0.5) == moves
+
+
+@pytest.mark.parametrize("size", [(4, 3), (5, 12)])
+def test_the_scale_bar_is_as_high_on_every_map(size):
+    figure = Figure(figsize=size)
+    axes = figure.subplots()
+    furnish_grid(axes, Grid(0, 1000 * size[0], 0, 1000 * size[1], 10, 10, "EPSG:32736"))
+    ground = next(part for part in axes.get_children() if part.get_gid() == SCALE_BAR)
+    assert ground.get_window_extent().height * 72 / figure.dpi == pytest.approx(24.0)
+
+
+def test_a_map_of_one_label_says_what_it_cannot_tell(tmp_path):
+    grid = Grid(west=0.0, east=1.0, south=0.0, north=1.0, columns=1, rows=1)
+    p = np.full((1, 1, 2), 0.5)
+    heatmap = Heatmap(grid, ("not reported", "reported"), p, p, np.ones((1, 1), int), {"only_label": "reported"})
+    assert "All reports say “reported”" in plot.sheet(heatmap).axes[0].get_title(loc="left")
 
 
 @pytest.mark.parametrize(

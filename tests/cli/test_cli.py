@@ -13,6 +13,7 @@ import pytest
 from crowdfield import io
 from crowdfield.cli import main
 from crowdfield.cli.reference import commands, page
+from crowdfield.cli.totals import _amount
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -328,3 +329,32 @@ def test_wrong_use_of_pictures_and_reports_is_noticed_before_any_work(run, repor
 def test_a_state_that_is_not_there_is_named_before_the_fit(run, reports, tmp_path):
     code, _, err = run("fuse", reports, "-o", tmp_path / "m.tif", "--show", "wett", *FAST)
     assert code == 1 and "the map has: dry, flooded" in " ".join(err.split())
+
+
+def test_a_file_of_which_little_is_used_is_said_and_what_to_do(tmp_path, capsys):
+    path = tmp_path / "photos.csv"
+    rows = [f"-19.8,34.8,ann,{'wet' if k % 2 else 'dry'}" for k in range(20)]  # twenty points of one photo
+    path.write_text("\n".join(["lat,lon,source,label", *rows]))
+    with pytest.raises(SystemExit):
+        main(["inspect", str(path)])
+    said = capsys.readouterr().out
+    assert "18 of 20 rows repeat another row" in said and "--duplicates keep" in said
+    rows = [f"{100 + k},34.8,ann,wet" for k in range(20)]  # no latitudes
+    path.write_text("\n".join(["lat,lon,source,label", *rows, "-19.8,34.8,bob,dry"]))
+    with pytest.raises(SystemExit):
+        main(["inspect", str(path)])
+    said = capsys.readouterr().out
+    assert "20 of 21 rows cannot be used" in said and "--lat" in said
+
+
+@pytest.mark.parametrize(
+    ("amounts", "text"),
+    [
+        ((0.347, 0.144, 0.635), "0.35 (0.14–0.64)"),
+        ((0.0029, 0.00007, 0.0031), "0.0029 (0.0001–0.0031)"),
+        ((5230.2, 12.0, 7412.9), "5,230 (12–7,413)"),
+        ((0.0, 0.0, 0.0), "0 (0–0)"),
+    ],
+)
+def test_amounts_have_as_many_digits_as_their_interval_supports(amounts, text):
+    assert _amount(*amounts) == text

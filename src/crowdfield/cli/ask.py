@@ -134,7 +134,7 @@ def inspect(
 ) -> None:
     """What is in this file, and how it would be read. Nothing is written."""
     from crowdfield.cli.console import table
-    from crowdfield.cli.inputs import read_file, settings_from
+    from crowdfield.cli.inputs import loss_notes, read_file, settings_from
 
     talk = Talk.of(voice)
     if file.suffix.lower() in (".tif", ".tiff", ".nc", ".cf"):
@@ -155,7 +155,7 @@ def inspect(
         f"longitude {west:.5g} to {east:.5g}, latitude {south:.5g} to {north:.5g}",
         *([f"from {found['time'][0]} to {found['time'][1]}"] if found["time"] else []),
         table(None, ["label", "reports"], shown, right=(1,)),
-        *(f"note: {note}." for note in found["notes"]),
+        *(f"note: {note}." for note in (*found["notes"], *loss_notes(read.read, read.duplicate, read.rejected))),
         *(f"rejected: line {r['line']}: {r['reason']}" for r in found["rejects"][:5]),
     ]
     talk.result(found, lines)
@@ -164,6 +164,9 @@ def inspect(
 def _inspect_map(file: Path, talk: Talk) -> None:
     from crowdfield import io, pipeline
     from crowdfield.cli.console import table
+    from crowdfield.data.positive import front_first
+    from crowdfield.geography.lengths import length_in_words
+    from crowdfield.geography.projection import crs_in_words
     from crowdfield.io.layers import description
 
     heatmap = pipeline.load_run(file).heatmap if file.suffix.lower() == ".cf" else io.read_map(file)
@@ -175,10 +178,13 @@ def _inspect_map(file: Path, talk: Talk) -> None:
             str(state): float(heatmap.of(state)[heatmap.mask].mean()) for state in heatmap.states if heatmap.mask.any()
         },
     }
-    states = [[name, share(value)] for name, value in data["mean_probability"].items()]
+    ordered = [str(state) for state in front_first(heatmap.states, heatmap.positive)]
+    states = [[name, share(data["mean_probability"][name])] for name in ordered if name in data["mean_probability"]]
     lines = [
-        f"{file.name}: a map of {grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.5g} ({grid.crs})",
-        *(f"{name}: {data[name]}" for name in ("created", "software", "reports", "sources") if name in data),
+        f"{file.name}: a map of {grid.columns:,} × {grid.rows:,} cells of "
+        f"{length_in_words(grid.cell_width) if grid.crs else f'{grid.cell_width:,.5g}'} ({crs_in_words(grid.crs)})",
+        *(f"{name}: {data[name]}" for name in ("created", "software") if name in data),
+        *(f"{name}: {data[name]:,}" for name in ("reports", "sources") if name in data),
         table(None, ["state", "on average"], states, right=(1,)),
     ]
     talk.result(data, lines)

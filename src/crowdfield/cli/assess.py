@@ -104,7 +104,7 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     import json
 
     from crowdfield import io, pipeline
-    from crowdfield.cli.console import share, table
+    from crowdfield.cli.console import share, table, with_interval
     from crowdfield.io.table import write_rows
     from crowdfield.pipeline import assessing
 
@@ -128,12 +128,17 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     def shown(row: Any, name: str) -> str:
         if row[name] != row[name]:
             return "none"
-        return f"{share(row[name])} ({100 * row[f'{name}_low']:.0f} to {100 * row[f'{name}_high']:.0f})"
+        return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
     rows = [
         [r["state"], share(r["mapped_share"]), *(shown(r, name) for name in ("area", "area_pp", "users", "producers"))]
         for r in found.states.to_dict("records")
     ]
-    names = ["state", "mapped", "really", "with the map", "mapped so, and right", "found by the map"]
-    text = [*found.lines(), table(None, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in written)]
+    names = ["state", "mapped", "by checks", "checks and map", "right", "found"]
+    legend = (
+        "mapped: share of the map; by checks, checks and map: estimates of its true share; "
+        "right: of what is mapped so, the share that is so; found: of what is so, the share that is mapped so"
+    )
+    text = [*found.lines(), table(None, names, rows, right=(1, 2, 3, 4, 5)), legend]
+    text += [f"wrote {path}" for path in written]
     talk.result({**found.plain(), "written": [str(path) for path in written]}, text)

@@ -56,6 +56,6 @@ def check_model(
         [row.votes, f"{row.reports:,}", f"{row.surprise:.3f}", f"{row.habit_surprise:.3f}"]
         for row in found.by_votes.itertuples()
     ]
-    columns = ["reports about the place", "reports", "bits per left-out report", "by habits"]
+    columns = ["reports about the place", "reports", "bits per left-out report", "by label frequencies"]
     text = [*found.lines(), table(None, columns, rows, right=(1, 2, 3)), *(f"wrote {path}" for path in outputs)]
     talk.result({**found.plain(), "written": [str(path) for path in outputs]}, text)

@@ -115,10 +115,11 @@ class Talk:
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> Table:
-    """A table for the terminal; `right`: columns aligned to the right."""
+    """A table for the terminal; `right`: columns of figures, aligned to the right and never broken into lines."""
     out = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, name in enumerate(columns):
-        out.add_column(name, justify="right" if number in right else "left", header_style="dim")
+        figures = number in right
+        out.add_column(name, justify="right" if figures else "left", no_wrap=figures, header_style="dim")
     for row in rows:
         out.add_row(*(escape(str(cell)) for cell in row))
     return out
@@ -127,6 +128,11 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any
 def share(value: float) -> str:
     """A share as a percentage."""
     return f"{100 * value:.0f} %"
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """A share and its interval, in per cent."""
+    return f"{share(value)} ({100 * low:.0f}–{100 * high:.0f})"
 
 
 def sources_table(rows: Any, most: int = 40) -> Table:
@@ -150,17 +156,21 @@ def sources_table(rows: Any, most: int = 40) -> Table:
 
 
 def looks_table(looks: Sequence[Any]) -> Table:
-    """Places to look at next, as a table."""
+    """Places to look at next, as a table. Only the proportions of their scores have a meaning (docs/where-next.md)."""
+    best = max((look.score for look in looks), default=0.0)
     body = [
         [
             look.rank,
             f"{look.latitude:.5f}, {look.longitude:.5f}",
             f"{look.state} {share(look.probability)} ± {100 * look.sd:.0f}",
             f"{look.reports:,}",
-            f"{look.score:.3g}",
+            share(look.score / best) if best > 0 else "none",
         ]
         for look in looks
     ]
     return table(
-        "Where to look next", ["", "latitude, longitude", "probability now", "reports", "gain"], body, right=(3, 4)
+        "Where to look next",
+        ["", "latitude, longitude", "probability now", "reports", "gain (best: 100 %)"],
+        body,
+        right=(3, 4),
     )

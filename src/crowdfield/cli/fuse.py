@@ -152,12 +152,14 @@ def _write(
 def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dict[str, Any], list[str]]:
     import numpy as np
 
+    from crowdfield.geography.lengths import length_in_words
+    from crowdfield.geography.projection import crs_in_words
     from crowdfield.io.layers import plain
     from crowdfield.pipeline.layers import sentences
 
     heatmap = fused.heatmap
     grid = heatmap.grid
-    reach = "–".join(f"{value:,.0f}" for value in sorted({float(v) for v in np.ravel(fused.model.lengthscale_)}))
+    reach = " and ".join(length_in_words(value) for value in sorted(set(np.ravel(fused.model.lengthscale_).tolist())))
     learned = fused.heatmap.metadata.get("lengthscale_interval")
     covariates = fused.heatmap.metadata.get("covariates", [])
     data = {
@@ -193,16 +195,17 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         + (f", {data['new']:,} of them new" if data["new"] != data["reports"] else "")
         + (f"; {data['outside']:,} outside the map" if data["outside"] else "")
         + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),
-        f"{grid.columns:,} × {grid.rows:,} cells of {grid.cell_width:,.0f} m ({grid.crs}), length-scale {reach} m"
-        + (
-            " (learned; 95 %: " + ", ".join(f"{low:,.0f} to {high:,.0f} m" for low, high in learned) + ")"
-            if learned
-            else ""
-        )
-        + f", engine {data['engine']}",
-        f"the map is about {heatmap.positive}"
+        f"{grid.columns:,} × {grid.rows:,} cells of {length_in_words(grid.cell_width)} ({crs_in_words(grid.crs)}), "
+        f"length-scale {reach}" + (f" (learned; 95 % interval: {_intervals(learned)})" if learned else ""),
+        f"the map is about '{heatmap.positive}'"
         + (f": {why}" if (why := heatmap.metadata.get("positive_because")) else ""),
         *sentences(covariates, heatmap),
         *(f"wrote {path}" for path in written),
     ]
     return data, lines
+
+
+def _intervals(ends: list[list[float]]) -> str:
+    from crowdfield.geography.lengths import length_in_words
+
+    return ", ".join(f"{length_in_words(low)} to {length_in_words(high)}" for low, high in ends)

@@ -154,13 +154,32 @@ def _standard_input() -> Path:
     return path
 
 
+MANY = 0.5  # of the rows: if more are not used, something about the file was probably misunderstood
+
+
+def loss_notes(read: int, duplicate: int, rejected: int) -> list[str]:
+    """Notes for the case that most rows of a file are not used, with what to do."""
+    notes = []
+    if duplicate > MANY * read:
+        notes.append(
+            f"{duplicate:,} of {read:,} rows repeat another row (its id, or its source, place, time and label) and do "
+            "not count again. If they are about different things at one place, use --duplicates keep"
+        )
+    if rejected > MANY * read:
+        notes.append(
+            f"{rejected:,} of {read:,} rows cannot be used, so the map would show a small part of the file. "
+            "Look at the reasons first; another column may be meant (--lat, --lon, --label)"
+        )
+    return notes
+
+
 def remark_on(read: ReadResult, talk: Talk, output: Path | None = None) -> None:
     """Print the reader's notes. Rejected rows go beside the file or, if its folder is read-only, beside the output."""
     talk.remark(read.statement)
     talk.remark(
         f"{counted(read.read, 'row')}: {read.used:,} used, {read.duplicate:,} duplicate, {read.rejected:,} rejected"
     )
-    for note in read.notes:
+    for note in (*read.notes, *loss_notes(read.read, read.duplicate, read.rejected)):
         talk.remark(f"note: {note}.")
     if (kept := read.write_rejects(instead=output.parent if output is not None else None)) is not None:
         talk.remark(f"note: rejected rows and the reasons are in {kept}.")
@@ -208,7 +227,10 @@ def run_from(path: Path, settings: Settings, talk: Talk) -> Fused:
         return pipeline.load_run(path, settings.covariates)
     reports, settings, about = read_reports([path], settings, talk)
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
-        return pipeline.fuse(reports, settings, about=about, progress=say)
+        fused = pipeline.fuse(reports, settings, about=about, progress=say)
+    for warning in fused.about.get("warnings", []):
+        talk.remark(f"note: {warning}")
+    return fused
 
 
 def map_and_keys(path: Path) -> tuple[Heatmap, NDArray[np.uint64] | None]:

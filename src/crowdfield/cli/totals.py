@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,7 @@ def totals(
 
     Intervals come from joint draws of the whole map: adding up those of cells would be wrong.
     """
-    from crowdfield.cli.console import Talk, share, table
+    from crowdfield.cli.console import Talk, share, table, with_interval
     from crowdfield.cli.inputs import run_from, settings_from
     from crowdfield.errors import InputError
     from crowdfield.io.layers import plain
@@ -90,13 +91,13 @@ def totals(
             rows.append([row["area"], "none", "", "", "", f"{row['reports']:,}"])
             continue
         above = [share(row[f"probability_above_{value:g}_{state}"]) for value in found.thresholds]
-        shares = [f"{100 * row[f'share_{end}{state}']:.0f}" for end in ("", "low_", "high_")]
-        amounts = [_short(row[f"amount_{end}{state}"]) for end in ("", "low_", "high_")]
+        shares = [row[f"share_{end}{state}"] for end in ("", "low_", "high_")]
+        amounts = [row[f"amount_{end}{state}"] for end in ("", "low_", "high_")]
         rows.append(
             [
                 row["area"],
-                "{} % ({} to {})".format(*shares),
-                "{} ({} to {})".format(*amounts),
+                with_interval(*shares),
+                _amount(*amounts),
                 ", ".join(above),
                 share(row["unknown_share"]),
                 f"{row['reports']:,}",
@@ -104,12 +105,13 @@ def totals(
         )
     cut = ", ".join(share(value) for value in found.thresholds)
     said = job.in_words(state)
-    names = ["district", f"share {said}", f"amount ({unit})", f"P(at least {cut})", "unknown", "reports"]
+    names = ["district", f"share {said}", f"amount ({unit})", f"P(≥ {cut})", "unknown", "reports"]
     title = f"{said}, with {share(level)} intervals"
     text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)
 
 
-def _short(amount: float) -> str:
-    """Three significant digits below 100, whole numbers from there on."""
-    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
+def _amount(value: float, low: float, high: float) -> str:
+    """An amount and its interval, all with the decimals that give the upper end two significant digits."""
+    decimals = max(0, 1 - floor(log10(high))) if high > 0 else 0
+    return f"{value:,.{decimals}f} ({low:,.{decimals}f}–{high:,.{decimals}f})"

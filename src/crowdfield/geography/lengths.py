@@ -41,3 +41,13 @@ def parse_length(length: str | float) -> float:
     if not (math.isfinite(metres) and metres > 0):
         raise InputError(f"a length must be above 0, got {length!r}.")
     return metres
+
+
+def length_in_words(metres: float) -> str:
+    """A length for people, with three significant digits: kilometres from 1,000 m on.
+
+    >>> length_in_words(132_354.0), length_in_words(56.0)
+    ('132 km', '56 m')
+    """
+    whole = float(f"{metres:.3g}")
+    return f"{whole / 1000:,g} km" if whole >= 1000 else f"{whole:g} m"

@@ -113,6 +113,19 @@ def check_crs(crs: Any) -> str:
     return f"EPSG:{code}" if code is not None else str(known.to_string())
 
 
+def crs_in_words(crs: str | None) -> str:
+    """A reference system for people: its code, or what it is if it has none.
+
+    >>> crs_in_words("EPSG:32618"), crs_in_words("+proj=laea +lat_0=19 +lon_0=-72 +datum=WGS84 +units=m")
+    ('EPSG:32618', 'local projection in metres')
+    """
+    if crs is None:
+        return "no reference system"
+    from pyproj import CRS
+
+    return ":".join(CRS.from_user_input(crs).to_authority() or ()) or "local projection in metres"
+
+
 def project(reports: Reports, crs: str | None = None, *, unseen: Literal["raise", "drop"] = "raise") -> Reports:
     """Project reports to metres.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from crowdfield.counting import counted
 from crowdfield.plot import ACCENT, FAINT, INK
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ def _reliability(axes: Any, found: Assessment) -> None:
     middle = table["found"].to_numpy()
     spread = [middle - table["found_low"].to_numpy(), table["found_high"].to_numpy() - middle]
     axes.errorbar(table["said"], middle, spread, fmt="o", color=COLOUR, capsize=3, markersize=5, lw=1.2)
-    for said, share, count in zip(table["said"], middle, table["checks"], strict=True):
-        axes.annotate(f"{count}", (said, share), (5, 4), textcoords="offset points", fontsize=7, color=FAINT)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     axes.set_xlabel(f"probability of “{state}” on the map", fontsize=9, color=INK)
     axes.set_ylabel(f"how often checks found “{state}”", fontsize=9, color=INK)
     _title(axes, "Does the map mean what it says?")
-    axes.text(0.97, 0.03, "numbers: checks; dashed: as said", transform=axes.transAxes, ha="right", fontsize=7.5,
-              color=FAINT)  # fmt: skip
+    fewest, most = int(table["checks"].min()), int(table["checks"].max())
+    each = counted(fewest, "check") if fewest == most else f"{fewest} to {counted(most, 'check')}"
+    note = f"each dot: {each}; dashed: as the map says"
+    axes.text(0.03, 0.97, note, transform=axes.transAxes, ha="left", va="top", fontsize=7.5, color=FAINT)
 
 
 def _areas(axes: Any, found: Assessment) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from crowdfield.plot import ACCENT, FAINT, INK
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from crowdfield.pipeline.checking import ModelCheck
 
 MODEL = "#3b6ea5"
+NEAR_EDGE = 0.08  # of the panel's height
 WIDTH = 0.38  # width of a bar; two are drawn side by side
 
 
@@ -36,12 +38,12 @@ def _votes(axes: Any, check: ModelCheck) -> None:
     table = check.by_votes
     x = np.arange(len(table))
     axes.bar(x - WIDTH / 2, table["surprise"], WIDTH, color=MODEL, label="given all other reports")
-    axes.bar(x + WIDTH / 2, table["habit_surprise"], WIDTH, color="#c9c9cf", label="by its source's habits")
+    axes.bar(x + WIDTH / 2, table["habit_surprise"], WIDTH, color="#c9c9cf", label="by its source's label frequencies")
     axes.set_xticks(x, [f"{row.votes}\n({row.reports:,})" for row in table.itertuples()])
     axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits per left-out report")
     axes.set_ylim(0.0, 1.25 * float(table[["surprise", "habit_surprise"]].to_numpy().max()))
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
-    _title(axes, f"Does the map beat habits? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
+    _title(axes, f"Does the map beat label frequencies? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
 
 
 def _agreement(axes: Any, check: ModelCheck) -> None:
@@ -64,7 +66,8 @@ def _reliability(axes: Any, check: ModelCheck) -> None:
     axes.errorbar(table.predicted[filled], table.observed[filled], 2.0 * error, fmt="o-", color=MODEL, capsize=3, lw=1,
                   markersize=4)  # fmt: skip
     for x, y, n in zip(table.predicted[filled], table.observed[filled], table.count[filled], strict=True):
-        axes.annotate(f"{n:,}", (x, y), (6, -11), textcoords="offset points", fontsize=7.5, color=FAINT)
+        above = y < NEAR_EDGE  # below such a point the number would lie on the axis
+        axes.annotate(f"{n:,}", (x, y), (6, 5 if above else -11), textcoords="offset points", fontsize=7.5, color=FAINT)
     axes.set(
         xlim=(0, 1), ylim=(0, 1), xlabel="probability of a left-out report's label", ylabel="how often it was said"
     )
@@ -75,12 +78,17 @@ def _sources(axes: Any, check: ModelCheck) -> None:
     table = check.by_source
     poor = (table["gain"] < -2.0 * table["gain_error"]).to_numpy()
     axes.axhline(0.0, color=FAINT, lw=1, ls=":")
-    for chosen, colour, name in ((~poor, MODEL, "as good as habits or better"), (poor, ACCENT, "clearly worse")):
+    for chosen, colour, name in (
+        (~poor, MODEL, "as good as label frequencies, or better"),
+        (poor, ACCENT, "clearly worse"),
+    ):
         some = table[chosen]
         axes.errorbar(some["reports"], some["gain"], 2.0 * some["gain_error"], fmt="o", lw=0.7, color=colour,
                       markersize=3.5, alpha=0.75, label=f"{name} ({len(some)})")  # fmt: skip
     axes.set_xscale("log")
-    axes.set(xlabel="reports of a source", ylabel="bits per report better than habits")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="reports of a source", ylabel="bits per report better than label frequencies")
     axes.legend(frameon=False, fontsize=8.5)
     _title(axes, "Whose reports does the map predict?")
 

@@ -115,11 +115,11 @@ class ModelCheck:
 
     def _about_habits(self) -> Finding:
         figures = (
-            f"{self.surprise:.3f} bits per left-out report, {self.habit_surprise:.3f} by label frequencies "
-            f"(gain {self.gain:.3f} ± {self.gain_error:.3f})"
+            f"{self.surprise:.3f} bits per left-out report, {self.habit_surprise:.3f} by label frequencies; "
+            f"gain {self.gain:.3f} ± {self.gain_error:.3f}"
         )
         if self.gain > CLEARLY * self.gain_error:
-            return Finding("habits", True, f"The map has learned something about places: {figures}.")
+            return Finding("habits", True, f"The map has learned something about places ({figures}).")
         return Finding(
             "habits",
             False,
@@ -140,7 +140,7 @@ class ModelCheck:
                 "agreement", True, f"Reports about one place agree hardly more than the model expects ({excess})."
             )
         advice = "Something misleads everybody there, or reports copy each other. The map is overconfident." + (
-            " Try reports_model='instrument'." if self.reports_model == "one_state" else ""
+            " In Python, try HeatmapBCC(reports_model='instrument')." if self.reports_model == "one_state" else ""
         )
         return Finding(
             "agreement", False, f"Reports about one place agree more than the model expects ({excess}). {advice}"
@@ -154,7 +154,10 @@ class ModelCheck:
         if self.calibration_error - self.calibration_by_chance <= MOST_GAP:
             return Finding("probabilities", True, f"Probabilities of left-out reports are calibrated ({gap}).")
         return Finding(
-            "probabilities", False, f"Probabilities of left-out reports are not calibrated ({gap}): see the picture."
+            "probabilities",
+            False,
+            f"Probabilities of left-out reports are not calibrated ({gap}). The map may be too sure, or not sure "
+            "enough: have some places checked.",
         )
 
     def lines(self) -> list[str]:
@@ -169,7 +172,7 @@ class ModelCheck:
             *(f"{'holds' if f.holds else 'FAILS'}: {f.sentence}" for f in self.findings),
             f"{len(poor)} of {often} sources with at least {OFTEN} reports are predicted worse than by their label "
             f"frequencies{more}.",
-            self.psis["sentence"],
+            *([self.psis["sentence"]] if self.psis["applies"] else []),
             "These checks use reports only. A crowd that is wrong together passes them; checked places reveal that.",
         ]
 

@@ -20,7 +20,7 @@ from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.grading import grades
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
-from crowdfield.pipeline.quiet import offer, one_source, with_silence, without_silence
+from crowdfield.pipeline.quiet import offer, one_source, only_label, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
 from crowdfield.pipeline.tables import joined, keys, within
@@ -386,6 +386,7 @@ def _finish(
         **_learned(model),
         **({"ordered": True} if model.ordered and len(model.classes_) > 2 else {}),
         "iterations": int(model.n_iter_),
+        **({"only_label": str(only_label(reports))} if settings.silence is None and only_label(reports) else {}),
         **({"covariates": found} if (found := layers.weights(model, grid)) else {}),
         "settings": settings.changed(),
         **{name: value for name, value in about.items() if name != "warnings" or value},

@@ -43,8 +43,9 @@ def one_source(reports: Reports, settings: Settings) -> list[str]:
     if name in settings.sources:
         return []
     return [
-        "All reports come from one source, and nothing in them tells how reliable it is, so the map stays unsure. "
-        f"If it is known to be reliable (experts, a survey), say so: --trust {shlex.quote(f'{name}=high')}."
+        "All reports come from one source, and nothing in them tells how reliable it is, so how sure the map is "
+        "rests on an assumption. If the source is known to be reliable (experts, a survey), say so: "
+        f"--trust {shlex.quote(f'{name}=high')}. If it stands for many people, read a file that names them."
     ]
 
 

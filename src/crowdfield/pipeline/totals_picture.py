@@ -14,6 +14,7 @@ from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import PercentFormatter
 
+from crowdfield.counting import counted
 from crowdfield.data.positive import scale_name
 from crowdfield.pipeline.totals import DistrictTotals, in_words
 from crowdfield.plot import FAINT, INK, UNKNOWN, scale, suppressed
@@ -69,11 +70,16 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     bar.set_label(f"expected share{whole} that is “{said}”", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
     handles = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="nobody knows")]
-    if not np.isfinite(share).all():
+    frame = shapely.box(*axes.get_xlim()[:1], *axes.get_ylim()[:1], *axes.get_xlim()[1:], *axes.get_ylim()[1:])
+    outside = ~np.isfinite(share)
+    hidden = int((outside & ~shapely.intersects(found.areas.shapes, frame)).sum())
+    if outside.sum() > hidden:
         handles.append(Patch(fc="white", ec="#8a8a8f", hatch="////", lw=0.8, label="outside the map"))
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.0), ncols=2, frameon=False, fontsize=8.5)
     figure.supxlabel(
-        f"{len(table):,} districts; in brackets the {100 * found.level:.0f} % interval of the share",
+        counted(len(table), "district")
+        + (f", {hidden:,} of them outside the map and not shown" if hidden else "")
+        + f"; in brackets the {100 * found.level:.0f} % interval of the share",
         fontsize=8, color=FAINT, x=0.01, ha="left",
     )  # fmt: skip
     return figure
@@ -89,8 +95,8 @@ def _name(axes: Any, found: DistrictTotals, state: str) -> None:
         middle = shape.representative_point()
         axes.text(
             middle.x, middle.y, f"{name}\n{100 * row[f'share_{state}']:.0f} % ({100 * low:.0f}–{100 * high:.0f})",
-            ha="center", va="center", fontsize=7, color=INK, clip_on=True,
-            path_effects=[withStroke(linewidth=2.2, foreground="white", alpha=0.85)],
+            ha="center", va="center", fontsize=8, color=INK, clip_on=True,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )  # fmt: skip
 
 

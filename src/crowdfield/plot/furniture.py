@@ -9,11 +9,13 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D, ScaledTranslation, blended_transform_factory
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.positive import theme
+from crowdfield.geography.lengths import length_in_words
 from crowdfield.plot.palette import (
     FAINT,
     INK,
@@ -129,13 +131,19 @@ def _degree(value: float, sides: tuple[str, str]) -> str:
     return f"{abs(round(value, 6)):g}° {sides[int(value >= 0)]}"
 
 
+NORTH = "north"  # the gid of the arrow
+_NORTH_AT = (0.965, 0.965)  # its tip, in parts of the axes
+_NORTH_LENGTH = 26.0  # points
+
+
 def draw_north(axes: Axes) -> None:
     """An arrow to the north, in the upper right corner."""
     axes.annotate(
         "N",
-        (0.965, 0.965),
-        (0.965, 0.885),
+        _NORTH_AT,
+        (0.0, -_NORTH_LENGTH),
         xycoords="axes fraction",
+        textcoords="offset points",
         ha="center",
         va="center",
         fontsize=8.5,
@@ -151,11 +159,14 @@ def draw_north(axes: Axes) -> None:
         },
         bbox={"boxstyle": "circle,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.75},
         zorder=7,
+        gid=NORTH,
     )
 
 
 SCALE_BAR = "scale bar"  # the gid of its parts, the white ground first
 _MARGIN = 0.025  # of the scale bar from the edges and from marks, in parts of the axes
+# Heights of the scale bar above the lower edge of the map, in points: the same on small and on tall maps.
+_GROUND, _BAR, _WORDS = (6.0, 24.0), (11.0, 4.0), 17.5
 
 
 def draw_scale_bar(axes: Axes, metres_across: float) -> None:
@@ -164,35 +175,46 @@ def draw_scale_bar(axes: Axes, metres_across: float) -> None:
     power = 10.0 ** np.floor(np.log10(length))
     length = max(step for step in (1, 2, 5) if step * power <= length) * power
     share = length / metres_across
-    ground: dict[str, Any] = {"transform": axes.transAxes, "gid": SCALE_BAR}
-    axes.add_patch(
-        Rectangle((_MARGIN, 0.02), share + 0.04, 0.068, fc="white", ec="none", alpha=0.78, zorder=6, **ground)
-    )
+    points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans + ScaledTranslation(0, 0, axes.transAxes)
+    ground: dict[str, Any] = {
+        "transform": blended_transform_factory(axes.transAxes, points),
+        "gid": SCALE_BAR,
+    }
+    corner, high = (_MARGIN, _GROUND[0]), _GROUND[1]
+    axes.add_patch(Rectangle(corner, share + 0.04, high, fc="white", ec="none", alpha=0.78, zorder=6, **ground))
     for start, shade in ((0.0, INK), (0.5, "white")):
-        corner = (_MARGIN + 0.02 + start * share, 0.034)
-        axes.add_patch(Rectangle(corner, share / 2, 0.011, fc=shade, ec=INK, lw=0.7, zorder=7, **ground))
-    text = f"{length / 1000:g} km" if length >= 1000 else f"{length:g} m"
-    axes.text(_MARGIN + 0.02 + share / 2, 0.052, text, ha="center", fontsize=8, color=INK, zorder=7, **ground)
+        corner, high = (_MARGIN + 0.02 + start * share, _BAR[0]), _BAR[1]
+        axes.add_patch(Rectangle(corner, share / 2, high, fc=shade, ec=INK, lw=0.7, zorder=7, **ground))
+    text = length_in_words(length)
+    axes.text(_MARGIN + 0.02 + share / 2, _WORDS, text, ha="center", fontsize=8, color=INK, zorder=7, **ground)
 
 
-def clear_scale_bar(axes: Axes, places: NDArray[np.float64]) -> None:
-    """Move the scale bar into the lower right corner where marks at these places [n, 2] would cover it on the left, and
-    fewer on the right."""
-    parts: list[Any] = [part for part in axes.get_children() if part.get_gid() == SCALE_BAR]
-    if not parts:
-        return
-    ground = parts[0]
+def make_way(axes: Axes, places: NDArray[np.float64]) -> None:
+    """Move the scale bar and the north arrow to the other side of the map if they cover fewer marks there.
+
+    places [n, 2]: where the marks are.
+    """
     at = axes.transAxes.inverted().transform(axes.transData.transform(places))
-    low = at[:, 1] < ground.get_y() + ground.get_height() + _MARGIN
-
-    def covering(left: float) -> int:
-        return int((low & (np.abs(at[:, 0] - left - ground.get_width() / 2) < ground.get_width() / 2 + _MARGIN)).sum())
-
-    right = 1.0 - _MARGIN - ground.get_width()
-    if covering(right) < covering(ground.get_x()):
-        move = right - ground.get_x()
+    in_points = axes.figure.dpi / 72 / axes.bbox.height  # one point, in parts of the axes' height
+    parts: list[Any] = [part for part in axes.get_children() if part.get_gid() == SCALE_BAR]
+    if parts:
+        low = at[:, 1] < sum(_GROUND) * in_points + _MARGIN
+        wide, left = parts[0].get_width(), parts[0].get_x()
+        move = _to_the_freer_side(at[low, 0], left + wide / 2, wide / 2)
         for part in parts:
             part.set(x=(part.get_position()[0] if isinstance(part, Text) else part.get_x()) + move)
+    for arrow in (part for part in axes.texts if part.get_gid() == NORTH and isinstance(part, Annotation)):
+        high = at[:, 1] > _NORTH_AT[1] - 1.4 * _NORTH_LENGTH * in_points - _MARGIN
+        arrow.xy = (arrow.xy[0] + _to_the_freer_side(at[high, 0], arrow.xy[0], 1.0 - _NORTH_AT[0]), arrow.xy[1])
+
+
+def _to_the_freer_side(marks: NDArray[np.float64], middle: float, half: float) -> float:
+    """How far to move a thing of this middle and half width: to the mirrored side if it covers fewer marks there."""
+
+    def covered(here: float) -> int:
+        return int((np.abs(marks - here) < half + _MARGIN).sum())
+
+    return 1.0 - 2.0 * middle if covered(1.0 - middle) < covered(middle) else 0.0
 
 
 def draw_legend(

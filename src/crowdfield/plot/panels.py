@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from crowdfield.data import Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.plot.coast import draw_coast
-from crowdfield.plot.furniture import aspect, clear_scale_bar, furnish, hatch_unknown, heading, short
+from crowdfield.plot.furniture import aspect, furnish, hatch_unknown, heading, make_way, short
 from crowdfield.plot.palette import (
     FAINT,
     INK,
@@ -122,7 +122,7 @@ def draw_reports(
 def draw_looks(axes: Axes, looks: Any) -> None:
     """Where to look next, numbered by rank."""
     places = np.asarray(looks, dtype=np.float64)[:, :2]
-    clear_scale_bar(axes, places)
+    make_way(axes, places)
     axes.scatter(
         places[:, 0], places[:, 1], s=105, facecolor="white", edgecolor=INK, linewidth=1.4, zorder=8, clip_on=False
     )

@@ -13,8 +13,9 @@ from crowdfield import __version__
 from crowdfield.counting import crowd
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
+from crowdfield.geography.projection import crs_in_words
 from crowdfield.plot.coast import CREDIT, coast_lines
-from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend
+from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend, short
 from crowdfield.plot.palette import FAINT, INK, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
 
@@ -148,7 +149,9 @@ def _subtitle(heatmap: Heatmap) -> str:
         parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
     if (made := made_on(heatmap)) is not None:
         parts.append(made)
-    return ", ".join(parts)
+    only = about.get("only_label")
+    caution = "" if only is None else f"\nAll reports say “{short(only)}”: nothing tells where it is not so."
+    return ", ".join(parts) + caution
 
 
 def made_on(heatmap: Heatmap) -> str | None:
@@ -163,10 +166,7 @@ def made_on(heatmap: Heatmap) -> str | None:
 def _credit(heatmap: Heatmap) -> str:
     parts = [f"crowdfield {__version__}"]
     if heatmap.grid.crs is not None:
-        from pyproj import CRS
-
-        known = CRS.from_user_input(heatmap.grid.crs)
-        parts.append(":".join(known.to_authority() or ()) or "local projection in metres")
+        parts.append(crs_in_words(heatmap.grid.crs))
     if coast_lines(heatmap.grid):
         parts.append(CREDIT)
     return "; ".join(parts)
