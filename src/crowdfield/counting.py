@@ -1,4 +1,6 @@
-"""Numbers with their nouns, in messages."""
+"""Numbers as people read them: with their nouns, or with their intervals."""
+
+from math import floor, log10
 
 
 def counted(number: int, noun: str) -> str:
@@ -17,3 +19,22 @@ def crowd(reports: int, sources: int) -> str:
     '218 reports by 1 source'
     """
     return f"{counted(reports, 'report')} by {counted(sources, 'source')}"
+
+
+def amount_with_interval(value: float, low: float, high: float) -> str:
+    """An amount and its interval, all with the decimals that give the upper end two significant digits.
+
+    >>> amount_with_interval(0.347, 0.144, 0.632), amount_with_interval(5230.2, 12.0, 7412.9)
+    ('0.35 (0.14–0.63)', '5,230 (12–7,413)')
+    """
+    decimals = max(0, 1 - floor(log10(high))) if high > 0 else 0
+    return f"{value:,.{decimals}f} ({low:,.{decimals}f}–{high:,.{decimals}f})"
+
+
+def share_with_interval(value: float, low: float, high: float) -> str:
+    """A share and its interval, in per cent.
+
+    >>> share_with_interval(0.27, 0.11, 0.49)
+    '27 % (11–49)'
+    """
+    return f"{100 * value:.0f} % ({100 * low:.0f}–{100 * high:.0f})"

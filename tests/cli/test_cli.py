@@ -13,7 +13,7 @@ import pytest
 from crowdfield import io
 from crowdfield.cli import main
 from crowdfield.cli.reference import commands, page
-from crowdfield.cli.totals import _amount
+from crowdfield.counting import amount_with_interval
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -357,4 +357,4 @@ def test_a_file_of_which_little_is_used_is_said_and_what_to_do(tmp_path, capsys)
     ],
 )
 def test_amounts_have_as_many_digits_as_their_interval_supports(amounts, text):
-    assert _amount(*amounts) == text
+    assert amount_with_interval(*amounts) == text

@@ -110,6 +110,18 @@ def test_another_suffix_is_refused(runs, tmp_path):
         pipeline.write_report(runs[0], tmp_path / "report.doc")
 
 
+def test_figures_of_spot_checks_are_shown_as_people_read_them():
+    from crowdfield.pipeline.report import check_table
+
+    ends = {"": 0.381, "_low": 0.06, "_high": 0.63}
+    figures = {f"{name}{end}": [value] for name in check_table.ESTIMATES for end, value in ends.items()}
+    table = pd.DataFrame({"state": [NASTY], "mapped_share": [0.09], **figures}).assign(users=float("nan"))
+    assert check_table.is_assessment(table) and not check_table.is_assessment(table.drop(columns="area_low"))
+    page = check_table.html(table, read_texts(None))
+    assert page.count("38 % (6–63)") == 3 and "9 %" in page  # nothing is mapped so: its column is empty
+    assert NASTY not in page and "nan" not in page and "area_pp" not in page
+
+
 def test_figures_of_districts_are_shown_as_people_read_them():
     from crowdfield.pipeline.report import district_table
 

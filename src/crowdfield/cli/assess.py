@@ -9,6 +9,7 @@ import typer
 
 from crowdfield.cli import options as opt
 from crowdfield.cli.ask import Run
+from crowdfield.counting import share_with_interval
 
 if TYPE_CHECKING:
     from crowdfield.cli.console import Talk
@@ -104,7 +105,7 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     import json
 
     from crowdfield import io, pipeline
-    from crowdfield.cli.console import share, table, with_interval
+    from crowdfield.cli.console import share, table
     from crowdfield.io.table import write_rows
     from crowdfield.pipeline import assessing
 
@@ -128,7 +129,7 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     def shown(row: Any, name: str) -> str:
         if row[name] != row[name]:
             return "none"
-        return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+        return share_with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
     rows = [
         [r["state"], share(r["mapped_share"]), *(shown(r, name) for name in ("area", "area_pp", "users", "producers"))]

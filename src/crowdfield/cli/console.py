@@ -130,11 +130,6 @@ def share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-def with_interval(value: float, low: float, high: float) -> str:
-    """A share and its interval, in per cent."""
-    return f"{share(value)} ({100 * low:.0f}–{100 * high:.0f})"
-
-
 def sources_table(rows: Any, most: int = 40) -> Table:
     """The source table: name, number of reports, accuracy and its interval."""
     ranked = rows.sort_values(["accuracy", "reports"], ascending=False)

@@ -34,7 +34,10 @@ def report(
         str | None, typer.Option(metavar="NAME", help="With polygons: the property that names the districts.")
     ] = None,
     checks: Annotated[
-        Path | None, typer.Option(metavar="TABLE.csv", help="A table of spot checks, shown as it is.")
+        Path | None,
+        typer.Option(
+            metavar="TABLE.csv", help="A table that crowdfield assess result wrote. Any other table is shown as it is."
+        ),
     ] = None,
     title: opt.Title = None,
     texts: Annotated[

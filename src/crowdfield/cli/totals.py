@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import floor, log10
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from crowdfield.cli import options as opt
 from crowdfield.cli.ask import Run
+from crowdfield.counting import amount_with_interval, share_with_interval
 
 
 @opt.grouped
@@ -56,7 +56,7 @@ def totals(
 
     Intervals come from joint draws of the whole map: adding up those of cells would be wrong.
     """
-    from crowdfield.cli.console import Talk, share, table, with_interval
+    from crowdfield.cli.console import Talk, share, table
     from crowdfield.cli.inputs import run_from, settings_from
     from crowdfield.errors import InputError
     from crowdfield.io.layers import plain
@@ -96,8 +96,8 @@ def totals(
         rows.append(
             [
                 row["area"],
-                with_interval(*shares),
-                _amount(*amounts),
+                share_with_interval(*shares),
+                amount_with_interval(*amounts),
                 ", ".join(above),
                 share(row["unknown_share"]),
                 f"{row['reports']:,}",
@@ -109,9 +109,3 @@ def totals(
     title = f"{said}, with {share(level)} intervals"
     text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)
-
-
-def _amount(value: float, low: float, high: float) -> str:
-    """An amount and its interval, all with the decimals that give the upper end two significant digits."""
-    decimals = max(0, 1 - floor(log10(high))) if high > 0 else 0
-    return f"{value:,.{decimals}f} ({low:,.{decimals}f}–{high:,.{decimals}f})"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from crowdfield.counting import amount_with_interval, share_with_interval
 from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline.totals import in_words
 
@@ -38,12 +39,12 @@ def html(frame: pd.DataFrame, state: str, texts: Mapping[str, str]) -> str:
     rows = []
     for row in frame.head(MOST_ROWS).to_dict("records"):
         cells = [
-            _between(row, "share", state, _percent),
-            _between(row, "amount", state, _short),
+            _between(row, "share", state, share_with_interval),
+            _between(row, "amount", state, amount_with_interval),
             *(_percent(row[name]) for name, _ in above),
-            *(_between(row, "share", name, _percent) for name in graded),
+            *(_between(row, "share", name, share_with_interval) for name in graded),
             _percent(row.get("unknown_share")),
-            _short(row.get("reports")),
+            "" if _missing(row.get("reports")) else f"{row['reports']:,.0f}",
         ]
         numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
         note = row.get("note")
@@ -58,11 +59,12 @@ def html(frame: pd.DataFrame, state: str, texts: Mapping[str, str]) -> str:
     return f'{table}<p class="faint">{escape(said or texts["district_intervals"])}</p>'
 
 
-def _between(row: Mapping[Any, Any], what: str, state: Any, shown: Any) -> str:
-    middle, low, high = (row.get(f"{what}_{end}{state}") for end in ("", "low_", "high_"))
-    if _missing(middle) or _missing(low) or _missing(high):
+def _between(row: Mapping[Any, Any], what: str, state: Any, shown: Callable[[float, float, float], str]) -> str:
+    figures = [row.get(f"{what}_{end}{state}") for end in ("", "low_", "high_")]
+    # A district without a share lies outside the map: it has no amount either.
+    if any(_missing(value) for value in (*figures, row.get(f"share_{state}"))):
         return ""
-    return f"{shown(middle)} ({shown(low).removesuffix(' %')}–{shown(high).removesuffix(' %')})"
+    return shown(*(float(value) for value in figures if value is not None))
 
 
 def _missing(value: Any) -> bool:
@@ -71,10 +73,3 @@ def _missing(value: Any) -> bool:
 
 def _percent(value: Any) -> str:
     return "" if _missing(value) else f"{100 * float(value):.0f} %"
-
-
-def _short(value: Any) -> str:
-    """Three significant digits below 100, whole numbers from there on."""
-    if _missing(value):
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

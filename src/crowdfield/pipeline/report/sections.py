@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdfield import __version__
+from crowdfield.geography.lengths import length_in_words
+from crowdfield.geography.projection import crs_in_words
 from crowdfield.pipeline.comparing import SURE
-from crowdfield.pipeline.report import district_table
+from crowdfield.pipeline.report import check_table, district_table
 from crowdfield.pipeline.report.content import LEAST_CHANGE, Content
 
 if TYPE_CHECKING:
@@ -141,7 +143,9 @@ def checks_section(content: Content, texts: Texts) -> str:
     import pandas as pd
 
     checks = content.checks
-    shown = _frame(checks) if isinstance(checks, pd.DataFrame) else _list([str(line) for line in checks])
+    if not isinstance(checks, pd.DataFrame):
+        return _section(texts["checks"], _list([str(line) for line in checks]))
+    shown = check_table.html(checks, texts) if check_table.is_assessment(checks) else _frame(checks)
     return _section(texts["checks"], shown)
 
 
@@ -168,14 +172,16 @@ def provenance_section(content: Content, texts: Texts) -> str:
         rows.append((texts["files"], f"{file.get('file')} ({file.get('hash')})"))
     if reach:
         rows.append(
-            (texts["lengthscale"], texts["lengthscale_value"].format(value="–".join(_figures(v) for v in reach)))
+            (texts["lengthscale"], texts["lengthscale_value"].format(value=", ".join(map(length_in_words, reach))))
         )
-    size = _figures(grid.cell_width)
     where = texts["cells_value"].format(
-        columns=_count(grid.columns), rows=_count(grid.rows), size=size, crs=grid.crs or ""
+        columns=_count(grid.columns),
+        rows=_count(grid.rows),
+        size=length_in_words(grid.cell_width) if grid.crs else _figures(grid.cell_width),
+        crs=crs_in_words(grid.crs),
     )
     rows.append((texts["cells"], where))
-    shown = ", ".join(f"{name} = {value}" for name, value in (about.get("settings") or {}).items())
+    shown = ", ".join(f"{name} = {_setting(value)}" for name, value in (about.get("settings") or {}).items())
     rows.append((texts["settings"], shown or texts["no_settings"]))
     body = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in rows)
     return _section(texts["provenance"], f"<dl>{body}</dl>")
@@ -197,6 +203,11 @@ def percent(share: float) -> str:
 
 def _figures(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def _setting(value: Any) -> str:
+    """A setting as it would be written in a settings file, without quotation marks around names."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _count(value: Any) -> str:
