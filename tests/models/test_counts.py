@@ -93,7 +93,7 @@ def test_counts_are_kept_when_a_model_is_saved_continued_and_checked(kind, tmp_p
 def test_a_large_count_costs_no_more_rows():
     X, y, sources, _ = crowd(("dry", "wet"))
     model = cf.HeatmapBCC(lengthscale=3.0, reports_model="instrument").fit(X, y, sources, counts=1_000)
-    assert model.reports_.n_reports == len(X) * 1_000 and len(model._asked.problem.reported.site) == len(X)
+    assert model.reports_.n_reports == len(X) * 1_000 and len(model._setup.problem.reported.site) == len(X)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ each = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_what_is_read_back_predicts_the_same_and_goes_on_the_same(settings, tmp_path):
     X, y, s = crowd()
     # The last reports are too few for another comparison of the two models, which takes longer than all else here.
-    first = int(len(y) / comparison.GROWTH) + 10
+    first = int(len(y) / comparison.GROWTH_BEFORE_COMPARING_AGAIN) + 10
     model = cf.HeatmapBCC(**settings).fit(X[:first], y[:first], s[:first], gold=([[20.0, 20.0]], [1]))
     model.save(tmp_path / "model.crowdfield")
     again = cf.HeatmapBCC.load(tmp_path / "model.crowdfield")

@@ -57,7 +57,7 @@ def demo(
         [
             f"{len(scene.reports):,} reports by {len(scene.reports.sources)} sources. The flood is invented, so the "
             f"truth is known:\nthe map ranks a flooded cell above a dry one {100 * ranking:.0f} times in 100 "
-            f"({100 * _believing_everybody(scene):.0f} % of the reports are right).\n",
+            f"({100 * _share_of_true_reports(scene):.0f} % of the reports are right).\n",
             sources_table(table),
             "* trusted beforehand\n",
             looks_table(looks),
@@ -67,6 +67,6 @@ def demo(
     )
 
 
-def _believing_everybody(scene) -> float:  # type: ignore[no-untyped-def]
+def _share_of_true_reports(scene) -> float:  # type: ignore[no-untyped-def]
     cell = scene.grid.index(scene.reports.places)
     return float((scene.truth.t[cell] == scene.reports.label).mean())

@@ -154,18 +154,18 @@ def _standard_input() -> Path:
     return path
 
 
-MANY = 0.5  # of the rows: if more are not used, something about the file was probably misunderstood
+MOST_UNUSED_SHARE = 0.5  # of the rows: if more are not used, something about the file was probably misunderstood
 
 
 def loss_notes(read: int, duplicate: int, rejected: int) -> list[str]:
     """Notes for the case that most rows of a file are not used, with what to do."""
     notes = []
-    if duplicate > MANY * read:
+    if duplicate > MOST_UNUSED_SHARE * read:
         notes.append(
             f"{duplicate:,} of {read:,} rows repeat another row (its id, or its source, place, time and label) and do "
             "not count again. If they are about different things at one place, use --duplicates keep"
         )
-    if rejected > MANY * read:
+    if rejected > MOST_UNUSED_SHARE * read:
         notes.append(
             f"{rejected:,} of {read:,} rows cannot be used, so the map would show a small part of the file. "
             "Look at the reasons first; another column may be meant (--lat, --lon, --label)"

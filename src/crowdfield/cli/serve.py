@@ -97,7 +97,7 @@ def backup(
 
     counts = save(database_of(database, config), target)
     Talk(quiet=quiet, as_json=json).result(
-        {"backup": str(target), "rows": counts}, [f"wrote {target}: {_told(counts)}"]
+        {"backup": str(target), "rows": counts}, [f"wrote {target}: {_counts_in_words(counts)}"]
     )
 
 
@@ -114,7 +114,7 @@ def restore(
     from crowdfield.service.operations import restore as put
 
     counts = put(source, database_of(database, config))
-    Talk(quiet=quiet, as_json=json).result({"rows": counts}, [f"restored {_told(counts)}"])
+    Talk(quiet=quiet, as_json=json).result({"rows": counts}, [f"restored {_counts_in_words(counts)}"])
 
 
 def check(
@@ -201,5 +201,5 @@ def seconds(age: str) -> float:
     return float(match[1]) * {"h": 3600.0, "d": 86400.0, "w": 604800.0}[match[2]]
 
 
-def _told(counts: dict[str, int]) -> str:
+def _counts_in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)

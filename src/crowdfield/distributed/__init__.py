@@ -32,7 +32,7 @@ from crowdfield.inference.solvers import Solver
 from crowdfield.models import learned, learning, problem
 from crowdfield.models.base import as_classes, validated_reports
 from crowdfield.models.heatmap_bcc import HeatmapBCC
-from crowdfield.models.instrument import ask
+from crowdfield.models.instrument import set_up
 from crowdfield.models.learned import FitInput
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _fit_into(
 
 def _keep_instrument(model: HeatmapBCC, found: instrument.Found, given: FitInput, whole: reading.Survey) -> None:
     """Store a fit of the instrument model in the estimator."""
-    asked, fitted, kernel = found.asked, found.fitted, found.asked.problem.kernel
+    setup, fitted, kernel = found.setup, found.fitted, found.setup.problem.kernel
     posed = given.posed.with_kernel(kernel)
     if isinstance(model, DistributedHeatmapBCC):
         model._counted = whole.by_source(given.reports.sources)
@@ -263,16 +263,16 @@ def _keep_instrument(model: HeatmapBCC, found: instrument.Found, given: FitInput
     else:
         learning.warn_about_one_label(given.reports)
         posed = replace(problem.pose(model, given.reports, given.states, given.gold), kernel=kernel)
-        asked = ask(model, given.reports, given.states, given.gold, kernel, posed.mean_at, None)
-        design = Design(fitted.design.basis, asked.problem.columns, asked.problem.X)
-        fitted = replace(fitted, problem=asked.problem, design=design)
+        setup = set_up(model, given.reports, given.states, given.gold, kernel, posed.mean_at, None)
+        design = Design(fitted.design.basis, setup.problem.columns, setup.problem.X)
+        fitted = replace(fitted, problem=setup.problem, design=design)
     learned.keep_input(model, given._replace(posed=posed))
     if found.lengthscale is not None:
         model.lengthscale_log_sd_ = np.array([found.lengthscale.log_sd])
         model.lengthscale_tried_ = found.lengthscale.tried
     model._tasks = None
     model.reports_model_reason_, model.model_comparison_ = "reports_model asks for it", None
-    learned.keep_instrument(model, asked, fitted, given.states)
+    learned.keep_instrument(model, setup, fitted, given.states)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ from crowdfield.inference.instrument.passes import Sums
 from crowdfield.inference.instrument.selection import Learned, Reported
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.threads import one_blas_thread
-from crowdfield.models.instrument import Asked, ask, why_not
-from crowdfield.models.learning import log_gamma
+from crowdfield.models.instrument import InstrumentSetup, set_up, why_not
+from crowdfield.models.learning import log_gamma_density
 from crowdfield.models.problem import Gold
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class InformationElsewhere:
 class Found(NamedTuple):
     """A fit, its problem as the estimator keeps it, and how the length-scale was learned."""
 
-    asked: Asked
+    setup: InstrumentSetup
     fitted: Fitted
     lengthscale: Learned | None
 
@@ -179,8 +179,8 @@ def fit(
     every place, and the names of the columns of coordinates and of states.
     """
     settings = client.submit(hold, (model, names, states, posed.kernel, posed.mean_at), pure=False)
-    asked = [client.submit(_asked, part, settings) for part in data]
-    surveys: list[_Survey] = client.gather([client.submit(_survey, part) for part in asked])
+    setups = [client.submit(_set_up_part, part, settings) for part in data]
+    surveys: list[_Survey] = client.gather([client.submit(_survey, part) for part in setups])
     ends = np.concatenate([[0], np.cumsum([len(each.X) for each in surveys])])
     checks = Checks(
         np.concatenate([each.checks.site + first for each, first in zip(surveys, ends[:-1], strict=True)]),
@@ -190,11 +190,11 @@ def fit(
     problem = like._replace(X=X, observed=like.one_appearance._replace(checks=checks))
     learned = None
     if posed.free:
-        problem, learned = _with_lengthscale(problem, Parts(client, asked, ends), posed)
+        problem, learned = _with_lengthscale(problem, Parts(client, setups, ends), posed)
     with one_blas_thread():
         basis = bases.choose(problem.engine, problem.kernel, X, problem.rng())
         laid_out = client.submit(hold, basis, pure=False)
-        parts = Parts(client, [client.submit(_part, part, laid_out) for part in asked], ends)
+        parts = Parts(client, [client.submit(_part, part, laid_out) for part in setups], ends)
         observed = ObservedElsewhere(*problem.one_appearance._replace(votes=parts))
         design = DesignElsewhere(basis, problem.columns, X, parts)
         policy = Policy(tol=model.tol, max_iter=model.max_iter)
@@ -239,7 +239,7 @@ def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Pro
     )
     observed = Observed.of(*reported, len(kept), like.n_sources, like.scores, checks, like.state_scores)
     part = problem._replace(X=X[kept], reported=reported, observed=observed)
-    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
+    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma_density, *posed.lengthscale_prior)
     with one_blas_thread():
         learned = selection.search(part, part.start(), limits, log_prior, rng)
     return problem._replace(kernel=problem.kernel.with_lengthscale(learned.lengthscale)), learned
@@ -248,14 +248,14 @@ def _with_lengthscale(problem: Problem, parts: Parts, posed: Posed) -> tuple[Pro
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def _asked(data: Data, settings: tuple[HeatmapBCC, Reports, tuple[Any, ...], Any, Any]) -> Asked:
+def _set_up_part(data: Data, settings: tuple[HeatmapBCC, Reports, tuple[Any, ...], Any, Any]) -> InstrumentSetup:
     """The problem of the reports of a partition, as in a single process."""
     model, names, states, kernel, mean_at = settings
     known = np.flatnonzero(data.known >= 0)
     gold = Gold(data.X[known], data.known[known].astype(np.int64))
     codes = data.source.astype(np.int64), data.label.astype(np.int64)
     reports = replace(names, places=data.X[data.site], source=codes[0], label=codes[1])
-    return ask(model, reports, states, gold, kernel, mean_at, None)
+    return set_up(model, reports, states, gold, kernel, mean_at, None)
 
 
 class _Survey(NamedTuple):
@@ -266,25 +266,25 @@ class _Survey(NamedTuple):
     problem: Problem
     order: NDArray[np.int64]
 
-    def without_reports(self, problem: Problem) -> Asked:
+    def without_reports(self, problem: Problem) -> InstrumentSetup:
         nothing = np.empty(0, dtype=np.int64)
-        return Asked(problem, problem.X[:0], nothing, self.order, nothing, nothing.astype(bool), None)
+        return InstrumentSetup(problem, problem.X[:0], nothing, self.order, nothing, nothing.astype(bool), None)
 
 
-def _survey(asked: Asked) -> _Survey:
-    problem = asked.problem
+def _survey(setup: InstrumentSetup) -> _Survey:
+    problem = setup.problem
     nothing = Reported(*(column[:0] for column in problem.reported))
     without = problem._replace(X=problem.X[:0], reported=nothing, observed=problem.observed.with_reports(*nothing))
-    return _Survey(problem.X, problem.observed.checks, without, asked.order)
+    return _Survey(problem.X, problem.observed.checks, without, setup.order)
 
 
-def _taken(asked: Asked, kept: NDArray[np.int64]) -> tuple[Reported, Checks]:
-    reported, observed = selection.at_places(asked.problem.observed, asked.problem.reported, kept)
+def _taken(setup: InstrumentSetup, kept: NDArray[np.int64]) -> tuple[Reported, Checks]:
+    reported, observed = selection.at_places(setup.problem.observed, setup.problem.reported, kept)
     return reported, observed.checks
 
 
-def _part(asked: Asked, basis: Basis) -> Part:
-    return Part(asked.problem.one_appearance, Design(basis, asked.problem.columns, asked.problem.X))
+def _part(setup: InstrumentSetup, basis: Basis) -> Part:
+    return Part(setup.problem.one_appearance, Design(basis, setup.problem.columns, setup.problem.X))
 
 
 def _light(state: State) -> State:

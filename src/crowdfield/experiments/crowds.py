@@ -21,7 +21,7 @@ from crowdfield.arrays import Array as Array
 from crowdfield.errors import DataUnavailableError
 
 METRES = (111_320.0, 110_540.0)  # of a degree of longitude at the equator, and of latitude
-APART = 1e5  # pixels between photographs whose place is not known: further than any length-scale
+PHOTO_DISTANCE = 1e5  # pixels between photographs whose place is not known: further than any length-scale
 THIN_SEED = 0  # which votes are kept where a crowd is thinned: the same for all methods and draws
 
 DESCRIPTIONS = {
@@ -85,7 +85,7 @@ def mturk(votes: int | None = None) -> Crowd:
     """Where the photographs were taken is not known: within one, space is pixels."""
     reports, truth = _read("reef_mturk")
     photo = np.unique(reports.photo, return_inverse=True)[1]
-    return _reef(reports.assign(e=reports.x + APART * photo, n=reports.y), truth, votes)
+    return _reef(reports.assign(e=reports.x + PHOTO_DISTANCE * photo, n=reports.y), truth, votes)
 
 
 SETS: dict[str, Callable[[int | None], Crowd]] = {"cayes": cayes, "heron": heron, "mturk": mturk}

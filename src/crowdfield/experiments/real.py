@@ -33,7 +33,7 @@ CHECKED = (0, 60, 20, 200)  # checked places, the most informative setting first
 DRAWS = 3  # random choices of the checked places
 VOTES = {"all votes": None, "2 votes": 2, "1 vote": 1}
 SURE = 0.95
-FLOOR = 1e-6  # as in `metrics.cross_entropy`
+SMALLEST_PROBABILITY = 1e-6  # as in `metrics.cross_entropy`
 # Ridge of the rescaling: a slope of 1 and no shift, worth about one place. Twenty places of one state must not end it.
 RESCALED_SD = 1.0
 AUTO, INSTRUMENT, ONE_STATE = "HeatmapBCC", "HeatmapBCC (instrument)", "HeatmapBCC (one state)"
@@ -46,8 +46,8 @@ HAITI_LENGTH, HAITI_EXPOSURE = 16.0, 3.0  # cells; reports to expect of a damage
 
 # What is run at which sizes and how often: draws matter most at sixty places, and slow methods are run where they tell.
 REPEATS = {0: 1, 20: 1, 60: DRAWS, 200: 1}
-SLOW = {AUTO: {0: 1, 60: 1}, ONE_STATE: {0: 1, 60: 1}, "GP": {0: 1}}
-LATER = (AUTO, ONE_STATE, "GLAD", "MACE", "GP")
+REPEATS_OF_SLOW_METHODS = {AUTO: {0: 1, 60: 1}, ONE_STATE: {0: 1, 60: 1}, "GP": {0: 1}}
+RUN_LAST = (AUTO, ONE_STATE, "GLAD", "MACE", "GP")
 # Largest number of reports for crowd-kit's slow methods: with more, a single run takes many minutes.
 MOST_REPORTS = {"GLAD": 15_000, "MACE": 40_000}
 
@@ -62,7 +62,7 @@ class RealPlan(Plan):
             for n in self.sizes
             for setting in self.settings
             for name in self.methods(setting)
-            for repeat in range(min(self.repeats, SLOW.get(name, REPEATS).get(n, 0)))
+            for repeat in range(min(self.repeats, REPEATS_OF_SLOW_METHODS.get(name, REPEATS).get(n, 0)))
         ]
         return [cell for *_, cell in sorted(ordered, key=lambda item: item[:3])]
 
@@ -71,7 +71,7 @@ class RealPlan(Plan):
 
 
 def _rank(method: str) -> int:
-    return LATER.index(method) + 1 if method in LATER else 0
+    return RUN_LAST.index(method) + 1 if method in RUN_LAST else 0
 
 
 def plan(quick: bool) -> RealPlan:
@@ -106,7 +106,9 @@ def methods(setting: str) -> Mapping[str, Callable[[], Method]]:
 
 def quick_methods(setting: str) -> Mapping[str, Callable[[], Method]]:
     """The makers of the fast methods."""
-    return {name: make for name, make in methods(setting).items() if name not in (*SLOW, "GLAD", "MACE")}
+    return {
+        name: make for name, make in methods(setting).items() if name not in (*REPEATS_OF_SLOW_METHODS, "GLAD", "MACE")
+    }
 
 
 def load(setting: str) -> Crowd:
@@ -162,7 +164,7 @@ def judge(P: Array, truth: Any) -> dict[str, Any]:
     diagram = metrics.reliability(hit.astype(float), P, bins=BINS)
     return {
         "auc": metrics.auc(hit.astype(float), P),
-        "cross_entropy": metrics.cross_entropy(hit.astype(float), P, floor=FLOOR),
+        "cross_entropy": metrics.cross_entropy(hit.astype(float), P, floor=SMALLEST_PROBABILITY),
         "calibration_error": diagram.error,
         "sure": float(sure.mean()),
         "sure_and_wrong": float(((P > 0.5) != hit)[sure].mean()) if sure.any() else 0.0,
@@ -176,7 +178,7 @@ def judge(P: Array, truth: Any) -> dict[str, Any]:
 
 def rescaled(P: Array, truth: Any, checked: Any) -> Array:
     """Log odds times a plus c, with a and c fitted to the checked places by Newton's method (penalised)."""
-    z = logit(np.clip(P, FLOOR, 1.0 - FLOOR))
+    z = logit(np.clip(P, SMALLEST_PROBABILITY, 1.0 - SMALLEST_PROBABILITY))
     x, y = np.column_stack([z[checked], np.ones(checked.sum())]), np.asarray(truth)[checked].astype(float)
     start = np.array([1.0, 0.0])
     theta, ridge = start.copy(), np.eye(2) / RESCALED_SD**2

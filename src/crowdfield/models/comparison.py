@@ -34,7 +34,7 @@ from crowdfield.inference.sites import Sites
 from crowdfield.inference.solvers import Solver
 from crowdfield.models import inexact
 from crowdfield.models.base import Array, find_sites
-from crowdfield.models.instrument import Asked
+from crowdfield.models.instrument import InstrumentSetup
 from crowdfield.models.learned import FitInput
 from crowdfield.models.problem import pose
 
@@ -42,22 +42,24 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is the paper's
-GROWTH = 1.25  # `partial_fit` compares again when there are this many times the reports of the last comparison
+GROWTH_BEFORE_COMPARING_AGAIN = (
+    1.25  # `partial_fit` compares again when there are this many times the reports of the last comparison
+)
 PARTS = 3  # a third of the reports is left out at a time
-ENOUGH = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
+ENOUGH_LEFT_OUT = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
 COMPARED_PLACES = 1_000  # at most, with all their reports
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
-QUICK = Policy(
+COMPARED_POLICY = Policy(
     max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
 )
-CLEARLY = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
+CLEAR_STANDARD_ERRORS = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
 # And bits per report by which it must: a smaller difference does not visibly change a map.
-NOTICEABLY = 0.01
+NOTICEABLE_BITS = 0.01
 # The comparison ends early if the difference is this many standard errors away from the value at which the other model
 # would be chosen, and at least this many reports were left out: with fewer, the standard error is too small, because it
 # does not include that another third would have led to other fits.
-SURELY, FEWEST_LEFT_OUT = 2.0, 300
+EARLY_STOP_STANDARD_ERRORS, FEWEST_LEFT_OUT = 2.0, 300
 
 
 class Comparison(NamedTuple):
@@ -72,24 +74,24 @@ class Comparison(NamedTuple):
     @property
     def better(self) -> str:
         """The one that predicts left-out reports clearly better; else the one that is preferred."""
-        return "instrument" if self._above(self.prefers_one_state) > 0.0 else "one_state"
+        return "instrument" if self._bits_above_threshold(self.prefers_one_state) > 0.0 else "one_state"
 
-    def _above(self, prefers_one_state: bool) -> float:
+    def _bits_above_threshold(self, prefers_one_state: bool) -> float:
         """Bits per report by which the instrument model predicts better than it must to be chosen."""
         if not np.isfinite(self.instrument):
             return -np.inf
-        clear = max(CLEARLY * self.standard_error, NOTICEABLY)
+        clear = max(CLEAR_STANDARD_ERRORS * self.standard_error, NOTICEABLE_BITS)
         return self.instrument - self.one_state - (clear if prefers_one_state else -clear)
 
     @property
     def is_clear(self) -> bool:
         """Whether further left-out reports would hardly change which model is chosen."""
-        sure = SURELY * self.standard_error
-        if self._above(True) > sure or self._above(False) < -sure:
+        sure = EARLY_STOP_STANDARD_ERRORS * self.standard_error
+        if self._bits_above_threshold(True) > sure or self._bits_above_threshold(False) < -sure:
             return True  # whichever is preferred
-        if abs(self.one_state - self.habits) < SURELY * self.habits_standard_error:
+        if abs(self.one_state - self.habits) < EARLY_STOP_STANDARD_ERRORS * self.habits_standard_error:
             return False
-        return abs(self._above(self.prefers_one_state)) > sure
+        return abs(self._bits_above_threshold(self.prefers_one_state)) > sure
 
     @property
     def prefers_one_state(self) -> bool:
@@ -101,25 +103,25 @@ class Comparison(NamedTuple):
         return self.one_state > self.habits
 
 
-def compare(model: HeatmapBCC, asked: Asked, given: FitInput) -> tuple[Comparison, Kernel]:
+def compare(model: HeatmapBCC, setup: InstrumentSetup, given: FitInput) -> tuple[Comparison, Kernel]:
     """On at most `COMPARED_PLACES` places, with one kernel for both models, which is given back."""
-    part, kept = instrument.part_of(asked.problem, COMPARED_PLACES)
-    rows = np.flatnonzero(asked.crowd & np.isin(asked.thing, kept))  # the reports of `part`, in its order
+    part, kept = instrument.part_of(setup.problem, COMPARED_PLACES)
+    rows = np.flatnonzero(setup.crowd & np.isin(setup.thing, kept))  # the reports of `part`, in its order
     names_state = np.flatnonzero(part.reported.label < len(given.states))
-    trusted = np.flatnonzero(~asked.crowd & np.isin(asked.thing, kept))
+    trusted = np.flatnonzero(~setup.crowd & np.isin(setup.thing, kept))
     few = partial(_with_few_features, FEATURES.shared_by(part.functions))
     kernel = _shared_kernel(model, given, np.r_[rows, trusted], few)
     part = part._replace(kernel=kernel)
     predicted = np.empty((0, 4))
     variances: Variances | None = None
-    for left_out_part in _parts(len(names_state), asked.problem.rng()):
+    for left_out_part in _parts(len(names_state), setup.problem.rng()):
         hidden = np.zeros(len(rows), dtype=bool)
         hidden[names_state[left_out_part]] = True
         new = part.reported.take(hidden)
         read, variances = _by_instruments(part, hidden, variances, len(given.states))
         one_state = _by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden])
         habits = _by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores))
-        every = [_of_the_named_state(log_p[:, : len(given.states)], new.label) for log_p in (read, one_state, habits)]
+        every = [_log_p_given_a_state(log_p[:, : len(given.states)], new.label) for log_p in (read, one_state, habits)]
         predicted = np.vstack([predicted, np.column_stack([*every, new.looks])])
         found = _summarised(predicted)
         if len(predicted) >= FEWEST_LEFT_OUT and found.is_clear:
@@ -159,11 +161,11 @@ def _shared_kernel(model: HeatmapBCC, given: FitInput, rows: NDArray[np.int64], 
 def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
     """Which reports are left out, part by part."""
     part = rng.permutation(count) % PARTS
-    needed = int(np.ceil(ENOUGH / max(count / PARTS, 1.0)))
+    needed = int(np.ceil(ENOUGH_LEFT_OUT / max(count / PARTS, 1.0)))
     return [part == k for k in range(min(PARTS, needed))]
 
 
-def _of_the_named_state(log_p: Array, label: NDArray[np.int64]) -> Array:
+def _log_p_given_a_state(log_p: Array, label: NDArray[np.int64]) -> Array:
     """log P(label | the report names a state), from the log P of every label that names one.   [R, J], [R] -> [R]"""
     if np.isneginf(log_p).all():
         return np.full(len(label), -np.inf)  # a model that could not be fitted
@@ -179,7 +181,7 @@ def _by_instruments(
     problem = part._replace(reported=seen, observed=part.observed.with_reports(*seen))
     try:
         start = problem.start() if near is None else problem.start()._replace(variances=near)
-        fitted = instrument.fit(problem, start, QUICK, size=FEATURES.shared_by(part.functions))
+        fitted = instrument.fit(problem, start, COMPARED_POLICY, size=FEATURES.shared_by(part.functions))
     except (NumericalError, np.linalg.LinAlgError):
         return np.full((len(new.label), n_states), -np.inf), near  # a model that cannot be fitted predicts nothing
     by_state = [fitted.log_probabilities(new._replace(label=np.full_like(new.label, j))) for j in range(n_states)]
@@ -205,7 +207,7 @@ def _by_one_state(
     C = contrast(len(states))
     predictor = FieldPredictor(fit.q.fields, posed.mean_at, C, reports.places.shape[1])
     probability = rate_moments(*inexact.latent_at(predictor, posed, places), C)[0]
-    where = find_sites(posed.data.X, inexact.like(posed.data.X, places))
+    where = find_sites(posed.data.X, inexact.with_site_columns(posed.data.X, places))
     probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
     named = [reports.labels.index(state) for state in states]
     said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden]][:, :, named]

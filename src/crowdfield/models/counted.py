@@ -59,14 +59,14 @@ def one_row_per_report(model: HeatmapBCC) -> HeatmapBCC:
     out = copy.copy(model)
     out.reports_ = model.reports_.one_row_per_report()
     if model.reports_model_ == "instrument":
-        asked, fitted = model._asked, model._instrument
+        setup, fitted = model._setup, model._instrument
         assert isinstance(fitted, Fitted | FittedStates), "gibbs takes no counts"
-        looks = fitted.problem.reported.take(np.repeat(np.arange(int(asked.crowd.sum())), count[asked.crowd]))
+        looks = fitted.problem.reported.take(np.repeat(np.arange(int(setup.crowd.sum())), count[setup.crowd]))
         looks = looks._replace(looks=np.ones(len(looks.site), dtype=np.int64))
         problem = fitted.problem._replace(reported=looks, observed=fitted.problem.observed.with_reports(*looks))
         out._instrument = out._predictor = replace(fitted, problem=problem)
-        out._asked = asked._replace(
-            problem=problem, thing=_repeated(asked.thing, count), crowd=_repeated(asked.crowd, count)
+        out._setup = setup._replace(
+            problem=problem, thing=_repeated(setup.thing, count), crowd=_repeated(setup.crowd, count)
         )
     return out
 

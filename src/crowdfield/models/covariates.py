@@ -20,7 +20,7 @@ from crowdfield.models.base import Array, find_sites
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.model import AnyFitted
 
-SAME = 1e-4  # tolerance, in standard deviations, between two readings of one raster
+RASTER_TOLERANCE = 1e-4  # tolerance, in standard deviations, between two readings of one raster
 
 Given = Callable[[Array], ArrayLike] | Mapping[str, Callable[[Array], ArrayLike]]
 Weights = tuple[Array, Array, Array, Array]  # estimates [C], both ends of their intervals, P(weight > 0)
@@ -135,7 +135,9 @@ def check_same(kept: KnownCovariates, given: Given) -> None:
         raise InputError(f"the model was fitted with {_listed(kept.names)}, not with {_listed(names)}.")
     spread = np.nanstd(kept.values, axis=0)
     with np.errstate(invalid="ignore"):
-        other = ~(np.abs(values - kept.values) <= SAME * spread) & ~(np.isnan(values) & np.isnan(kept.values))
+        other = ~(np.abs(values - kept.values) <= RASTER_TOLERANCE * spread) & ~(
+            np.isnan(values) & np.isnan(kept.values)
+        )
     for name, count in zip(kept.names, other.sum(axis=0).tolist(), strict=True):
         if count:
             raise InputError(

@@ -41,7 +41,7 @@ def draws_of(model: MapQueries, size: int, rng: np.random.Generator) -> AnyDraws
     reports, X = model.reports_, model.places_
     site, sites = inexact.report_sites(model), inexact.sites(model)
     known = np.full(len(X), -1)
-    known[find_sites(sites, inexact.like(sites, model._gold_.places))] = model._gold_.state
+    known[find_sites(sites, inexact.with_site_columns(sites, model._gold_.places))] = model._gold_.state
     if isinstance(model._predictor, SamplePredictor):
         predictor = model._predictor
         f, pi, scale = state_draws.of_chains(predictor.posterior, X, predictor.prior_mean(X))
@@ -96,7 +96,7 @@ def to_arviz(model: MapQueries, size: int, rng: np.random.Generator) -> Any:
         return values.reshape(*by_chain, *values.shape[1:])
 
     reports = model.reports_
-    crowd = np.ones(len(reports), dtype=bool) if isinstance(draws, StateDraws) else model._asked.crowd
+    crowd = np.ones(len(reports), dtype=bool) if isinstance(draws, StateDraws) else model._setup.crowd
     names = {
         "source": [str(source) for source in reports.sources],
         "state": [str(state) for state in model.classes_],
@@ -122,8 +122,8 @@ def to_arviz(model: MapQueries, size: int, rng: np.random.Generator) -> Any:
 def _of_instrument(
     model: MapQueries, draws: InstrumentDraws
 ) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
-    labels = [str(model.reports_.labels[code]) for code in model._asked.order[1:]]
-    covariates = model._asked.covariates
+    labels = [str(model.reports_.labels[code]) for code in model._setup.order[1:]]
+    covariates = model._setup.covariates
     variables = {
         "sensitivity": draws.theta[:, :, 0],
         "lean": draws.theta[:, :, 1 : 1 + len(labels)],
@@ -160,14 +160,14 @@ def _of_several(model: MapQueries, draws: StatesDraws) -> tuple[dict[str, Array]
         "field": ["thing", "contrast"],
     }
     coords: dict[str, Any] = {
-        "lean_to": [str(model.reports_.labels[code]) for code in model._asked.order],
+        "lean_to": [str(model.reports_.labels[code]) for code in model._setup.order],
         "link_part": ["slope", *(f"shift to {state}" for state in model.classes_)],
         "thing": np.arange(draws.f.shape[1]),
         "contrast": np.arange(draws.f.shape[2]),
     }
-    if model._asked.covariates is not None:
+    if model._setup.covariates is not None:
         variables["weight"], dims["weight"] = draws.linear[:, :, 1:], ["contrast", "covariate"]
-        coords["covariate"] = list(model._asked.covariates.names)
+        coords["covariate"] = list(model._setup.covariates.names)
     return variables, dims, coords
 
 

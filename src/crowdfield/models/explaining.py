@@ -40,7 +40,7 @@ def explain(model: MapQueries, place: ArrayLike, state: Hashable | None) -> pd.D
     reports = model.reports_
     if model.reports_model_ == "instrument":
         fitted = cast(AnyFitted, model._instrument)
-        shares = instrument.shares(model._asked, fitted, x, site, j, float(p[j]), reports.count)
+        shares = instrument.shares(model._setup, fitted, x, site, j, float(p[j]), reports.count)
         return _table(reports, reports.places, reports.source, reports.label, shares, x[0])
     solved, prior_mean = model._solved, model._posed.mean_at(x)[0]
     shares = of_one_state.of_state(solved.solver, solved.fit.q, x, site, j, float(p[j]), prior_mean)

@@ -26,7 +26,7 @@ from crowdfield.models.base import Array, find_sites
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-SHARE = 0.68  # share of true places within the radius
+SHARE_WITHIN_RADIUS = 0.68  # share of true places within the radius
 # Accuracies are rounded to this many values, evenly spaced in their logarithm: each costs a pass over its places.
 MOST_LEVELS = 12
 # Share of the map's extent below which an accuracy counts as exact; length-scales are hundreds of times as long.
@@ -79,7 +79,7 @@ def rounded(reports: Reports) -> Reports:
 def sd_of(accuracy: Array, dimension: int) -> Array:
     """The standard deviation of each coordinate from the radius."""
     # The quantile of the chi distribution: the distance, in standard deviations, within which this share lies.
-    return np.asarray(accuracy / np.sqrt(2.0 * gammaincinv(min(dimension, SPACE) / 2.0, SHARE)))
+    return np.asarray(accuracy / np.sqrt(2.0 * gammaincinv(min(dimension, SPACE) / 2.0, SHARE_WITHIN_RADIUS)))
 
 
 def sites_of(reports: Reports) -> Array:
@@ -92,7 +92,7 @@ def sites_of(reports: Reports) -> Array:
     return np.column_stack([reports.places, *more])
 
 
-def like(sites: Array, X: Array) -> Array:
+def with_site_columns(sites: Array, X: Array) -> Array:
     """Exact places in the columns of the sites: [M, D] -> [M, D (+ 1 or 2)]."""
     return np.pad(X, ((0, 0), (0, sites.shape[1] - X.shape[1])))
 
@@ -111,7 +111,7 @@ def sites(model: MapQueries) -> Array:
 def report_sites(model: MapQueries) -> NDArray[np.int64]:
     """The site of every report of a fitted model: [R]."""
     known, reported = sites(model), sites_of(model.reports_)
-    return find_sites(known, like(known, reported))
+    return find_sites(known, with_site_columns(known, reported))
 
 
 def exact_rows(model: MapQueries) -> NDArray[np.int64]:

@@ -47,7 +47,7 @@ TRUSTED_STRENGTH = (
 SCALE_RATE = 1.0  # of the prior on the smooth part's precision; the nugget and the intercept vary beside it
 
 
-class Asked(NamedTuple):
+class InstrumentSetup(NamedTuple):
     """A problem of the instrument model, and how its places and labels map to those of the reports."""
 
     problem: Problem
@@ -84,7 +84,7 @@ def why_not(model: HeatmapBCC, states: tuple[Any, ...], labels: tuple[Any, ...])
     return None
 
 
-def ask(
+def set_up(
     model: HeatmapBCC,
     reports: Reports,
     states: tuple[Any, ...],
@@ -92,11 +92,11 @@ def ask(
     kernel: Any,
     mean_at: LatentMean,
     tasks: NDArray[np.int64] | None,
-) -> Asked:
+) -> InstrumentSetup:
     """The problem that the estimator's settings and these reports pose."""
     R = len(reports)
     reported = inexact.sites_of(reports)
-    places, at = distinct_places(np.concatenate([reported, inexact.like(reported, gold.places)]))
+    places, at = distinct_places(np.concatenate([reported, inexact.with_site_columns(reported, gold.places)]))
     thing, site = _things(at[:R], at[R:], tasks)
     first = [reports.labels.index(state) for state in states]
     order = np.array(first + [code for code in range(len(reports.labels)) if code not in first])
@@ -121,7 +121,7 @@ def ask(
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
     prior = Prior(float(model.scale_shape), scale_rate(model, SCALE_RATE))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
-    return Asked(problem, np.asarray(places), thing, order, site, crowd, covariates)
+    return InstrumentSetup(problem, np.asarray(places), thing, order, site, crowd, covariates)
 
 
 def _observed(
@@ -208,7 +208,7 @@ def _checks(
     return trusted, Checks(chosen, said[chosen])
 
 
-def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State | None:
+def warm_start(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup) -> State | None:
     """The state of an earlier fit, rearranged for new reports. Things are matched by place.
 
     None if sources now have other parameters: the first scores were added, or the last ones removed.
@@ -218,7 +218,7 @@ def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State | None:
     position = np.full(len(old.place), -1)
     if new.places.shape[1] < old.places.shape[1]:
         return instrument.extended(before.state, position, len(new.place), new.problem.observed.n_sources)
-    where = find_sites(new.places, inexact.like(new.places, old.places[old.place]))
+    where = find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
     if len(new.place) == len(new.places):
         position = where
     state = before.state
@@ -226,17 +226,17 @@ def warm_start(before: AnyFitted, old: Asked, new: Asked) -> State | None:
     return instrument.extended(state, position, len(new.place), S)
 
 
-def posterior(asked: Asked, fitted: AnyFitted | Sampled) -> Array:
+def posterior(setup: InstrumentSetup, fitted: AnyFitted | Sampled) -> Array:
     """P(t) at every distinct place, the mean over its things: [P, J]."""
-    n, P = np.bincount(asked.place, minlength=len(asked.places)), len(asked.places)
-    return np.stack([np.bincount(asked.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
+    n, P = np.bincount(setup.place, minlength=len(setup.places)), len(setup.places)
+    return np.stack([np.bincount(setup.place, column, minlength=P) / n for column in fitted.site_states.T], axis=1)
 
 
 def confusion(
-    asked: Asked, fitted: AnyFitted | Sampled, reports: Reports, model: MapQueries, states: tuple[Any, ...]
+    setup: InstrumentSetup, fitted: AnyFitted | Sampled, reports: Reports, model: MapQueries, states: tuple[Any, ...]
 ) -> Array:
     """E[P(label | state)] of every source: [S, J, L]. Trusted sources have the matrix that the user gave."""
-    out = fitted.confusion[:, :, np.argsort(asked.order)]
+    out = fitted.confusion[:, :, np.argsort(setup.order)]
     trusted, alpha = trusted_sources(model, reports, states)
     out[trusted] = (alpha / alpha.sum(-1, keepdims=True))[trusted]
     return out
@@ -318,7 +318,7 @@ def _accuracy_interval(fitted: AnyFitted, sd: Array, z: float) -> tuple[Array, A
 
 
 def shares(
-    asked: Asked,
+    setup: InstrumentSetup,
     fitted: AnyFitted,
     x: Array,
     site: int,
@@ -332,33 +332,33 @@ def shares(
     E[f(x)] is a sum over places: each report has its own term of what its place adds, and an even part of the rest. The
     log odds are linear in the field with two states; with more it is their tangent at x that is shared out.
     """
-    things = asked.problem.reported.site
+    things = setup.problem.reported.site
     found = influence(fitted, x, state)
     N = len(found.by_place)
-    looks = np.ones(len(asked.thing)) if count is None else count.astype(np.float64)
-    each = np.maximum(np.bincount(asked.thing, looks, N), 1.0)
+    looks = np.ones(len(setup.thing)) if count is None else count.astype(np.float64)
+    each = np.maximum(np.bincount(setup.thing, looks, N), 1.0)
     rest = found.by_place - np.bincount(things, found.by_report, minlength=N)
-    field = np.zeros(len(asked.thing))
-    field[asked.crowd] = found.by_report
-    field += looks * (rest / each)[asked.thing]
-    own = np.zeros(len(asked.thing))
+    field = np.zeros(len(setup.thing))
+    field[setup.crowd] = found.by_report
+    field += looks * (rest / each)[setup.thing]
+    own = np.zeros(len(setup.thing))
     prior = found.prior
     total = float(np.log(probability) - np.log1p(-probability))
     if site >= 0:
-        here = np.flatnonzero(asked.place[asked.thing] == site)
+        here = np.flatnonzero(setup.place[setup.thing] == site)
         # What the place's own reports add to the field's log odds, divided in proportion to each report's gradient.
         extra = total - prior - float(field.sum())
-        weight = np.zeros(len(asked.thing))
-        weight[asked.crowd] = np.abs(found.pull)
+        weight = np.zeros(len(setup.thing))
+        weight[setup.crowd] = np.abs(found.pull)
         weight = weight[here] + 1e-12
         own[here] = extra * weight / weight.sum() if len(here) else 0.0
     return Shares(prior, field, own, total - prior - float(field.sum()) - float(own.sum()))
 
 
-def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]:
+def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[InstrumentSetup, AnyFitted]:
     """A fit restored from a saved state."""
-    asked = ask(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
-    problem = asked.problem
+    setup = set_up(model, read.reports, read.states, read.gold, posed.kernel, posed.mean_at, read.tasks)
+    problem = setup.problem
     with one_blas_thread():
         size = bases.FINAL.shared_by(problem.functions)
         basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
@@ -366,7 +366,7 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[Asked, AnyFitted]
         at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
         settled = Settled(at, [at.objective], 0, True, 0.0)
         policy = Policy(tol=model.tol, max_iter=model.max_iter)
-        return asked, instrument.finished(problem, design, settled, policy)
+        return setup, instrument.finished(problem, design, settled, policy)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:

@@ -95,13 +95,15 @@ def keep_samples(
         model.communities_, model._membership = summarise(shared, draws.confusion_states)
 
 
-def keep_instrument(model: HeatmapBCC, asked: instrument.Asked, fitted: AnyFitted, states: tuple[Any, ...]) -> None:
+def keep_instrument(
+    model: HeatmapBCC, setup: instrument.InstrumentSetup, fitted: AnyFitted, states: tuple[Any, ...]
+) -> None:
     """A fit of the instrument model, whether it was found just now or read from a file."""
-    model._asked, model._instrument, model._predictor = asked, fitted, fitted
+    model._setup, model._instrument, model._predictor = setup, fitted, fitted
     model.reports_model_, model.inference_ = "instrument", "variational"
-    _keep_sites(model, asked.places)
-    model.posterior_ = instrument.posterior(asked, fitted)
-    model.confusion_ = instrument.confusion(asked, fitted, model.reports_, model, states)
+    _keep_sites(model, setup.places)
+    model.posterior_ = instrument.posterior(setup, fitted)
+    model.confusion_ = instrument.confusion(setup, fitted, model.reports_, model, states)
     # Pseudo-counts of the implied matrices: as sure as the source's reports would make a Dirichlet.
     strength = 2.0 + model._reports_by_source()[:, None, None] / 2.0
     model.alpha_ = model.confusion_ * strength
@@ -109,7 +111,7 @@ def keep_instrument(model: HeatmapBCC, asked: instrument.Asked, fitted: AnyFitte
     if not settled.converged:
         _warn_not_converged(settled.n_iter, settled.change)
     model.scale_ = np.array([1.0 / variances.smooth])
-    model.lengthscale_ = asked.problem.kernel.lengthscales(model.places_.shape[1]).copy()
+    model.lengthscale_ = setup.problem.kernel.lengthscales(model.places_.shape[1]).copy()
     model.engine_, model.communities_ = fitted.design.basis.name, None
     model.bound_, model.bound_history_ = settled.at.objective, np.array(settled.history)
     model.bound_terms_ = {"objective": settled.at.objective}

@@ -88,7 +88,7 @@ def _with_kept_lengthscale(model: HeatmapBCC, posed: Posed, count: int) -> Posed
     Learning it takes several fits, and a few reports among many do not change it.
     """
     before = getattr(model, "_lengthscale_reports", 0)
-    if not posed.free or max(count, before) >= comparison.GROWTH * min(count, before):
+    if not posed.free or max(count, before) >= comparison.GROWTH_BEFORE_COMPARING_AGAIN * min(count, before):
         return posed
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]
     return replace(posed.with_lengthscales(model._posed.kernel.lengthscales(dimension)), free=())
@@ -110,15 +110,15 @@ def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, 
     """The model that was chosen, by a comparison where the choice leaves it to one."""
     if choice.model == "one_state":
         return _Attempt("one_state", choice.why)
-    asked = _ask_instrument(model, given)
+    setup = _set_up_instrument(model, given)
     if choice.model == "instrument":
-        return _Attempt("instrument", choice.why, _prepare_instrument(model, given, asked, warm))
+        return _Attempt("instrument", choice.why, _prepare_instrument(model, given, setup, warm))
     with one_blas_thread():
-        compared, kernel = comparison.compare(model, asked, given)
+        compared, kernel = comparison.compare(model, setup, given)
     why = reports_model.why_compared(compared)
     if compared.better == "one_state":
         return _Attempt("one_state", why, None, compared, kernel)
-    return _Attempt("instrument", why, _prepare_instrument(model, given, asked, warm), compared)
+    return _Attempt("instrument", why, _prepare_instrument(model, given, setup, warm), compared)
 
 
 def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool) -> None:
@@ -138,7 +138,7 @@ def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Ex
     try:
         prepared = None
         if other == "instrument":
-            prepared = _prepare_instrument(model, given, _ask_instrument(model, given), warm)
+            prepared = _prepare_instrument(model, given, _set_up_instrument(model, given), warm)
         _fit(model, given, _Attempt(other, "", prepared), warm)
     except FAILURES as again:
         raise NumericalError(
@@ -155,7 +155,7 @@ def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Ex
 
 def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     posed = given.posed
-    start = _earlier(model, posed) if warm else None
+    start = _warm_start(model, posed) if warm else None
     found = lengthscale_selection.learn(posed, start) if posed.free else None
     if found is not None:
         posed, start = found.posed, found.start
@@ -166,7 +166,7 @@ def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
         model.lengthscale_log_sd_, model.lengthscale_tried_ = found.log_sd, found.tried
 
 
-def _earlier(model: HeatmapBCC, posed: Posed) -> Any | None:
+def _warm_start(model: HeatmapBCC, posed: Posed) -> Any | None:
     """The state of the earlier fit, extended by new sources."""
     if not hasattr(model, "_solved") or model._posed.data.X.shape[1] < posed.data.X.shape[1]:
         return None  # the features of exact places know no others
@@ -194,52 +194,52 @@ def _sample_one_state(model: HeatmapBCC, given: FitInput) -> None:
 class _Prepared(NamedTuple):
     """The instrument model's problem with its length-scale, where to start, and how the length-scale was learned."""
 
-    asked: instrument.Asked
+    setup: instrument.InstrumentSetup
     start: InstrumentState | None
     lengthscale: Learned | None
 
 
-def _ask_instrument(model: HeatmapBCC, given: FitInput) -> instrument.Asked:
+def _set_up_instrument(model: HeatmapBCC, given: FitInput) -> instrument.InstrumentSetup:
     posed = given.posed
-    asked = instrument.ask(model, given.reports, given.states, given.gold, posed.kernel, posed.mean_at, given.tasks)
-    if asked.covariates is not None:
-        asked.covariates.warn_about_gaps()
-    return asked
+    setup = instrument.set_up(model, given.reports, given.states, given.gold, posed.kernel, posed.mean_at, given.tasks)
+    if setup.covariates is not None:
+        setup.covariates.warn_about_gaps()
+    return setup
 
 
-def _prepare_instrument(model: HeatmapBCC, given: FitInput, asked: instrument.Asked, warm: bool) -> _Prepared:
+def _prepare_instrument(model: HeatmapBCC, given: FitInput, setup: instrument.InstrumentSetup, warm: bool) -> _Prepared:
     posed = given.posed
     before, start = getattr(model, "_instrument", None), None
     if warm and before is not None and not isinstance(before, Sampled):
-        start = instrument.warm_start(before, model._asked, asked)
+        start = instrument.warm_start(before, model._setup, setup)
     if not posed.free:
-        return _Prepared(asked, start, None)
-    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma, *posed.lengthscale_prior)
+        return _Prepared(setup, start, None)
+    log_prior = None if posed.lengthscale_prior is None else partial(log_gamma_density, *posed.lengthscale_prior)
     with one_blas_thread():
-        found, lengthscale = with_learned_lengthscale(asked.problem, start, posed.lengthscale_bounds, log_prior)
-    return _Prepared(asked._replace(problem=found), start, lengthscale)
+        found, lengthscale = with_learned_lengthscale(setup.problem, start, posed.lengthscale_bounds, log_prior)
+    return _Prepared(setup._replace(problem=found), start, lengthscale)
 
 
 def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -> None:
-    asked = prepared.asked
+    setup = prepared.setup
     sampled = fitted = None
     with one_blas_thread():
         if model.inference == "gibbs":
-            sampled = sample_instrument(asked.problem)
+            sampled = sample_instrument(setup.problem)
         else:
-            fitted = fit_instrument(asked.problem, prepared.start, Policy(tol=model.tol, max_iter=model.max_iter))
-    learned.keep_input(model, given._replace(posed=given.posed.with_kernel(asked.problem.kernel)))
+            fitted = fit_instrument(setup.problem, prepared.start, Policy(tol=model.tol, max_iter=model.max_iter))
+    learned.keep_input(model, given._replace(posed=given.posed.with_kernel(setup.problem.kernel)))
     model._tasks = given.tasks
     if prepared.lengthscale is not None:
         model.lengthscale_log_sd_ = np.array([prepared.lengthscale.log_sd])
         model.lengthscale_tried_ = prepared.lengthscale.tried
     if sampled is not None:
-        sampled_instrument.keep(model, asked, sampled, given.states)
+        sampled_instrument.keep(model, setup, sampled, given.states)
     elif fitted is not None:
-        learned.keep_instrument(model, asked, fitted, given.states)
+        learned.keep_instrument(model, setup, fitted, given.states)
 
 
-def log_gamma(shape: float, rate: float, length: float) -> float:
+def log_gamma_density(shape: float, rate: float, length: float) -> float:
     """The log density of a gamma distribution, up to its constant."""
     return float((shape - 1.0) * np.log(length) - rate * length)
 

@@ -27,7 +27,7 @@ def of_model(model: MapQueries) -> Array:
     reports = model.reports_
     if model.reports_model_ == "instrument":
         fitted, out = model._instrument, np.full(len(reports), np.nan)
-        out[model._asked.crowd] = draws.left_out(model) if isinstance(fitted, Sampled) else fitted.left_out()
+        out[model._setup.crowd] = draws.left_out(model) if isinstance(fitted, Sampled) else fitted.left_out()
         return out
     if model.inference_ == "gibbs":
         return draws.left_out(model)

@@ -38,7 +38,7 @@ class Gold(NamedTuple):
 def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Gold) -> Posed:
     """The inference problem of the one-state model, from settings and reports."""
     reported = inexact.sites_of(reports)
-    places, site = distinct_places(np.concatenate([reported, inexact.like(reported, known.places)]))
+    places, site = distinct_places(np.concatenate([reported, inexact.with_site_columns(reported, known.places)]))
     dimension = reports.places.shape[1]
     state = np.full(len(places), -1, dtype=np.int64)
     state[site[len(reports) :]] = known.state
@@ -110,10 +110,10 @@ def learns_lengthscale(lengthscale: Any) -> bool:
 
 def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, tuple[tuple[int, ...], ...]]:
     """The kernel to start with, and the groups of columns whose length-scale is to be learned."""
-    asked = np.atleast_1d(np.asarray(model.lengthscale, dtype=object)).tolist()
-    if len(asked) not in (1, dimension):
+    lengths = np.atleast_1d(np.asarray(model.lengthscale, dtype=object)).tolist()
+    if len(lengths) not in (1, dimension):
         raise InputError(f"lengthscale must be one number or one for each of the {dimension} columns of X.")
-    each = asked * dimension if len(asked) == 1 else asked
+    each = lengths * dimension if len(lengths) == 1 else lengths
     together = tuple(range(dimension))
     if isinstance(model.kernel, Product):
         named = sorted(column for columns in model.kernel.columns for column in columns)
@@ -122,8 +122,8 @@ def _kernel(model: HeatmapBCC, dimension: int, places: Array) -> tuple[Kernel, t
     if not learns_lengthscale(model.lengthscale):
         if isinstance(model.kernel, Kernel):
             return model.kernel, ()
-        return kernel(model.kernel, float(asked[0]) if len(asked) == 1 else [float(v) for v in each]), ()
-    if len(asked) == 1:
+        return kernel(model.kernel, float(lengths[0]) if len(lengths) == 1 else [float(v) for v in each]), ()
+    if len(lengths) == 1:
         free = model.kernel.columns if isinstance(model.kernel, Product) else (together,)
     else:
         free = tuple((column,) for column, value in enumerate(each) if value == "learn")

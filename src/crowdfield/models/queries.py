@@ -53,7 +53,7 @@ class MapQueries(ReportClassifier):
     _posed: Posed
     _solved: Solved  # by the one-state model
     _last_draws: totals.LastDraws  # of the one-state model, by totals
-    _asked: instrument.Asked  # by the instrument model, as is the next
+    _setup: instrument.InstrumentSetup  # by the instrument model, as is the next
     _instrument: AnyFitted | Sampled
 
     # --- prediction ---------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class MapQueries(ReportClassifier):
             weights = sampled_instrument.covariate_weights(fitted, level)
         else:
             weights = covariates_.gaussian_weights(fitted, level)
-        return covariates_.table(self._asked.covariates, weights, self.classes_.tolist())
+        return covariates_.table(self._setup.covariates, weights, self.classes_.tolist())
 
     def _reports_by_source(self) -> NDArray[np.int64]:
         return self.reports_.tally(self.reports_.source, len(self.reports_.sources))

@@ -45,7 +45,7 @@ def reported_places(model: MapQueries) -> ReportedPlaces:
 
 def _of_instruments(model: MapQueries) -> Array:
     """The root mean square over the things at a place."""
-    fitted, thing_at = model._instrument, model._asked.place
+    fitted, thing_at = model._instrument, model._setup.place
     variance = fitted.site_sds**2
     count = np.bincount(thing_at, minlength=len(model.places_))
     sums = [np.bincount(thing_at, column, minlength=len(count)) for column in variance.T]

@@ -82,7 +82,7 @@ def _without_comparison(model: HeatmapBCC, reports: Reports, states: tuple[Any, 
         why = f"fewer than {comparison.FEWEST_REPORTS} reports that name a state cannot tell which model suits them"
     if why is not None:
         return Choice("one_state", why, is_open=True)
-    if warm and len(reports) < comparison.GROWTH * getattr(model, "_compared_reports", 0):
+    if warm and len(reports) < comparison.GROWTH_BEFORE_COMPARING_AGAIN * getattr(model, "_compared_reports", 0):
         kept: ReportsModel = "instrument" if model.reports_model_ == "instrument" else "one_state"
         return Choice(kept, "it was used before, and few reports have come since", is_open=True)
     return None

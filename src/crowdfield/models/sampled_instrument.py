@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
 
-def keep(model: HeatmapBCC, asked: instrument.Asked, sampled: Sampled, states: tuple[Any, ...]) -> None:
+def keep(model: HeatmapBCC, setup: instrument.InstrumentSetup, sampled: Sampled, states: tuple[Any, ...]) -> None:
     """Store draws of the instrument model in the estimator."""
-    model._asked, model._instrument, model._predictor = asked, sampled, sampled
+    model._setup, model._instrument, model._predictor = setup, sampled, sampled
     model.reports_model_, model.inference_ = "instrument", "gibbs"
-    model.places_ = asked.places
-    model.posterior_ = instrument.posterior(asked, sampled)
-    model.confusion_ = instrument.confusion(asked, sampled, model.reports_, model, states)
-    model.alpha_ = _pseudo_counts(model.confusion_, sampled.confusion_draws[..., np.argsort(asked.order)])
+    model.places_ = setup.places
+    model.posterior_ = instrument.posterior(setup, sampled)
+    model.confusion_ = instrument.confusion(setup, sampled, model.reports_, model, states)
+    model.alpha_ = _pseudo_counts(model.confusion_, sampled.confusion_draws[..., np.argsort(setup.order)])
     trusted, given = instrument.trusted_sources(model, model.reports_, states)
     model.alpha_[trusted] = given[trusted]
     model.scale_ = np.array([(1.0 / sampled.draws.smooth).mean()])
-    model.lengthscale_ = asked.problem.kernel.lengthscales(asked.places.shape[1]).copy()
+    model.lengthscale_ = setup.problem.kernel.lengthscales(setup.places.shape[1]).copy()
     model.engine_, model.communities_ = sampled.design.basis.name, None
     model.diagnostics_ = sampled.diagnostics
     model.n_iter_ = len(sampled.draws.link)

@@ -43,7 +43,7 @@ def informativeness(pi: Array) -> Array:
     return np.asarray((pi * np.log2(pi / marginal)).sum(-1).mean(1))
 
 
-def whom(alpha: Array, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_sources(alpha: Array, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Sources drawn n times, each with the probability, under q(π), that its reports are the most informative. [n]
 
     Thompson sampling: a source with few reports may be better than any known one, and is asked now and then.

@@ -92,9 +92,9 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
         arrays["score"] = reports.score
     if reports.count is not None:
         arrays["count"] = reports.count
-    if model.covariates is not None and model._asked.covariates is not None:
+    if model.covariates is not None and model._setup.covariates is not None:
         places = asked_places(inexact.sites(model), model.places_.shape[1])
-        kept = KnownCovariates.at(places, model.covariates, list(model._asked.covariates.names))
+        kept = KnownCovariates.at(places, model.covariates, list(model._setup.covariates.names))
         header["covariates"] = list(kept.names)
         arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}
     if model.reports_model_ == "instrument":

@@ -22,7 +22,7 @@ from crowdfield.models.reported import log_likelihoods, same_places
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-SURE = 1e-12  # floor of probabilities before their logarithm is taken
+SMALLEST_PROBABILITY = 1e-12  # floor of probabilities before their logarithm is taken
 MOST_CANDIDATES = 4000  # their joint covariance is a square matrix of this size
 
 
@@ -39,34 +39,34 @@ def places_to_look(
         raise InputError("cost must be positive, one for each candidate.")
     if len(places) > MOST_CANDIDATES:
         raise InputError(f"suggest weighs at most {MOST_CANDIDATES} candidates; thin out the {len(places)} given.")
-    mean, covariance, reports = _foresight(model, places, source)
+    mean, covariance, reports = _candidate_moments(model, places, source)
     chosen, scores = information.greedy(count, mean, covariance, reports, score, price)
     return np.array(chosen, dtype=np.int64), np.array(scores)
 
 
-def _foresight(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], ReportPredictor]:
+def _candidate_moments(model: MapQueries, places: Array, source: Any) -> tuple[Array, list[Array], ReportPredictor]:
     """Mean [M, F] and covariances [M, M] of the field at the candidates, and the distribution of a report there."""
     fitted = model._instrument if model.reports_model_ == "instrument" else None
     if isinstance(fitted, Fitted):
         mean, _ = fitted.surface.at(places)
         known = Known.of(fitted, _things_at(model, same_places(model, places)))
-        reports = ByAppearance(known, fitted.joint.variances.nugget, _reader(model, fitted, source))
+        reports = ByAppearance(known, fitted.joint.variances.nugget, _report_distribution(model, fitted, source))
         return mean[:, None], [fitted.surface.covariance_at(places)], reports
     mean, _ = model._predictor.latent(places)
-    said, reporter = _said_at(model, places), _confusion_of(model, source)
+    said, reporter = _log_likelihoods_at(model, places), _confusion_of(model, source)
     by_states = information.ByStates(said, reporter, contrast(len(model.classes_)))
     return mean, model._predictor.covariance(places), by_states
 
 
 def _things_at(model: MapQueries, sites: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """What was reported on at each of some places (−1: nothing), as rows of the instrument model's sites."""
-    place = model._asked.place
+    place = model._setup.place
     order = np.argsort(place, kind="stable")
     first, end = (np.searchsorted(place[order], sites, side=side) for side in ("left", "right"))
     return [order[a:b] for a, b in zip(first.tolist(), end.tolist(), strict=True)]
 
 
-def _reader(model: MapQueries, fitted: Fitted, source: Any) -> Array:
+def _report_distribution(model: MapQueries, fitted: Fitted, source: Any) -> Array:
     """P(t = j, label = l | appearance g) for the source that would report: [J, L, K].
 
     A source that gives labels reports on the appearance; one that is trusted, gives only scores, or is a confusion
@@ -81,7 +81,7 @@ def _reader(model: MapQueries, fitted: Fitted, source: Any) -> Array:
     weight /= weight.sum()
     trusted = instrument.trusted_sources(model, model.reports_, model.classes_)[0] | fitted.scores_only
     by_state = np.einsum("sjl,s->jl", model.confusion_[trusted], weight[trusted])
-    reading = report_prediction.reading(fitted, np.where(trusted, 0.0, weight))[:, np.argsort(model._asked.order)]
+    reading = report_prediction.reading(fitted, np.where(trusted, 0.0, weight))[:, np.argsort(model._setup.order)]
     return np.asarray(reading + report_prediction.through_states(fitted, by_state))
 
 
@@ -95,11 +95,11 @@ def whom_to_ask(
     if unknown or (among is not None and not len(among)):
         raise InputError(f"among must name sources that have reported; {unknown or 'nobody'} has not.")
     rows = np.arange(len(known)) if among is None else np.array([known[source] for source in among])
-    chosen = sources.whom(model.alpha_[rows], count, rng)
+    chosen = sources.draw_sources(model.alpha_[rows], count, rng)
     return [model.reports_.sources[rows[i]] for i in chosen]
 
 
-def _said_at(model: MapQueries, places: Array) -> Array:
+def _log_likelihoods_at(model: MapQueries, places: Array) -> Array:
     """ℓ: the log likelihood of each state given the reports at each place, [M, J]; zero without reports."""
     where = same_places(model, places)
     here = where >= 0
@@ -108,7 +108,9 @@ def _said_at(model: MapQueries, places: Array) -> Array:
         return out
     if model.reports_model_ == "instrument":
         rate = model._predictor.rate(places[here])[0]
-        out[here] = np.log(np.clip(model.posterior_[where[here]], SURE, 1.0)) - np.log(np.clip(rate, SURE, 1.0))
+        out[here] = np.log(np.clip(model.posterior_[where[here]], SMALLEST_PROBABILITY, 1.0)) - np.log(
+            np.clip(rate, SMALLEST_PROBABILITY, 1.0)
+        )
     else:
         out[here] = log_likelihoods(model)[where[here]]
     return out

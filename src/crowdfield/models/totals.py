@@ -257,7 +257,7 @@ def _reported(
     rng: np.random.Generator,
 ) -> area_totals.Reported:
     if isinstance(model._predictor, Fitted | FittedStates):
-        fitted, thing_at = model._predictor, model._asked.place
+        fitted, thing_at = model._predictor, model._setup.place
         shared = np.bincount(thing_at, minlength=len(model.places_))
         weights = sp.csr_matrix(at_sites[:, thing_at] @ sp.diags(1.0 / shared[thing_at]))
         return area_totals.Reported(AppearanceLogitsAtReports(rates, fitted), fitted.site_states, weights)

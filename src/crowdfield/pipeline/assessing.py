@@ -32,7 +32,7 @@ __all__ = ["Assessment", "assess", "read_checked", "reliability", "with_gold"]
 
 BINS = 10  # bins of the reliability diagram, at most
 LEAST_IN_BIN = 5  # checks
-SAME = 0.01  # share of cells that may change their stratum in a map that still counts as the same
+MOST_CHANGED_CELLS = 0.01  # share of cells that may change their stratum in a map that still counts as the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,9 +264,12 @@ def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple
     now = np.array([strata.names[h] for h in strata.code[cell]])
     sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
     stated = answered["stratum_cells"] if "stratum_cells" in answered.columns else [sizes.get(s, 0) for s in named]
-    far = [abs(sizes.get(s, -1e9) - float(n)) > max(2.0, SAME * float(n)) for s, n in zip(named, stated, strict=True)]
+    far = [
+        abs(sizes.get(s, -1e9) - float(n)) > max(2.0, MOST_CHANGED_CELLS * float(n))
+        for s, n in zip(named, stated, strict=True)
+    ]
     # Another machine rounds differently, which may move a cell across a border of certainty.
-    if (named != now).mean() > SAME or any(far):
+    if (named != now).mean() > MOST_CHANGED_CELLS or any(far):
         raise InputError(
             "these places were drawn from another map: their strata are not those of this one. Assess the run "
             "(fuse --state RUN.cf), or on a live map the version, that the plan was drawn from."

@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 # Two standard errors: an uninformative map reaches less by chance.
-CLEARLY = 2.0
+CLEAR_STANDARD_ERRORS = 2.0
 # Excess agreement of reports about one place that is reported, and its largest p-value. Less is found in all large
 # crowds and does not visibly change the map.
 MOST_INFLATION, LEAST_P = 1.15, 0.01
 # Calibration error, beyond that due to chance, that is reported: maps are read to about a tenth.
-MOST_GAP = 0.05
-CHANCES = 100  # simulated outcomes that estimate the calibration error due to chance
+MOST_CALIBRATION_ERROR = 0.05
+CHANCE_DRAWS = 100  # simulated outcomes that estimate the calibration error due to chance
 DRAWS = 100  # for the check of agreement
 QUICK_DRAWS = 30  # when a map is made
 QUICK_REPORTS = 50_000  # with more, maps are made without this check; `crowdfield check-model` does it
 MOST_COMPARED_REPORTS = 10_000_000  # reports, counting rows by their count: the check of agreement compares all pairs
-OFTEN = 20  # reports that a source needs to be judged
+FEWEST_SOURCE_REPORTS = 20  # reports that a source needs to be judged
 POOR_K = 0.7  # largest tail index k̂ of PSIS weights that are reliable (Vehtari and others)
-VOTES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
+VOTE_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 10), (11, None))
 
 
 class Finding(NamedTuple):
@@ -118,7 +118,7 @@ class ModelCheck:
             f"{self.surprise:.3f} bits per left-out report, {self.habit_surprise:.3f} by label frequencies; "
             f"gain {self.gain:.3f} ± {self.gain_error:.3f}"
         )
-        if self.gain > CLEARLY * self.gain_error:
+        if self.gain > CLEAR_STANDARD_ERRORS * self.gain_error:
             return Finding("habits", True, f"The map has learned something about places ({figures}).")
         return Finding(
             "habits",
@@ -151,7 +151,7 @@ class ModelCheck:
             f"mean error {100 * self.calibration_error:.1f} percentage points, "
             f"{100 * self.calibration_by_chance:.1f} by chance"
         )
-        if self.calibration_error - self.calibration_by_chance <= MOST_GAP:
+        if self.calibration_error - self.calibration_by_chance <= MOST_CALIBRATION_ERROR:
             return Finding("probabilities", True, f"Probabilities of left-out reports are calibrated ({gap}).")
         return Finding(
             "probabilities",
@@ -163,15 +163,16 @@ class ModelCheck:
     def lines(self) -> list[str]:
         """All of it in words, one thing per line."""
         poor = self.by_source[
-            (self.by_source["reports"] >= OFTEN) & (self.by_source["gain"] < -CLEARLY * self.by_source["gain_error"])
+            (self.by_source["reports"] >= FEWEST_SOURCE_REPORTS)
+            & (self.by_source["gain"] < -CLEAR_STANDARD_ERRORS * self.by_source["gain_error"])
         ]
-        often = int((self.by_source["reports"] >= OFTEN).sum())
+        often = int((self.by_source["reports"] >= FEWEST_SOURCE_REPORTS).sum())
         names = ", ".join(str(source) for source in poor["source"].head(5))
         more = f", among them {names}" if len(poor) else ""
         return [
             *(f"{'holds' if f.holds else 'FAILS'}: {f.sentence}" for f in self.findings),
-            f"{len(poor)} of {often} sources with at least {OFTEN} reports are predicted worse than by their label "
-            f"frequencies{more}.",
+            f"{len(poor)} of {often} sources with at least {FEWEST_SOURCE_REPORTS} reports are predicted worse than by "
+            f"their label frequencies{more}.",
             *([self.psis["sentence"]] if self.psis["applies"] else []),
             "These checks use reports only. A crowd that is wrong together passes them; checked places reveal that.",
         ]
@@ -290,14 +291,14 @@ def quick_warnings(model: Any) -> list[str]:
 
 def _predicts_labels(model: HeatmapBCC) -> bool:
     """Whether any report has a label to predict: scores and reports of trusted sources have none."""
-    return model.reports_model_ != "instrument" or bool(model._asked.crowd.any())
+    return model.reports_model_ != "instrument" or bool(model._setup.crowd.any())
 
 
 def _labels(model: HeatmapBCC) -> tuple[list[str], int]:
     """The labels in the order of the model's draws, and the one that names the state in question (else the last)."""
     names = list(model.reports_.labels)
     if model.reports_model_ == "instrument":
-        names = [names[code] for code in model._asked.order]
+        names = [names[code] for code in model._setup.order]
     asked = decide(model.classes_.tolist()).state
     return [str(name) for name in names], names.index(asked) if asked in names else len(names) - 1
 
@@ -334,7 +335,7 @@ def _error_by_chance(stated: Reliability, rng: np.random.Generator) -> float:
     """The mean calibration error of outcomes drawn from the stated probabilities themselves."""
     filled = stated.count > 0
     count, predicted = stated.count[filled], stated.predicted[filled]
-    made = rng.binomial(count, np.clip(predicted, 0.0, 1.0), (CHANCES, len(count))) / count
+    made = rng.binomial(count, np.clip(predicted, 0.0, 1.0), (CHANCE_DRAWS, len(count))) / count
     return float(np.average(np.abs(made - predicted), weights=count, axis=1).mean())
 
 
@@ -355,7 +356,9 @@ def _grouped(kept: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def _by_votes(kept: pd.DataFrame) -> pd.DataFrame:
-    names = {low: str(low) if high == low else f"{low} to {high}" if high else f"{low} or more" for low, high in VOTES}
+    names = {
+        low: str(low) if high == low else f"{low} to {high}" if high else f"{low} or more" for low, high in VOTE_GROUPS
+    }
     lows = np.array(list(names))
     group = lows[np.searchsorted(lows, kept["votes"].to_numpy(), side="right") - 1]
     out = _grouped(kept.assign(group=group), "group").sort_values("group", ignore_index=True)

@@ -27,9 +27,9 @@ from crowdfield.errors import InputError
 # A change is reported from this probability on.
 SURE = 0.9
 # Nodes of the quadrature over the later posterior: the error is below 1e-3 for the betas of real maps.
-NODES = 32
+QUADRATURE_NODES = 32
 # Pseudo-counts of a beta: fewer than the first is "anything", more than the second a known number.
-FEWEST, MOST = 0.05, 1e8
+SMALLEST_BETA_COUNT, LARGEST_BETA_COUNT = 0.05, 1e8
 # Cells that are computed at once.
 BLOCK = 65_536
 
@@ -170,8 +170,8 @@ def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float 
         raise InputError(f"the least change is a share of at least 0 and below 1, not {least!r}.")
     shown = after.positive if state is None else matching(after.states, state)
     earlier = matching(before.states, shown)
-    p1, s1, unknown1 = (_onto(values, before.grid, after.grid) for values in _of(before, earlier))
-    p2, s2, unknown2 = _of(after, shown)
+    p1, s1, unknown1 = (_resampled(values, before.grid, after.grid) for values in _moments_of(before, earlier))
+    p2, s2, unknown2 = _moments_of(after, shown)
     both = np.isfinite(p1) & np.isfinite(p2)
     if not both.any():
         raise InputError("the two maps have no cell in common: they are of different regions.")
@@ -190,7 +190,7 @@ def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float 
 def probability_above(high: Array, high_sd: Array, low: Array, low_sd: Array, least: float = 0.0) -> Array:
     """P(ρ_high > ρ_low + least) for independent betas of these means and standard deviations.   all [M]"""
     out = np.empty(len(high))
-    node, weight = np.polynomial.legendre.leggauss(NODES)
+    node, weight = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
     share, weight = (node + 1) / 2, weight / 2
     for start in range(0, len(high), BLOCK):
         part = slice(start, start + BLOCK)
@@ -243,14 +243,14 @@ def write_change(change: Change, path: str | Path) -> Path:
     return path
 
 
-def _of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
+def _moments_of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
     from crowdfield.plot import unknown
 
     j = heatmap.states.index(state)
     return heatmap.probability[..., j], heatmap.sd[..., j], unknown(heatmap).astype(np.float64)
 
 
-def _onto(values: Array, source: Grid, target: Grid) -> Array:
+def _resampled(values: Array, source: Grid, target: Grid) -> Array:
     """Values of one grid at the centres of another; NaN outside."""
     if source == target:
         return values
@@ -270,5 +270,5 @@ def _beta(mean: Array, sd: Array) -> tuple[Array, Array]:
     """Pseudo-counts of a beta distribution of this mean and standard deviation."""
     inside = np.clip(mean, 1e-9, 1 - 1e-9)  # a share of exactly 0 or 1 is the limit of those beside it
     with np.errstate(divide="ignore"):
-        count = np.clip(inside * (1 - inside) / np.square(sd) - 1.0, FEWEST, MOST)
+        count = np.clip(inside * (1 - inside) / np.square(sd) - 1.0, SMALLEST_BETA_COUNT, LARGEST_BETA_COUNT)
     return inside * count, (1 - inside) * count

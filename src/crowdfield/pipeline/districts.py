@@ -20,8 +20,8 @@ from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas
 from crowdfield.io.vector import cell_rings
 
-SMALL = 100  # centres: with fewer of them in a district, its cells count by their covered share
-OUTSIDE_TOLD = 0.02  # of a district's area beyond the map: less may be the steps of its outline
+FEWEST_CENTRES = 100  # centres: with fewer of them in a district, its cells count by their covered share
+NOTEWORTHY_OUTSIDE_SHARE = 0.02  # of a district's area beyond the map: less may be the steps of its outline
 SEGMENTS = 50  # pieces of an outline along its longer side, so that straight lines in degrees stay so in metres
 MARGIN = 1  # cells around the box of a district
 
@@ -54,7 +54,7 @@ def locate(areas: NamedAreas, grid: Grid, mask: NDArray[np.bool_]) -> Located:
         cells, share = cells[keep], share[keep]
         outside[number] = 1.0 if needed <= 0.0 else max(0.0, 1.0 - share.sum() / needed)
         rows.append((cells, share))
-    outside[outside < OUTSIDE_TOLD] = 0.0
+    outside[outside < NOTEWORTHY_OUTSIDE_SHARE] = 0.0
     where = np.concatenate([cells for cells, _ in rows])
     values = np.concatenate([share for _, share in rows])
     code = np.repeat(np.arange(len(rows)), [len(cells) for cells, _ in rows])
@@ -67,7 +67,7 @@ def _cells(shape: Any, grid: Grid, centres: NDArray[np.float64]) -> tuple[NDArra
         return near, np.empty(0), False
     shapely.prepare(shape)
     cells = near[shapely.contains_xy(shape, *centres[near].T)]
-    if len(cells) >= SMALL:
+    if len(cells) >= FEWEST_CENTRES:
         return cells, np.ones(len(cells)), False
     rings = cell_rings(grid, near)
     corners = geography.unproject(rings.reshape(-1, 2), str(grid.crs)).reshape(rings.shape)

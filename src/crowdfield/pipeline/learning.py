@@ -15,7 +15,7 @@ from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.telling import as_arguments
 
 # A search sees at least this many reports of every label, where there are as many (judgement).
-FEW = 5
+FEWEST_OF_EACH_LABEL = 5
 
 
 def learn(
@@ -47,8 +47,10 @@ def _sample_rows(labels: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Rows that are spread evenly, and a few more of each label that is rare among them: where all say the same,
     neither a length-scale nor a kind of model can be found."""
     rows = _spread(np.arange(len(labels)), most)
-    rare = [code for code in np.unique(labels) if np.sum(labels[rows] == code) < FEW]
-    return np.unique(np.concatenate([rows, *(_spread(np.flatnonzero(labels == code), FEW) for code in rare)]))
+    rare = [code for code in np.unique(labels) if np.sum(labels[rows] == code) < FEWEST_OF_EACH_LABEL]
+    return np.unique(
+        np.concatenate([rows, *(_spread(np.flatnonzero(labels == code), FEWEST_OF_EACH_LABEL) for code in rare)])
+    )
 
 
 def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -22,13 +22,13 @@ from crowdfield.pipeline.shores import land_cells
 # a covariance matrix of all candidates for every state does not take more memory than for these many states.
 MOST_CANDIDATES, STATES_OF_MOST = 1_500, 3
 # How often somebody sent to look is right.
-VISITOR = 0.95
+VISITOR_ACCURACY = 0.95
 # Suggested places are at least this part of a length-scale apart, because reports from nearer places tell much the
 # same. It is also the default side of the areas that are written.
-APART = 0.5
+SPACING = 0.5
 # Requests for up to this many places (the default of `crowdfield next`) return the first of one list: the smallest
 # distance between places then does not depend on their number.
-FEW = 10
+DEFAULT_PLACES = 10
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> li
         row, column = np.divmod(cells, grid.columns)
         cells = cells[(row % step == step // 2) & (column % step == step // 2)]
     centres = grid.centres()[cells]
-    apart = _apart(model, len(cells) and min(n, len(cells)), grid)
+    apart = _least_distance(model, len(cells) and min(n, len(cells)), grid)
     if hasattr(model, "suggest"):
         chosen, scores = _suggested(model, centres, min(n, len(cells)), by, apart)
     else:
@@ -194,10 +194,10 @@ def most_doubtful(
     return picked, np.asarray(doubt)[picked]
 
 
-def _apart(model: Any, n: int, grid: Grid) -> float:
+def _least_distance(model: Any, n: int, grid: Grid) -> float:
     """The smallest distance between places: part of a length-scale, but small enough that n of them fit on the map."""
-    room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, FEW)) / 2
-    return float(min(APART * np.min(model.lengthscale_), room))
+    room = np.sqrt((grid.east - grid.west) * (grid.north - grid.south) / max(n, DEFAULT_PLACES)) / 2
+    return float(min(SPACING * np.min(model.lengthscale_), room))
 
 
 def _suggested(
@@ -207,8 +207,8 @@ def _suggested(
     if by is None:
         # Somebody sent to look is reliable; and only an informative report makes the next place lie elsewhere.
         states, labels = model.classes_.tolist(), model.labels_seen_.tolist()
-        wrong = (1.0 - VISITOR) / max(len(labels) - 1, 1)
-        by = np.array([[VISITOR if label == state else wrong for label in labels] for state in states])
+        wrong = (1.0 - VISITOR_ACCURACY) / max(len(labels) - 1, 1)
+        by = np.array([[VISITOR_ACCURACY if label == state else wrong for label in labels] for state in states])
     chosen: list[int] = []
     scores: list[float] = []
     left = np.arange(len(centres))

@@ -23,7 +23,7 @@ from crowdfield.models.unknown import is_unknown
 from crowdfield.pipeline import task_lists
 
 SURE = 0.9  # probability of the mapped state from which on a cell counts as sure
-LEAST = 10  # least number of checks in a stratum, if it has that many cells
+FEWEST_PER_STRATUM = 10  # least number of checks in a stratum, if it has that many cells
 # The map's own error rates may be too low: assume at least this error rate in every stratum.
 LEAST_WRONG = 0.1
 GROWTH = 1.05  # growth of a sample that is too small for the wanted interval
@@ -125,7 +125,7 @@ def plan(
 
 
 def _allocated(strata: Strata, spread: np.ndarray, size: int) -> np.ndarray:
-    return stratified.allocate(strata.cells, spread, size, min(LEAST, max(2, size // len(strata.cells))))
+    return stratified.allocate(strata.cells, spread, size, min(FEWEST_PER_STRATUM, max(2, size // len(strata.cells))))
 
 
 def _places(

@@ -161,7 +161,7 @@ class Settings:
         """Raise an error for a misspelt choice at once, before any file is read."""
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
-                raise InputError(f"{name} is {getattr(self, name)!r}{_meant(str(getattr(self, name)), known)}")
+                raise InputError(f"{name} is {getattr(self, name)!r}{_suggestion(str(getattr(self, name)), known)}")
         if isinstance(self.grades, str) and self.grades not in ("auto", "none"):
             raise InputError(
                 f"grades are a list of states from the least to the worst, auto or none; not {self.grades!r}."
@@ -186,7 +186,7 @@ class Settings:
     def plain(self) -> dict[str, Any]:
         """As JSON values, for a file that must be read again."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: _thawed(value) for name, value in values.items()}
+        return {name: _as_json(value) for name, value in values.items()}
 
     def changed(self) -> dict[str, Any]:
         """Only what differs from the defaults: what a reader of the map wants to know."""
@@ -231,7 +231,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for table, content in read_toml(path).items():
         if table not in (*_TABLES, "sources"):
-            raise InputError(f"{path}: no table [{table}]{_meant(table, (*_TABLES, 'sources'))}")
+            raise InputError(f"{path}: no table [{table}]{_suggestion(table, (*_TABLES, 'sources'))}")
         if not isinstance(content, Mapping):
             raise InputError(f"{path}: '{table}' must be a table: write [{table}] on a line of its own.")
         if table == "sources":
@@ -239,7 +239,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             continue
         for name in content:
             if name not in _TABLES[table]:
-                raise InputError(f"{path}: [{table}] has no '{name}'{_meant(name, _TABLES[table])}")
+                raise InputError(f"{path}: [{table}] has no '{name}'{_suggestion(name, _TABLES[table])}")
         if table == "read":
             out["read"] = dict(content)
         else:
@@ -267,16 +267,16 @@ def _trust(path: Path, source: str, entry: Any) -> Any:
     return entry["trust"] if "trust" in entry else entry["confusion"]
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, known, 1)
     return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(known)}."
 
 
-def _thawed(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, Region):
         return value._asdict()  # with names, so that no reader can take one edge for another
     if isinstance(value, Mapping):
-        return {name: _thawed(item) for name, item in value.items()}
+        return {name: _as_json(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

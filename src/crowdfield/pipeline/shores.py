@@ -12,7 +12,7 @@ from crowdfield.io.land import on_land
 
 # A map is about the land where at least this share of its places with reports are in cells on land. Less than all:
 # along a coast the centres of many cells with reports are in the water.
-MOSTLY = 0.5
+LAND_SHARE = 0.5
 
 
 def land_cells(grid: Grid, places: ArrayLike) -> NDArray[np.bool_] | None:
@@ -23,7 +23,7 @@ def land_cells(grid: Grid, places: ArrayLike) -> NDArray[np.bool_] | None:
         return None
     cell = grid.index(np.asarray(places, dtype=np.float64)[:, :2])
     reported = np.bincount(cell[cell >= 0], minlength=grid.size).reshape(grid.shape) > 0
-    if not reported.any() or (land & reported).sum() < MOSTLY * reported.sum():
+    if not reported.any() or (land & reported).sum() < LAND_SHARE * reported.sum():
         return None
     return np.asarray(land | reported)
 

@@ -147,12 +147,12 @@ def of_map(
         options.level,
         tuple(table.attrs["thresholds"]),
         weights_name,
-        (*areas.notes, *_overall(table, located), *_unweighed(areas, located, weights, weights_name)),
+        (*areas.notes, *_overall(table, located), *_missing_weights_note(areas, located, weights, weights_name)),
         {**description(heatmap), "totals": how},
     )
 
 
-def _unweighed(areas: NamedAreas, located: Located, weights: np.ndarray, name: str | None) -> list[str]:
+def _missing_weights_note(areas: NamedAreas, located: Located, weights: np.ndarray, name: str | None) -> list[str]:
     """A note where the raster of weights ends within districts."""
     unknown = np.asarray(located.share @ np.isnan(weights).astype(np.float64)).ravel()
     cells = np.asarray(located.share.sum(axis=1)).ravel()

@@ -20,7 +20,7 @@ from crowdfield.pipeline.totals import DistrictTotals, in_words
 from crowdfield.plot import FAINT, INK, UNKNOWN, scale, suppressed
 from crowdfield.plot.furniture import draw_north, draw_scale_bar
 
-NAMED = 30  # largest number of districts whose names and figures are written into them
+MOST_NAMED = 30  # largest number of districts whose names and figures are written into them
 LONGEST_NAME = 18
 METRES_PER_DEGREE = 111_320.0  # of latitude
 
@@ -52,7 +52,7 @@ def choropleth(found: DistrictTotals, state: Any = None) -> Figure:
     axes.set(xlim=_wider(west, east), ylim=_wider(south, north))
     axes.set_aspect(1.0 / max(np.cos(np.radians((south + north) / 2)), 0.05))
     axes.set_axis_off()
-    if len(table) <= NAMED:
+    if len(table) <= MOST_NAMED:
         _name(axes, found, column)
     shrunk = np.cos(np.radians((south + north) / 2))
     draw_scale_bar(axes, float(np.diff(axes.get_xlim())[0] * shrunk * METRES_PER_DEGREE))
