@@ -8,8 +8,8 @@ import pytest
 import crowdfield as cf
 from crowdfield.data import Reports
 from crowdfield.errors import ConvergenceWarning, InputError
+from crowdfield.pipeline.fit_arguments import as_arguments
 from crowdfield.pipeline.fusing import fuse, on_cluster
-from crowdfield.pipeline.telling import as_arguments
 
 COUNTS = np.array([1, 3, 2, 5])
 

@@ -102,10 +102,9 @@ def _plan(fused: Fused, outputs: list[Path], talk: Talk, **wanted: Any) -> None:
 
 
 def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None, level: float, talk: Talk) -> None:
-    import json
-
-    from crowdfield import io, pipeline
+    from crowdfield import pipeline
     from crowdfield.cli.console import share, table
+    from crowdfield.cli.inputs import write_finding
     from crowdfield.io.table import write_rows
     from crowdfield.pipeline import assessing
 
@@ -114,12 +113,8 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     for path in outputs:
         if path.suffix.lower() == ".csv":
             write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
-            continue
-        with io.replacing(path) as temporary:
-            if path.suffix.lower() == ".png":
-                found.figure().savefig(temporary, format="png")
-            else:
-                temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
+        else:
+            write_finding(found, path)
     written = list(outputs)
     if gold is not None:
         with talk.warnings_as_remarks(), talk.progress("Fitting again with the answers"):

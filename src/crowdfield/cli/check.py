@@ -30,11 +30,8 @@ def check_model(
     Does the map predict left-out reports better than each source's own label frequencies? Do reports about one place
     agree more than the model expects? Are the predicted probabilities of left-out reports calibrated?
     """
-    import json
-
-    from crowdfield import io
     from crowdfield.cli.console import Talk, table
-    from crowdfield.cli.inputs import can_be_written, run_from, settings_from
+    from crowdfield.cli.inputs import can_be_written, run_from, settings_from, write_finding
     from crowdfield.pipeline.checking import check_model as ask
 
     talk = Talk.of(voice)
@@ -47,11 +44,7 @@ def check_model(
     with talk.progress("Asking the reports"):
         found = ask(fused.model, draws=draws)
     for path in outputs:
-        with io.replacing(path) as temporary:
-            if path.suffix.lower() == ".png":
-                found.figure().savefig(temporary, format="png")
-            else:
-                temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
+        write_finding(found, path)
     rows = [
         [row.votes, f"{row.reports:,}", f"{row.surprise:.3f}", f"{row.habit_surprise:.3f}"]
         for row in found.by_votes.itertuples()

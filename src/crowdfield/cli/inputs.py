@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -246,6 +247,17 @@ def map_and_keys(path: Path) -> tuple[Heatmap, NDArray[np.uint64] | None]:
 def map_from(path: Path) -> Heatmap:
     """The map of a saved run (.cf), or one written as .tif or .nc."""
     return map_and_keys(path)[0]
+
+
+def write_finding(found: Any, path: Path) -> None:
+    """Draw what a check found (.png), or write it as JSON."""
+    from crowdfield import io
+
+    with io.replacing(path) as temporary:
+        if path.suffix.lower() == ".png":
+            found.figure().savefig(temporary, format="png")
+        else:
+            temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def digest(path: Path) -> str:

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is the paper's
-GROWTH_BEFORE_COMPARING_AGAIN = (
-    1.25  # `partial_fit` compares again when there are this many times the reports of the last comparison
-)
+# `partial_fit` compares again when there are this many times the reports of the last comparison.
+GROWTH_BEFORE_COMPARING_AGAIN = 1.25
 PARTS = 3  # a third of the reports is left out at a time
 ENOUGH_LEFT_OUT = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
 COMPARED_PLACES = 1_000  # at most, with all their reports

@@ -23,10 +23,10 @@ from crowdfield.inference import stratified
 from crowdfield.inference.stratified import Estimate, Predicted, Sample
 from crowdfield.io.checks import read_checked
 from crowdfield.io.layers import slug
+from crowdfield.pipeline.fit_arguments import as_arguments
 from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
 from crowdfield.pipeline.tables import joined, names_of
-from crowdfield.pipeline.telling import as_arguments
 
 __all__ = ["Assessment", "assess", "read_checked", "reliability", "with_gold"]
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from crowdfield.counting import counted
 from crowdfield.plot import ACCENT, FAINT, INK
+from crowdfield.plot.furniture import panel
 
 if TYPE_CHECKING:
     from crowdfield.pipeline.assessing import Assessment
@@ -35,7 +36,7 @@ def _reliability(axes: Any, found: Assessment) -> None:
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     axes.set_xlabel(f"probability of “{state}” on the map", fontsize=9, color=INK)
     axes.set_ylabel(f"how often checks found “{state}”", fontsize=9, color=INK)
-    _title(axes, "Does the map mean what it says?")
+    panel(axes, "Does the map mean what it says?")
     fewest, most = int(table["checks"].min()), int(table["checks"].max())
     each = counted(fewest, "check") if fewest == most else f"{fewest} to {counted(most, 'check')}"
     note = f"each dot: {each}; dashed: as the map says"
@@ -59,11 +60,4 @@ def _areas(axes: Any, found: Assessment) -> None:
     axes.grid(axis="x", color="#ececec", lw=0.7)
     axes.set_axisbelow(True)
     axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
-    _title(axes, "How much is really in each state?")
-
-
-def _title(axes: Any, text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color=INK)
-    axes.tick_params(labelsize=8, colors=FAINT, length=2)
-    for edge in ("top", "right"):
-        axes.spines[edge].set_visible(False)
+    panel(axes, "How much is really in each state?")

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from crowdfield.plot import ACCENT, FAINT, INK
+from crowdfield.plot.furniture import panel
 
 if TYPE_CHECKING:
     from crowdfield.pipeline.checking import ModelCheck
@@ -43,7 +44,7 @@ def _votes(axes: Any, check: ModelCheck) -> None:
     axes.set(xlabel="reports about the place (left-out reports)", ylabel="bits per left-out report")
     axes.set_ylim(0.0, 1.25 * float(table[["surprise", "habit_surprise"]].to_numpy().max()))
     axes.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
-    _title(axes, f"Does the map beat label frequencies? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
+    panel(axes, f"Does the map beat label frequencies? Gain {check.gain:.3f} ± {check.gain_error:.3f} bits")
 
 
 def _agreement(axes: Any, check: ModelCheck) -> None:
@@ -55,7 +56,7 @@ def _agreement(axes: Any, check: ModelCheck) -> None:
                   label="expected by the model (90 %)")  # fmt: skip
     axes.set(xlabel=f"share of reports that say “{check.label}”, at places with several", ylabel="places")
     axes.legend(frameon=False, fontsize=8.5)
-    _title(axes, f"Do reports agree more than expected? Variance × {found.inflation:.2f}")
+    panel(axes, f"Do reports agree more than expected? Variance × {found.inflation:.2f}")
 
 
 def _reliability(axes: Any, check: ModelCheck) -> None:
@@ -71,7 +72,7 @@ def _reliability(axes: Any, check: ModelCheck) -> None:
     axes.set(
         xlim=(0, 1), ylim=(0, 1), xlabel="probability of a left-out report's label", ylabel="how often it was said"
     )
-    _title(axes, f"Are probabilities calibrated? Mean error {100 * check.calibration_error:.1f} points")
+    panel(axes, f"Are probabilities calibrated? Mean error {100 * check.calibration_error:.1f} points")
 
 
 def _sources(axes: Any, check: ModelCheck) -> None:
@@ -90,10 +91,4 @@ def _sources(axes: Any, check: ModelCheck) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="reports of a source", ylabel="bits per report better than label frequencies")
     axes.legend(frameon=False, fontsize=8.5)
-    _title(axes, "Whose reports does the map predict?")
-
-
-def _title(axes: Any, text: str) -> None:
-    axes.set_title(text, loc="left", color=INK, fontsize=10.5, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8.5)
+    panel(axes, "Whose reports does the map predict?")

@@ -17,6 +17,7 @@ from crowdfield.errors import InputError
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
 from crowdfield.pipeline.checking import quick_warnings
+from crowdfield.pipeline.fit_arguments import MOST_CLUSTER_ROWS, as_arguments, repeated
 from crowdfield.pipeline.grading import grades
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.question import doubts, in_question
@@ -24,7 +25,6 @@ from crowdfield.pipeline.quiet import offer, one_source, only_label, with_silenc
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.sizes import check_size
 from crowdfield.pipeline.tables import joined, keys, within
-from crowdfield.pipeline.telling import MOST_CLUSTER_ROWS, as_arguments, repeated
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Reports
+from crowdfield.pipeline.fit_arguments import as_arguments
 from crowdfield.pipeline.fusing import build_model
 from crowdfield.pipeline.settings import Settings
-from crowdfield.pipeline.telling import as_arguments
 
 # A search sees at least this many reports of every label, where there are as many (judgement).
 FEWEST_OF_EACH_LABEL = 5

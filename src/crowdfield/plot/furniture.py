@@ -53,6 +53,13 @@ def heading(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", color=INK, fontsize=11, fontweight="bold")
 
 
+def panel(axes: Axes, title: str) -> None:
+    """The look of a panel that is no map: a title to the left, and only two axes."""
+    axes.set_title(title, loc="left", color=INK, fontsize=10.5, fontweight="bold")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8.5, colors=FAINT, length=2)
+
+
 def hatch_unknown(axes: Axes, heatmap: Heatmap) -> None:
     """Hatch the cells of a map that are unknown."""
     hatch(axes, heatmap.grid, unknown(heatmap))

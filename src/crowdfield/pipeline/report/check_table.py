@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from crowdfield.counting import share_with_interval
+from crowdfield.pipeline.report.html_table import NUMBER, TEXT, note, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,17 +25,14 @@ def is_assessment(frame: pd.DataFrame) -> bool:
 
 def html(frame: pd.DataFrame, texts: Mapping[str, str]) -> str:
     """One row per state: its share as mapped and as checked, and how right and how complete the map of it is."""
-    names = [texts["check_state"], texts["check_mapped"], *(texts[text] for text in ESTIMATES.values())]
-    head = "".join(
-        f'<th scope="col" class="{"number" if at else ""}">{escape(name)}</th>' for at, name in enumerate(names)
+    figures = [texts["check_mapped"], *(texts[text] for text in ESTIMATES.values())]
+    rows = [
+        [escape(str(row["state"])), f"{100 * row['mapped_share']:.0f} %", *(_estimate(row, name) for name in ESTIMATES)]
+        for row in frame.to_dict("records")
+    ]
+    return table([(texts["check_state"], TEXT), *((name, NUMBER) for name in figures)], rows) + note(
+        texts["check_note"]
     )
-    rows = []
-    for row in frame.to_dict("records"):
-        cells = [f"{100 * row['mapped_share']:.0f} %", *(_estimate(row, name) for name in ESTIMATES)]
-        numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
-        rows.append(f"<tr><td>{escape(str(row['state']))}</td>{numbers}</tr>")
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'{table}<p class="faint">{escape(texts["check_note"])}</p>'
 
 
 def _estimate(row: Mapping[Any, Any], name: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdfield.counting import amount_with_interval, share_with_interval
 from crowdfield.models.totals import AT_LEAST
+from crowdfield.pipeline.report.html_table import NUMBER, TEXT, note, table
 from crowdfield.pipeline.totals import in_words
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def html(frame: pd.DataFrame, state: str, texts: Mapping[str, str]) -> str:
     """One row per district: share and amount of a state with their intervals, what nobody knows, reports, remarks."""
     unit = frame.attrs.get("unit")
     amount = texts["district_amount"] + (f" ({unit})" if unit else "")
-    heads = [texts["district"], texts["district_share"].format(state=state), amount]
+    heads = [texts["district_share"].format(state=state), amount]
     above = [
         (name, found[1]) for name in frame.columns if (found := _ABOVE.match(name)) and name == f"{found[0]}{state}"
     ]
@@ -46,17 +47,14 @@ def html(frame: pd.DataFrame, state: str, texts: Mapping[str, str]) -> str:
             _percent(row.get("unknown_share")),
             "" if _missing(row.get("reports")) else f"{row['reports']:,.0f}",
         ]
-        numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
-        note = row.get("note")
-        remark = f'<br><span class="faint">{escape(note)}</span>' if isinstance(note, str) and note else ""
-        rows.append(f"<tr><td>{escape(str(row['area']))}{remark}</td>{numbers}</tr>")
-    head = "".join(
-        f'<th scope="col" class="{"number" if at else ""}">{escape(name)}</th>' for at, name in enumerate(heads)
-    )
-    more = f'<p class="faint">… {len(frame) - MOST_ROWS:,}</p>' if len(frame) > MOST_ROWS else ""
-    said = texts["district_level"].format(level=_percent(frame.attrs["level"])) if "level" in frame.attrs else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{more}"
-    return f'{table}<p class="faint">{escape(said or texts["district_intervals"])}</p>'
+        said = row.get("note")
+        remark = f'<br><span class="faint">{escape(said)}</span>' if isinstance(said, str) and said else ""
+        rows.append([escape(str(row["area"])) + remark, *(escape(cell) for cell in cells)])
+    more = note(f"… {len(frame) - MOST_ROWS:,}") if len(frame) > MOST_ROWS else ""
+    level = frame.attrs.get("level")
+    intervals = texts["district_intervals"] if level is None else texts["district_level"].format(level=_percent(level))
+    shown = table([(texts["district"], TEXT), *((name, NUMBER) for name in heads)], rows)
+    return shown + more + note(intervals)
 
 
 def _between(row: Mapping[Any, Any], what: str, state: Any, shown: Callable[[float, float, float], str]) -> str:

@@ -17,6 +17,7 @@ from crowdfield.geography.projection import crs_in_words
 from crowdfield.pipeline.comparing import SURE
 from crowdfield.pipeline.report import check_table, district_table
 from crowdfield.pipeline.report.content import LEAST_CHANGE, Content
+from crowdfield.pipeline.report.html_table import BAR, NUMBER, TEXT, note, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,15 +108,13 @@ def sources_section(content: Content, texts: Texts) -> str:
     left_out = max(len(rows) - MOST_SOURCES, 0)
     if left_out:
         rows = rows.iloc[[*range(MOST_SOURCES // 2), *range(-(MOST_SOURCES // 2), 0)]]
-    body = "".join(_source_row(row) for row in rows.itertuples())
-    heads = (("source", ""), ("source_reports", "number"), ("source_right", "number"), ("source_interval", ""))
-    head = "".join(f'<th scope="col" class="{kind}">{escape(texts[name])}</th>' for name, kind in heads)
+    heads = (("source", TEXT), ("source_reports", NUMBER), ("source_right", NUMBER), ("source_interval", BAR))
     chance = content.table.attrs.get("chance", 1.0 / len(content.heatmap.states))
-    note = texts["source_note"].format(chance=percent(chance))
+    meaning = texts["source_note"].format(chance=percent(chance))
     if left_out:
-        note += " " + texts["source_more"].format(count=_count(left_out))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return _section(texts["sources"], f'{table}<p class="faint">{escape(note)}</p>')
+        meaning += " " + texts["source_more"].format(count=_count(left_out))
+    shown = table([(texts[name], kind) for name, kind in heads], map(_source_row, rows.itertuples()))
+    return _section(texts["sources"], shown + note(meaning))
 
 
 def looks_section(content: Content, texts: Texts) -> str:
@@ -124,16 +123,17 @@ def looks_section(content: Content, texts: Texts) -> str:
         return ""
     state = str(content.heatmap.positive)
     now = texts["look_now"].format(state=state)
-    heads = [("", ""), (texts["look_place"], ""), (now, "number"), (texts["look_reports"], "number")]
-    head = "".join(f'<th scope="col" class="{kind}">{escape(name)}</th>' for name, kind in heads)
-    body = "".join(
-        f"<tr><td>{look.rank}</td><td>{look.latitude:.5f}, {look.longitude:.5f}</td>"
-        f'<td class="number">{percent(look.probability)} ± {100 * look.sd:.0f}</td>'
-        f'<td class="number">{look.reports:,}</td></tr>'
+    heads = [("", TEXT), (texts["look_place"], TEXT), (now, NUMBER), (texts["look_reports"], NUMBER)]
+    rows = [
+        (
+            str(look.rank),
+            f"{look.latitude:.5f}, {look.longitude:.5f}",
+            f"{percent(look.probability)} ± {100 * look.sd:.0f}",
+            f"{look.reports:,}",
+        )
         for look in content.looks
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return _section(texts["looks"], f'{table}<p class="faint">{escape(texts["looks_note"])}</p>')
+    ]
+    return _section(texts["looks"], table(heads, rows) + note(texts["looks_note"]))
 
 
 def checks_section(content: Content, texts: Texts) -> str:
@@ -232,33 +232,23 @@ def _figure(figure: Any, alternative: str, caption: str) -> str:
     )
 
 
-def _source_row(row: Any) -> str:
+def _source_row(row: Any) -> tuple[str, str, str, str]:
     star = " *" if getattr(row, "trusted", False) else ""
     low, high, middle = (100 * float(value) for value in (row.accuracy_low, row.accuracy_high, row.accuracy))
     track = f'<i style="left:{low:.1f}%;width:{high - low:.1f}%"></i><em style="left:calc({middle:.1f}% - 1px)"></em>'
-    return (
-        f'<tr><td>{escape(str(row.source))}{star}</td><td class="number">{int(row.reports):,}</td>'
-        f'<td class="number">{percent(row.accuracy)}</td>'
-        f'<td class="bar"><span class="track">{track}</span></td></tr>'
-    )
+    name = f"{escape(str(row.source))}{star}"
+    return name, f"{int(row.reports):,}", percent(row.accuracy), f'<span class="track">{track}</span>'
 
 
 def _frame(frame: pd.DataFrame) -> str:
     """Any table, as it was passed in."""
     numbers = [str(kind).startswith(("int", "float", "Int", "Float")) for kind in frame.dtypes]
-    head = "".join(
-        f'<th scope="col" class="{"number" if number else ""}">{escape(str(name))}</th>'
-        for name, number in zip(frame.columns, numbers, strict=True)
-    )
-    body = []
-    for row in frame.head(MOST_ROWS).itertuples(index=False):
-        cells = zip(row, numbers, strict=True)
-        body.append(
-            "".join(f'<td class="{"number" if number else ""}">{_cell(value, number)}</td>' for value, number in cells)
-        )
-    more = f'<p class="faint">… {len(frame) - MOST_ROWS:,}</p>' if len(frame) > MOST_ROWS else ""
-    rows = "".join(f"<tr>{row}</tr>" for row in body)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+    columns = [(str(name), NUMBER if number else TEXT) for name, number in zip(frame.columns, numbers, strict=True)]
+    rows = [
+        [_cell(value, number) for value, number in zip(row, numbers, strict=True)]
+        for row in frame.head(MOST_ROWS).itertuples(index=False)
+    ]
+    return table(columns, rows) + (note(f"… {len(frame) - MOST_ROWS:,}") if len(frame) > MOST_ROWS else "")
 
 
 def _cell(value: Any, number: bool) -> str:
