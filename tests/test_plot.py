@@ -251,7 +251,7 @@ def test_the_scale_bar_makes_way_for_marks(marks, moves):
 def test_the_north_arrow_makes_way_for_marks(mark, moves):
     axes = Figure().subplots()
     furnish_grid(axes, Grid(0, 1000, 0, 1000, 10, 10, "EPSG:32736"))
-    (arrow,) = [text for text in axes.texts if text.get_gid() == NORTH]
+    arrow: Any = next(text for text in axes.texts if text.get_gid() == NORTH)
     plot.draw_looks(axes, 1000.0 * np.array([mark]))
     assert (arrow.xy[0] < 0.5) == moves
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import Affine2D, ScaledTranslation, blended_transform_factory
+from matplotlib.transforms import Affine2D, BboxTransformTo, ScaledTranslation, blended_transform_factory
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.positive import theme
@@ -182,7 +182,9 @@ def draw_scale_bar(axes: Axes, metres_across: float) -> None:
     power = 10.0 ** np.floor(np.log10(length))
     length = max(step for step in (1, 2, 5) if step * power <= length) * power
     share = length / metres_across
-    points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans + ScaledTranslation(0, 0, axes.transAxes)
+    points = (
+        Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans + ScaledTranslation(0, 0, BboxTransformTo(axes.bbox))
+    )
     ground: dict[str, Any] = {
         "transform": blended_transform_factory(axes.transAxes, points),
         "gid": SCALE_BAR,
