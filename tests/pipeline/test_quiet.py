@@ -91,6 +91,11 @@ def test_silence_is_refused_where_it_has_no_meaning(labels, settings, words):
         pipeline.fuse(reports, cell="1km", lengthscale="3km", **settings)
 
 
+def test_silence_is_not_counted_as_somebody_who_reported():
+    fused = pipeline.fuse(calls(), SETTINGS, silence=2.0)
+    assert fused.heatmap.metadata["sources"] == 5 and "5 sources" in repr(fused)
+
+
 def test_fuse_suggests_counting_silence_and_does_so_when_asked(tmp_path, capsys):
     rows = [f"{lat:.5f},{lon:.5f},flooded,s{i % 4}" for i, (lon, lat) in enumerate(calls().places)]
     (tmp_path / "calls.csv").write_text("\n".join(["lat,lon,label,source", *rows]))

@@ -167,7 +167,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         "new": fused.about.get("new", 0),
         "already_fused": fused.about.get("already_fused", 0),
         "outside": fused.about.get("outside", 0),
-        "sources": len(fused.model.sources_seen_),
+        "sources": heatmap.metadata["sources"],
         "states": [str(state) for state in heatmap.states],
         "positive": str(heatmap.positive),
         "positive_because": heatmap.metadata.get("positive_because"),

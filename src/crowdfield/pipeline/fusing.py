@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield import silence
 from crowdfield.counting import crowd
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.data.positive import named_states
@@ -78,7 +79,7 @@ class Fused:
         return table
 
     def __repr__(self) -> str:
-        return f"<Fused: {crowd(len(self.seen), len(self.model.sources_seen_))}; {self.heatmap!r}>"
+        return f"<Fused: {crowd(len(self.seen), _people(self.model))}; {self.heatmap!r}>"
 
 
 def fuse(
@@ -354,6 +355,11 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     return fit
 
 
+def _people(model: Any) -> int:
+    """How many sources reported; silence is not one of them."""
+    return sum(source != silence.SOURCE for source in model.sources_seen_)
+
+
 def _learned(model: Any) -> dict[str, Any]:
     """The central 95 % of each length-scale that was learned: its logarithm is about normal."""
     if getattr(model, "lengthscale_log_sd_", None) is None:
@@ -380,7 +386,7 @@ def _finish(
     metadata = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "reports": len(seen),
-        "sources": len(model.sources_seen_),
+        "sources": _people(model),
         "engine": model.engine_,
         "lengthscale": np.ravel(model.lengthscale_).tolist(),
         **_learned(model),
