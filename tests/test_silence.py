@@ -85,7 +85,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_exposure(case):
+def test_a_wrong_exposure_is_refused(case):
     reports, _, _ = positive_only(0)
     settings, message = BAD[case]
     with pytest.raises(InputError, match=message):

@@ -193,5 +193,5 @@ def test_a_mistake_is_explained_before_any_long_work(folder, monkeypatch, capsys
     assert {path.name for path in folder.iterdir()} - before <= {f"{typed[1]}.rejects.csv" if len(typed) > 1 else ""}
 
 
-def test_there_are_enough_mistakes():
+def test_at_least_65_mistakes_are_tried():
     assert len(MISTAKES) >= 65

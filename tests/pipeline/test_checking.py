@@ -147,7 +147,7 @@ def test_what_was_found_as_json_and_as_a_picture(shadows, tmp_path):
     assert (tmp_path / "check.png").stat().st_size > 20_000
 
 
-def test_a_map_carries_what_fails(shadows, tmp_path, capsys):
+def test_failed_checks_are_printed_and_are_in_the_map_and_on_its_page(shadows, tmp_path, capsys):
     """`fuse` says it, the file of the map says it, the page shows it."""
     X, said, who = shadows
     rows = [

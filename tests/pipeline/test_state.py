@@ -72,7 +72,7 @@ def test_nothing_in_the_file_can_run(kept, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 broken"])
-def test_what_is_no_run_is_named(tmp_path, content):
+def test_a_file_that_is_no_run_is_named_in_the_error(tmp_path, content):
     path = tmp_path / "other.cf"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"other\.cf is not a run"):
