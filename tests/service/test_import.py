@@ -169,7 +169,7 @@ def test_no_suggestion_lies_in_the_sea_and_a_place_there_is_said_to_be_there(mak
     for ashore in (True, False):
         places = geography.unproject(grid.centres()[land.ravel() == ashore], situation.crs).tolist()
         longitude, latitude = next(place for place in places if situation.region.holds(*place))
-        assert space.client().get(f"/point/{longitude},{latitude}").json()["sea"] is not ashore
+        assert space.client("admin").get(f"/point/{longitude},{latitude}").json()["sea"] is not ashore
 
 
 @pytest.mark.parametrize(

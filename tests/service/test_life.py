@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from tests.service.workspace import FLOOD, HERE, Workspace
 
-from crowdfield.service import app
+from crowdfield.service import app, fit
+from crowdfield.service.journal import Ledger
+from crowdfield.service.lease import Leases
+from crowdfield.service.maps import unpack
 from crowdfield.service.settings import Settings
 
 ROLES = ("reader", "reporter", "trusted", "admin")
@@ -47,13 +50,14 @@ def change(space, name="flood", **fields):
     return space.client("admin").patch(f"/situations/{name}", json=fields)
 
 
-def test_a_map_for_keys_only_is_not_there_for_strangers(space, start):
+@pytest.mark.parametrize("access", ["keys", "trusted"])
+def test_a_map_is_not_there_for_those_who_may_not_see_it(space, start, access):
     start()
     admin = space.client("admin")
     admin.post("/situations", json=FLOOD | {"id": "open"}).raise_for_status()
     other = admin.post("/keys", json={"name": "o", "role": "trusted", "maps": ["open"]}).json()["key"]
-    assert change(space, access="keys").json()["access"] == "keys"
-    space.service.forget()
+    assert change(space, access=access).json()["access"] == access
+    space.fit()
     paths = [
         "/situations/{}", "/situations/{}/tiles/probability/9/153/229.png", "/situations/{}/point/-72.3,18.5",
         "/situations/{}/points", "/situations/{}/next", "/situations/{}/sources", "/situations/{}/versions",
@@ -61,7 +65,8 @@ def test_a_map_for_keys_only_is_not_there_for_strangers(space, start):
         "/situations/{}/weights",
         "/ogc/collections/{}", "/ogc/collections/{}/items", "/points?situation={}", "/basemap.json?situation={}",
     ]  # fmt: skip
-    for key in (None, other):
+    below = () if access == "keys" else ("reader", "reporter")
+    for key in (None, other, *(space.keys[role] for role in below)):
         stranger = space.client()
         stranger.headers.update({"Authorization": f"Bearer {key}"} if key else {})
         for path in paths:
@@ -72,10 +77,11 @@ def test_a_map_for_keys_only_is_not_there_for_strangers(space, start):
         assert [one["id"] for one in stranger.get("/ogc/collections").json()["collections"]] == ["open"]
         assert stranger.get("/tilejson").status_code == 404  # the newest that one may see has no map yet
         assert 'situation="flood"' not in stranger.get("/metrics").text
-    for role in ROLES:
+    newest = admin.get("/situations/flood").json()["version"]
+    for role in (role for role in ROLES if role not in below):
         client = space.client(role)
         assert client.get("/situations/flood").status_code == 200
-        tile = client.get("/situations/flood/tiles/probability/9/153/229.png?version=1&state=dry&scale=plain")
+        tile = client.get(f"/situations/flood/tiles/probability/9/153/229.png?version={newest}&state=dry&scale=plain")
         assert tile.headers["cache-control"] == "private"
     assert 'situation="flood"' in admin.get("/metrics").text
     admin.delete("/situations/open")
@@ -156,6 +162,62 @@ def test_states_that_something_depends_on_stay(space, start):
     admin.post("/situations", json=own).raise_for_status()
     assert "confusion_prior" in change(space, "own", states=["a", "b"]).json()["detail"]
     admin.delete("/situations/own")
+
+
+def test_reporters_may_send_to_a_map_that_they_may_not_see(space, start):
+    start(access="trusted")
+    row = reports("dry", start=10)
+    path = "/situations/flood/reports"
+    assert space.client("reporter").post(path, json=row).json()["stored"] == 1
+    admin = space.client("admin")
+    admin.post("/situations", json=FLOOD | {"id": "open"}).raise_for_status()
+    other = admin.post("/keys", json={"name": "o", "role": "reporter", "maps": ["open"]}).json()["key"]
+    for key in (None, other, space.keys["reader"]):  # others get the same answer as for a map that does not exist
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        asked = (path, "/situations/none/reports")
+        hidden, missing = (space.client().post(address, json=row, headers=headers) for address in asked)
+        assert hidden.status_code == missing.status_code in (401, 403), key
+    admin.delete("/situations/open")
+
+
+def probability(space, version):
+    return unpack(space.service.store.blob("flood", version, "arrays"))["probability"]
+
+
+def test_a_map_of_exact_places_begins_anew_when_others_may_see_it(space, start):
+    """Exact places could be computed from its versions: none of them is left, in the store or in a cache."""
+    admin = start(access="trusted")
+    tile = "/situations/flood/tiles/probability/9/153/229.png?version={}&state=dry&scale=plain"
+    made = admin.get("/situations/flood").json()
+    assert made["exact_places"] and made["version"] == 1
+    assert admin.get(tile.format(1)).status_code == 200
+    seen, stranger = probability(space, 1), space.client()
+    for access, exact in (("public", False), ("trusted", True), ("keys", False)):
+        changed = change(space, access=access, title=access).json()
+        assert (changed["exact_places"], changed["version"], changed["title"]) == (exact, None, access)
+        for client in (stranger, admin):
+            assert client.get(tile.format(made["version"])).status_code == 404
+        space.fit()
+        made, earlier = admin.get("/situations/flood").json(), made
+        assert made["version"] > earlier["version"]  # numbers are not used again
+        assert admin.get(tile.format(made["version"])).status_code == 200
+        assert (probability(space, made["version"]) == seen).all() == exact
+    # Between values of `access` for which fits use the same, versions stay.
+    assert change(space, access="public").json()["version"] == made["version"]
+
+
+def test_a_fit_that_began_before_others_could_see_the_map_is_not_published(space, start):
+    start(access="trusted")
+    store = space.service.store
+    before = store.situation("flood")
+    ledger = Ledger("flood")
+    ledger.follow(store.engine)
+    made, _ = fit.fit_map(before, ledger, None)
+    assert Leases(store.engine, "me", 0.0).acquire("flood")
+    change(space, access="public").raise_for_status()
+    assert store.publish("flood", made, holder="me", keep=9) is None
+    change(space, access="trusted").raise_for_status()
+    assert store.publish("flood", made, holder="me", keep=9) is not None
 
 
 def test_a_map_can_be_for_keys_only_from_its_start(space):

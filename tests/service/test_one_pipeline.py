@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from crowdfield import geography, io, pipeline
 from crowdfield.data import Reports
@@ -51,7 +52,7 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
     path = crowd(tmp_path / "flood.csv", n, np.linspace(0.6, 0.95, 8), accuracy)
     space = make_workspace()
     columns: dict[str, Any] = {"count": "seen_by"} if accuracy else {}
-    made = by_import(space, path, plan=json.dumps({"places": "exact", "columns": columns}))
+    made = by_import(space, path, plan=json.dumps({"columns": columns}))
     space.fit()
     store = space.service.store
     version = store.version(made["id"])
@@ -61,11 +62,16 @@ def test_a_file_gives_the_same_map_and_suggestions_through_fuse_and_through_the_
     fused = pipeline.fuse(io.read(path, **columns).reports)
     grid = store.situation(made["id"]).grid
     assert grid == fused.heatmap.grid
-    field = pipeline.make_map(fused.model, grid, fused.heatmap.reports, field_only=True)
-    assert np.abs(arrays["probability"] - field.probability).max() < 0.01
+    assert np.abs(arrays["probability"] - fused.heatmap.probability).max() < 0.01
+    assert np.abs(arrays["sd"] - fused.heatmap.sd).max() < 0.01
     assert (arrays["reports"] == fused.heatmap.reports).all()
     ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
     assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
+    # The reasons for a cell with one report are those of its place, and add up to what the cell shows.
+    cell = next(i for i in grid.index(fused.reports.places[::3]) if fused.heatmap.reports.ravel()[i] == 1)
+    longitude, latitude = geography.unproject([grid.centres()[cell]], grid.crs)[0]
+    told = space.client("admin").get(f"/situations/{made['id']}/point/{longitude},{latitude}").json()
+    assert told["probability"]["flooded"] == pytest.approx(expit(told["why"]["total"]), abs=1e-4)
     if accuracy:
         for model in (load_model(store.model(made["id"])[2]), fused.model):
             assert model.reports_.accuracy[:3].tolist() == [0, 2500, 4000]
@@ -88,7 +94,7 @@ def test_grades_and_other_states_too_give_the_same_map_and_suggestions(make_work
     path = tmp_path / "survey.geojson"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     space = make_workspace(rest_seconds=0)
-    made = by_import(space, path, plan=json.dumps({"places": "exact"}))
+    made = by_import(space, path)
     space.fit()
     store = space.service.store
     version = store.version(made["id"])
@@ -96,9 +102,8 @@ def test_grades_and_other_states_too_give_the_same_map_and_suggestions(make_work
     fused = pipeline.fuse(read.reports, with_grades(pipeline.Settings(), read.reports, read.grades))
     assert tuple(made["states"]) == fused.heatmap.states and version.info["reports_model"] == fused.model.reports_model_
     assert version.info.get("ordered", False) is fused.model.ordered is (names[0] == "no damage")
-    field = pipeline.make_map(fused.model, fused.heatmap.grid, fused.heatmap.reports, field_only=True)
     arrays = unpack(store.blob(made["id"], version.number, "arrays"))
-    assert np.abs(arrays["probability"] - field.probability).max() < 0.01
+    assert np.abs(arrays["probability"] - fused.heatmap.probability).max() < 0.01
     ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
     for n in (5, 10):  # the first of them, however many are asked for
         assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, n)[:5]]
@@ -111,7 +116,7 @@ def test_a_map_that_was_first_fitted_in_haste_ends_with_the_suggestions_of_fuse(
     path = crowd(tmp_path / "flood.csv", 120, np.linspace(0.6, 0.95, 8))
     path.write_text(path.read_text().replace(",dry", ",flooded"))
     space = make_workspace(rest_seconds=0)
-    made = by_import(space, path, plan=json.dumps({"places": "exact"}))
+    made = by_import(space, path)
     space.fit()
     store = space.service.store
     version = store.version(made["id"])
@@ -122,11 +127,12 @@ def test_a_map_that_was_first_fitted_in_haste_ends_with_the_suggestions_of_fuse(
     assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
 
 
-def test_what_a_fit_may_see_of_places_moves_the_map_by_little(make_workspace, tmp_path):
-    """Readers' maps see cells instead of places: the one difference to `fuse` beside showing the field alone."""
+def test_a_public_map_is_fitted_to_cells_which_moves_it_by_little(make_workspace, tmp_path):
+    """Whoever may see a map but not its reports sees one of cells: the one difference to `fuse` beside showing the
+    field alone."""
     path = crowd(tmp_path / "flood.csv", 90, np.linspace(0.6, 0.95, 8))
     space = make_workspace()
-    made = by_import(space, path)
+    made = by_import(space, path, plan=json.dumps({"access": "public"}))
     space.fit()
     version = space.service.store.version(made["id"])
     arrays = unpack(space.service.store.blob(made["id"], version.number, "arrays"))

@@ -172,24 +172,47 @@ def test_no_question_tells_apart_two_crowds_that_differ_below_cells_and_days(wor
             assert answer(client, "one", path) == answer(client, "two", path), path
 
 
+def told_by_map(client, name, version=1):
+    """Probabilities to all their digits, uncertainty, suggestions, reasons, exports of a version."""
+    spots = [(-72.3, 18.5), (-72.29, 18.49), (-72.12, 18.68), (-72.5, 18.3)]
+    answers = [client.get(f"/situations/{name}/point/{x},{y}?version={version}").json() for x, y in spots]
+    features = client.get(f"/situations/{name}/export/geojson?version={version}").json()["features"]
+    looks = client.get(f"/situations/{name}/next?version={version}").json()["features"]
+    tile = client.get(f"/situations/{name}/tiles/probability/11/612/917.png?version={version}").content
+    return answers, [f["properties"] for f in features], looks, tile
+
+
 @pytest.mark.parametrize("role", READERS)
 def test_the_map_itself_tells_apart_no_places_within_a_cell(world, role):
-    """Probabilities to all their digits, uncertainty, suggestions, reasons, exports: functions of cells alone."""
+    """All that a version says is a function of cells alone."""
     with world.served.client(role) as client:
-
-        def told(name):
-            spots = [(-72.3, 18.5), (-72.29, 18.49), (-72.12, 18.68), (-72.5, 18.3)]
-            answers = [client.get(f"/situations/{name}/point/{x},{y}?version=1").json() for x, y in spots]
-            features = client.get(f"/situations/{name}/export/geojson?version=1").json()["features"]
-            looks = client.get(f"/situations/{name}/next?version=1").json()["features"]
-            tile = client.get(f"/situations/{name}/tiles/probability/11/612/917.png?version=1").content
-            return answers, [f["properties"] for f in features], looks, tile
-
-        assert told("one") == told("two")
+        assert told_by_map(client, "one") == told_by_map(client, "two")
     # The exact places do differ, and those who may see them do.
     with world.served.client("trusted") as client:
         one, two = (client.get(f"/situations/{name}/points?version=1").json()["features"] for name in ("one", "two"))
         assert [f["geometry"] for f in one] != [f["geometry"] for f in two]
+
+
+def test_a_map_that_was_private_tells_apart_no_places_within_a_cell_once_others_may_see_it(world):
+    """For those who may see the reports, maps are of exact places; as soon as others may see them, of cells."""
+    names = ("one-private", "two-private")
+    with world.served.client("admin") as admin, world.served.client() as stranger:
+        for name, rows in zip(names, (world.sent["one"], world.sent["two"]), strict=True):
+            admin.post("/situations", json=MAP | {"id": name, "access": "trusted"}).raise_for_status()
+            assert admin.post(f"/situations/{name}/reports", json=rows).json()["stored"] == 19
+        world.fit()
+        features = [told_by_map(admin, name)[1] for name in names]
+        assert features[0] != features[1]
+        for name in names:
+            assert stranger.get(f"/situations/{name}/export/geojson").status_code == 404
+            assert admin.patch(f"/situations/{name}", json={"access": "public"}).json()["version"] is None
+        world.fit()
+        (newest,) = {stranger.get(f"/situations/{name}").json()["version"] for name in names}
+        one, two = (told_by_map(stranger, name, newest) for name in names)
+        assert one == two and one[1] == told_by_map(stranger, "one")[1]
+        for name in names:
+            assert [v["number"] for v in stranger.get(f"/situations/{name}/versions").json()] == [newest]
+            admin.delete(f"/situations/{name}").raise_for_status()
 
 
 def bisect(found, low, high, steps=40):
@@ -374,10 +397,11 @@ def test_scattered_places_stay_in_their_cells_together_or_apart():
     assert scattered(grid, np.empty((0, 2))).shape == (0, 2)
 
 
-def test_the_stream_of_a_stranger_ends_when_a_map_becomes_one_for_keys(world):
+@pytest.mark.parametrize(("role", "access"), [(None, "keys"), (None, "trusted"), ("reader", "trusted")])
+def test_a_stream_ends_when_its_reader_may_no_longer_see_the_map(world, role, access):
     opened, ended = threading.Event(), threading.Event()
     path = "/situations/watched"
-    with world.served.client("admin") as admin, world.served.client() as stranger:
+    with world.served.client("admin") as admin, world.served.client(role) as stranger:
         admin.post("/situations", json=MAP | {"id": "watched"}).raise_for_status()
 
         def listen():
@@ -388,7 +412,7 @@ def test_the_stream_of_a_stranger_ends_when_a_map_becomes_one_for_keys(world):
 
         threading.Thread(target=listen, daemon=True).start()
         assert opened.wait(30)
-        admin.patch(path, json={"access": "keys"}).raise_for_status()
+        admin.patch(path, json={"access": access}).raise_for_status()
         assert ended.wait(30) and stranger.get(path).status_code == 404
         assert admin.patch(path, json={"access": "public"}).status_code == 200
         assert stranger.get(path).status_code == 200

@@ -83,7 +83,7 @@ def totals(
     each = _weights(fused, weights)
     name = None if weights is None else Path(weights).stem
     options = TotalsOptions(level, tuple(thresholds), draws, seed)
-    shown = _shown(fused, np.flatnonzero(fused.heatmap.mask.ravel()))
+    shown = shown_places(fused.model, fused.heatmap)
     return of_map(fused.model, fused.heatmap, areas, located, shown, each, _reports(fused, areas), options, name)
 
 
@@ -180,6 +180,20 @@ def shown_field(heatmap: Heatmap) -> totals_.Shown:
     return totals_.Shown(probability, sd, nothing, nothing)
 
 
+def shown_places(model: HeatmapBCC, heatmap: Heatmap) -> totals_.Shown:
+    """The probabilities of a map that shows what was reported, and which of its cells contain reported places."""
+    grid, field = heatmap.grid, shown_field(heatmap)
+    known = model.at_reported_places()
+    if known is None:
+        return field
+    cells = np.flatnonzero(heatmap.mask.ravel())
+    row = np.full(grid.size + 1, -1)
+    row[cells] = np.arange(len(cells))
+    at = row[grid.index(known.places)]  # places outside the grid are cell −1, the last entry, which no map shows
+    site = np.flatnonzero(at >= 0)
+    return totals_.Shown(field.probability, field.sd, at[site], site)
+
+
 def square_kilometres(grid: Grid) -> np.ndarray:
     """The default weight of each cell: its area."""
     return np.full(grid.size, grid.cell_width * grid.cell_height / 1e6)
@@ -192,20 +206,6 @@ def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
     from crowdfield.io.amounts import read_amounts
 
     return read_amounts(weights, grid)
-
-
-def _shown(fused: Fused, cells: np.ndarray) -> totals_.Shown:
-    """The map's probabilities in these cells, and which of them contain reported places."""
-    grid, heatmap = fused.heatmap.grid, fused.heatmap
-    field = shown_field(heatmap)
-    known = fused.model.at_reported_places()
-    if known is None:
-        return field
-    row = np.full(grid.size + 1, -1)
-    row[cells] = np.arange(len(cells))
-    at = row[grid.index(known.places)]  # places outside the grid are cell −1, the last entry, which no map shows
-    site = np.flatnonzero(at >= 0)
-    return totals_.Shown(field.probability, field.sd, at[site], site)
 
 
 def _reports(fused: Fused, areas: NamedAreas) -> np.ndarray:

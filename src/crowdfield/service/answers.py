@@ -14,6 +14,7 @@ from crowdfield import geography
 from crowdfield.service import tiles
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import scores_in
+from crowdfield.service.maps import check_layout
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
 from crowdfield.service.store import Situation
@@ -108,6 +109,7 @@ def sources(service: "Service", situation: Situation, principal: Principal, vers
         if version is not None:
             raise Problem(404, f"there is no version {version} of this map")
         return answer
+    check_layout(situation, info)
     table = service.store.blob(situation.id, info.number, "sources")
     if principal.role >= Role.trusted:
         trust = service.store.trust(situation.id)
@@ -125,6 +127,8 @@ def suggestions(service: "Service", situation: Situation, version: int | None) -
     info = service.store.version(situation.id, version)
     if info is None and version is not None:
         raise Problem(404, f"there is no version {version} of this map")
+    if info is not None:
+        check_layout(situation, info)
     found = service.store.blob(situation.id, info.number, "suggestions") if info is not None else []
     grid = situation.grid
     half_width, half_height = grid.cell_width / 2, grid.cell_height / 2

@@ -112,7 +112,7 @@ class Service:
         self.broadcast = Broadcast(self.store, self.keys, self.metrics, self.pools.events, settings.poll_seconds)
         self.streams = Slots("event streams", settings.stream_limit, settings.streams_per_client)
         self.worker: subprocess.Popen[bytes] | None = None
-        self._situations: dict[tuple[str | None, frozenset[str] | None, bool], tuple[float, Situation]] = {}
+        self._situations: dict[tuple[Any, ...], tuple[float, Situation]] = {}
         self._trust: dict[str, tuple[float, dict[str, Any]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
         # Maps whose models are being preloaded, and whether a newer version was published meanwhile.
@@ -176,17 +176,17 @@ class Service:
         name: str | None,
         *,
         among: frozenset[str] | None = None,
-        public: bool = False,
+        access: frozenset[str] | None = None,
         reporting: bool = False,
     ) -> Situation:
-        """A situation by its id; for None the newest one (of those in `among`, or of the public ones). The database is
-        asked at most once a second."""
-        asked = (name, among, public)
+        """A situation by its id; for None the newest one (of those in `among`, and with one of these values of
+        `access`). The database is asked at most once a second."""
+        asked = (name, among, access)
         at, held = self._situations.get(asked, (0.0, None))
         if held is not None and time.monotonic() - at < FRESH_SECONDS:
             return held
         pool, store = (self.pools.intake, self.intake_store) if reporting else (self.pools.reading, self.store)
-        found = await pool.run(lambda: store.latest(among, public=public) if name is None else store.situation(name))
+        found = await pool.run(lambda: store.latest(among, access=access) if name is None else store.situation(name))
         self._situations[asked] = (time.monotonic(), found)
         return found
 
@@ -200,13 +200,12 @@ class Service:
 
     async def cached_answer(self, pool: HelperPool, question: dict[str, Any], situation: Situation) -> Any:
         """The answer of a helper process to a question; it is cached, so the same question is answered only once."""
-        # The time of creation distinguishes a situation from a removed one of the same name.
-        key = (situation.created, json.dumps(question, sort_keys=True))
+        key = (_identity(situation), json.dumps(question, sort_keys=True))
         return await self.files.get(key, pool, self._question_to(pool, question), seconds=_seconds_kept(question))
 
     async def image(self, question: dict[str, Any], situation: Situation | None = None) -> bytes:
         """A tile or a legend, drawn by a helper process unless it was drawn lately."""
-        key = (situation.created if situation else None, *question.values())
+        key = (_identity(situation), *question.values())
         held = self.tiles.cached(key)
         if held is None:
             ask = self._question_to(self.pools.tiles, question)
@@ -219,7 +218,7 @@ class Service:
     ) -> Packed:
         """The same for an answer that is a file. `since`: when the districts that the question names were stored, so
         that figures of earlier districts with the same name are not reused."""
-        key = (situation.created if situation else None, since, json.dumps(question, sort_keys=True))
+        key = (_identity(situation), since, json.dumps(question, sort_keys=True))
         ask = self._question_to(pool, question | {"target": str(self.files.new_file())})
         return await self.files.get(key, pool, lambda: Packed.from_answer(ask()), seconds=_seconds_kept(question))
 
@@ -373,6 +372,12 @@ def routers() -> list[APIRouter]:
     """All routers with API routes; the gate checks their requests before their bodies are read."""
     named = (situations, reports, districts, weights, checks, alerts, keys, ogc, operations)
     return [*(routes.router for routes in named), maps.situation_routes()]
+
+
+def _identity(situation: Situation | None) -> tuple[float, str] | None:
+    """What distinguishes a map from a removed one of the same name, and from the same one before a change of its
+    layout: who may see it now may not see what was cached then."""
+    return None if situation is None else (situation.created, situation.layout_tag)
 
 
 def _seconds_kept(question: dict[str, Any]) -> float:

@@ -37,6 +37,13 @@ class Role(IntEnum):
     """Starts situations, sets the trust in sources, creates keys."""
 
 
+# The values of `access` of the maps that a caller may see: without a key, with any key for the map, and with a key that
+# may also see its reports.
+PUBLIC = frozenset({"public"})
+FOR_KEYS = PUBLIC | {"keys"}
+FOR_TRUSTED = FOR_KEYS | {"trusted"}
+
+
 @dataclass(frozen=True)
 class Principal:
     """Who is asking, and what the key allows."""
@@ -57,6 +64,13 @@ class Principal:
     def is_for(self, situation: str) -> bool:
         """Whether there is a key, and it is for this map."""
         return self.id is not None and (self.maps is None or situation in self.maps)
+
+    @property
+    def accesses(self) -> frozenset[str]:
+        """The values of `access` with which this caller may see the maps that the key is for."""
+        if self.id is None:
+            return PUBLIC
+        return FOR_TRUSTED if self.role >= Role.trusted else FOR_KEYS
 
     def on(self, situation: str | None) -> "Principal":
         """The principal with its role on this map; None means requests that concern all maps."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Path, Query, Request
 
-from crowdfield.service.auth import Principal, Role
+from crowdfield.service.auth import PUBLIC, Principal, Role
 from crowdfield.service.limits import READING
 from crowdfield.service.problems import Problem
 from crowdfield.service.store import Situation, no_situation
@@ -69,10 +69,10 @@ def named_map(request: Request) -> str | None:
 _READING = RequiredRole(Role.reader)
 
 
-async def situation_of(
-    request: Request,
-    situation: Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["flood"])],
-) -> Situation:
+SituationId = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", examples=["flood"])]
+
+
+async def situation_of(request: Request, situation: SituationId) -> Situation:
     principal = principal_of(request)
     _READING.check(principal, situation)
     return seen_by(principal, await service_of(request).situation(situation, reporting=request.method not in READING))
@@ -88,12 +88,27 @@ async def situation_from_query(
     service = service_of(request)
     if situation is not None:
         return seen_by(principal, await service.situation(situation))
-    return await service.situation(None, among=principal.maps, public=principal.id is None)
+    return await service.situation(None, among=principal.maps, access=principal.accesses)
+
+
+async def situation_to_report_to(request: Request, situation: SituationId) -> Situation:
+    """For sending reports: those who have a key for it with the role reporter may report to a map that they may not
+    see."""
+    principal = principal_of(request)
+    _READING.check(principal, situation)
+    found = await service_of(request).situation(situation, reporting=True)
+    may_report = principal.is_for(found.id) and principal.on(found.id).role >= Role.reporter
+    return found if may_report else seen_by(principal, found)
 
 
 def may_see(principal: Principal, situation: Situation) -> bool:
     """Whether a caller may see a map."""
-    return situation.access == "public" or principal.is_for(situation.id)
+    return situation.access in accesses(principal, situation.id)
+
+
+def accesses(principal: Principal, situation: str) -> frozenset[str]:
+    """The values of `access` with which this caller may see a map."""
+    return principal.accesses if principal.is_for(situation) else PUBLIC
 
 
 def seen_by(principal: Principal, situation: Situation) -> Situation:

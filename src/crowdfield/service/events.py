@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from crowdfield.service.auth import Keys
+from crowdfield.service.auth import FOR_TRUSTED, Keys
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.pools import Pool
 from crowdfield.service.problems import Problem
@@ -28,12 +28,12 @@ MOST_UNREAD = 500
 
 @dataclass(frozen=True)
 class Listener:
-    """Who follows a map. `key`: the id of their key, None without one. `stranger`: they have no key for this map, and
-    may follow it only because it is public."""
+    """Who follows a map. `key`: the id of their key, None without one. `accesses`: the values of `access` with which
+    they may see this map."""
 
     situation: str
     key: str | None
-    stranger: bool
+    accesses: frozenset[str]
 
 
 class Broadcast:
@@ -86,23 +86,30 @@ class Broadcast:
             await asyncio.sleep(RETRY_SECONDS if failing else self._poll)
 
     async def _end_invalid(self) -> None:
-        """End the streams of keys that have expired or were revoked (here or on another server), and those of strangers
-        who follow a map that is no longer public."""
+        """End the streams of keys that have expired or were revoked (here or on another server), and those of callers
+        who may no longer see the map that they follow."""
         used = {one.key for one in self._listeners.values() if one.key is not None}
-        open_maps = {one.situation for one in self._listeners.values() if one.stranger}
+        followed = {one.situation for one in self._listeners.values() if one.accesses < FOR_TRUSTED}
         invalid = used - await self._pool.run(self._keys.valid, used) if used else set()
-        closed = await self._pool.run(self._store.keys_only, open_maps) if open_maps else set()
+        access = await self._pool.run(self._store.access, followed) if followed else {}
         for listener, one in self._listeners.items():
-            if one.key in invalid or (one.stranger and one.situation in closed):
+            # A map that was removed has no further events.
+            if one.key in invalid or access.get(one.situation, "public") not in one.accesses:
                 _pass_on(listener, None)
 
     async def stream(
-        self, situation: str, last: int | None, key: str | None = None, *, exact: bool = True, stranger: bool = False
+        self,
+        situation: str,
+        last: int | None,
+        key: str | None = None,
+        *,
+        exact: bool = True,
+        accesses: frozenset[str] = FOR_TRUSTED,
     ) -> AsyncIterator[str]:
-        """Events after the one numbered `last`, then new ones, as long as the key is valid (for a stranger: as long as
-        the map is public). `exact`: include why a fit failed, which may quote reports."""
+        """Events after the one numbered `last`, then new ones, as long as the key is valid and the map has one of these
+        values of `access`. `exact`: include why a fit failed, which may quote reports."""
         listener: asyncio.Queue[Event | None] = asyncio.Queue(MOST_UNREAD)
-        self._listeners[listener] = Listener(situation, key, stranger)
+        self._listeners[listener] = Listener(situation, key, accesses)
         self.on_watched(situation)
         self._metrics.streams.set(self.streams)
         try:

@@ -1,8 +1,8 @@
-"""Figures of districts on a published map, without private information.
+"""Figures of districts on a published map, which tell no more than the map itself.
 
-A figure depends on the published map and its model only, and both depend on the cells of reports only (see `scatter`).
-No figure uses what was reported about a single place, however small the polygon. Counts of reports are sums of the
-published counts of cells.
+A figure depends on the published map and its model only. Unless the map is private, both depend on the cells of reports
+only (see `scatter`), and no figure uses what was reported about a single place, however small the polygon. Counts of
+reports are sums of the published counts of cells.
 """
 
 import re
@@ -23,6 +23,7 @@ from crowdfield.pipeline import totals as job
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.service.maps import MapArrays
 from crowdfield.service.schemas import finite
+from crowdfield.service.store import SHOWS_REPORTS
 from crowdfield.service.weights import CellWeights
 
 # The most corners of a polygon in a URL.
@@ -103,7 +104,9 @@ def figures(
     shown_reports = reports if exact else np.where(reports > 0, reports, np.nan)
     each = job.square_kilometres(now.grid) if weights is None else weights.amounts
     name = None if weights is None else weights.name
-    return job.of_map(model, heatmap, areas, located, job.shown_field(heatmap), each, shown_reports, options, name)
+    shows_reports = now.info.info.get(SHOWS_REPORTS, False)
+    shown = job.shown_places(model, heatmap) if shows_reports else job.shown_field(heatmap)
+    return job.of_map(model, heatmap, areas, located, shown, each, shown_reports, options, name)
 
 
 def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ from crowdfield.service.effort import PROBE, UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
 from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import LAYOUT, Published, Situation
+from crowdfield.service.store import LAYOUT, SHOWS_REPORTS, Published, Situation
 from crowdfield.service.tiles import NO_IDEA
 from crowdfield.silence import SOURCE as SILENCE
 
@@ -191,6 +191,7 @@ def _published(
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
     about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
+    about[SHOWS_REPORTS] = _shows_reports(situation, heatmap.grid)
     return Published(
         head=ledger.head,
         reports=len(metres),
@@ -382,13 +383,20 @@ def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
     """The map in its own cells, or in larger ones if the effort requires that; without counts of reports."""
     if model is not None:
         grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
-        # Published maps show the field: no cell may reveal what its only report said.
-        return pipeline.make_map(model, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
+        counts = np.zeros(grid.shape, dtype=np.int64)
+        return pipeline.make_map(model, grid, counts, field_only=not _shows_reports(situation, grid))
     # No reports: every state is as probable as the others, and nothing is known.
     grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
     shape = (*grid.shape, len(situation.states))
     unknown = np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA)
     return Heatmap(grid, situation.states, *unknown, np.zeros(grid.shape, dtype=np.int64))
+
+
+def _shows_reports(situation: Situation, grid: Grid) -> bool:
+    """Whether cells with reports show the state of the things reported in them, as in `fuse`, and not the field. Unless
+    the map is private, no cell may reveal what its only report said. In larger cells than those of the map, a report
+    would be shown where it was not made."""
+    return situation.private and grid == situation.grid
 
 
 def _seconds_per_cell(model: Any, situation: Situation) -> float:

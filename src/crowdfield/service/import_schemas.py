@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from crowdfield.service.schemas import Name, RegionIn, Rejected, Silence, Strict
+from crowdfield.service.schemas import ACCESS, PLACES, Access, Name, Places, RegionIn, Rejected, Silence, Strict
 
 Column = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -35,7 +35,8 @@ class ImportPlan(Strict):
     region: RegionIn | None = Field(None, description="of a new map; around the bulk of the reports by default")
     cells: int | None = Field(None, ge=4, le=1024, description="of a new map: along its longer side, about")
     silence: Silence | None = None
-    places: Literal["cell", "exact"] = "cell"
+    access: Access = Field("trusted", description=f"of a new map: {ACCESS}")
+    places: Places = Field("auto", description=f"of a new map: {PLACES}")
 
 
 class LabelFound(BaseModel):
@@ -69,6 +70,7 @@ class ImportPreview(BaseModel):
     labels: list[LabelFound]
     states: list[str]
     positive: str = Field(description="the state that is shown first")
+    access: str = Field(description=ACCESS)
     sources: int
     time: list[str] | None = Field(description="the times of the first and the last report")
     notes: list[str]

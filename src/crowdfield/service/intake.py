@@ -336,6 +336,11 @@ def states_entry(states: Sequence[str], labels: Sequence[str], principal: Princi
     return Entry("states", uuid4().hex, value={"states": [*states], "labels": [*labels]}, author=principal.id)
 
 
+def private_entry(situation: Situation, principal: Principal) -> Entry:
+    """An entry that makes a map private, or no longer private."""
+    return Entry("private", uuid4().hex, value={"private": situation.private}, author=principal.id)
+
+
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
     """Entries in groups of at most `size`."""
     for start in range(0, len(entries), size):

@@ -22,7 +22,7 @@ from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
 log = logging.getLogger("crowdfield.service")
-Kind = Literal["report", "retract", "accept", "trust", "region", "states", "purge"]
+Kind = Literal["report", "retract", "accept", "trust", "region", "states", "private", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
 # The most entries in one transaction: many, so that a burst of reports shares one sync, but not so many that anybody
@@ -43,7 +43,8 @@ SCORES = "scores"
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the log: a report, a retraction, an acceptance, a change of trust, region or states, or a purge."""
+    """One entry of the log: a report, a retraction, an acceptance, a change of trust, region, states or privacy, or a
+    purge."""
 
     kind: Kind
     id: str
@@ -318,8 +319,8 @@ class Ledger:
         elif e.kind == "trust":
             self.trust[str(e.source)] = e.value
             self.invalidated = True  # an earlier model used other priors
-        elif e.kind in ("region", "states"):
-            self.invalidated = True  # an earlier model used other coordinates or states, and perhaps other reports
+        elif e.kind in ("region", "states", "private"):
+            self.invalidated = True  # an earlier model used other places or states, and perhaps other reports
 
     def clear_invalidated(self) -> None:
         self.invalidated = False

@@ -16,14 +16,14 @@ from crowdfield.service import answers, basemap, cells, exports, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
-from crowdfield.service.maps import Maps, RecentCache
+from crowdfield.service.maps import JUST_CHANGED, Maps, RecentCache
 from crowdfield.service.packing import Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
 from crowdfield.service.reportlists import ReportLists
 from crowdfield.service.reporttable import Filter
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import Situation, Store, VersionInfo
+from crowdfield.service.store import SHOWS_REPORTS, Situation, Store, Unknown, VersionInfo
 from crowdfield.service.weights import Weights
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Maker:
         """The reasons for what the newest version says about a cell; older versions have no model to explain them."""
         found, info = self._version(situation, version)
         count = None if exact else self._cells.load(found, info).count(cell)
-        why = self._explained(found, version, cell, state, exact)
+        why = self._explained(found, info, cell, state, exact)
         return {"why": why, "count": count, "sea": self._at_sea(found, info, cell)}
 
     def ready(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Maker:
         found, info = self._store.situation(situation), self._store.version(situation)
         if info is not None:
             self._cells.load(found, info)
-            self._explained(found, info.number, found.grid.size // 2, 0, exact=True)
+            self._explained(found, info, found.grid.size // 2, 0, exact=True)
         return {}
 
     def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
@@ -327,10 +327,13 @@ class Maker:
         state: int,
         base: int | None,
         scale: tiles.Scale,
+        layout: str,
     ) -> dict[str, Any]:
-        """A tile of a version. The layer `difference` shows the change since version `base`, or the previous
-        version."""
+        """A tile of a version. The layer `difference` shows the change since version `base`, or the previous version.
+        `layout`: the layout that the map had when the server decided that the caller may see it."""
         found = self._store.situation(situation)
+        if found.layout_tag != layout:
+            raise Unknown(JUST_CHANGED)
         now, before = self._maps.load(found, version), None
         if layer == "difference":
             earlier = base if base is not None else version - 1
@@ -353,15 +356,17 @@ class Maker:
         return self._store.situation(situation), info
 
     def _explained(
-        self, situation: Situation, version: int, cell: int, state: int, exact: bool
+        self, situation: Situation, info: VersionInfo, cell: int, state: int, exact: bool
     ) -> dict[str, Any] | None:
         """Reasons as the caller may see them, or None for a version whose model is no longer stored."""
-        model = self._model(situation, version)
+        model = self._model(situation, info.number)
         if model is None:
             return None
         from crowdfield.service import reasons
 
-        why = reasons.explain(model, situation, situation.grid.centres()[cell], state)
+        shows_reports = info.info.get(SHOWS_REPORTS, False)
+        place = reasons.place_of(model, situation, cell) if shows_reports else situation.grid.centres()[cell]
+        why = reasons.explain(model, situation, place, state)
         if why is None:
             return None
         return reasons.named_reasons(why, model) if exact else grouped(why, self._minimum)

@@ -16,6 +16,7 @@ from crowdfield.service.store import LAYOUT, Situation, Store, Unknown, VersionI
 V = TypeVar("V")
 # The most bytes of cached map versions: dozens of ordinary ones, or five with 1,024² cells and twelve states.
 KEPT_BYTES = 512 * 2**20
+JUST_CHANGED = "this map has just been changed; try again in a moment"
 
 
 class RecentCache(Generic[V]):
@@ -118,9 +119,9 @@ def interpolated(coarse: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray
 
 def check_layout(situation: Situation, info: VersionInfo) -> None:
     """Raise an error if a version has another layout than its situation: the server may have read the situation just
-    before its region was changed, and the version just after."""
+    before it was changed, and the version just after."""
     if info.info.get(LAYOUT, situation.layout) != situation.layout:
-        raise Unknown("the region of this map has just been changed; try again in a moment")
+        raise Unknown(JUST_CHANGED)
 
 
 class Maps:

@@ -49,13 +49,7 @@ def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float6
     """The places in metres that the model uses.   [R, 2]"""
     places = _degrees(reports)
     metres = geography.transform_visible(places, geography.WGS84, situation.crs)
-    # Situations that were started before this option existed use exact places.
-    return scattered(situation.grid, metres) if _cells_only(situation) else metres
-
-
-def _cells_only(situation: Situation) -> bool:
-    """Whether a fit uses only the cells of reports, not their exact places."""
-    return situation.model.get("places") == "cell"
+    return metres if situation.exact_places else scattered(situation.grid, metres)
 
 
 def as_reports(situation: Situation, reports: Placed) -> Reports:
@@ -96,4 +90,4 @@ def _accuracies(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.fl
     metres = np.array([np.nan if r.accuracy is None else r.accuracy for r in reports], dtype=np.float64)
     if np.isnan(metres).all():
         return None
-    return in_whole_cells(situation.grid, metres) if _cells_only(situation) else metres
+    return metres if situation.exact_places else in_whole_cells(situation.grid, metres)

@@ -30,7 +30,7 @@ def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan
         raise Problem(422, f"positive must be one of the states: {', '.join(layout.states)}")
     new = NewSituation(
         id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model,
-        positive=plan.positive,
+        positive=plan.positive, access=plan.access,
     )  # fmt: skip
     return build(new, checked(layout.grid))
 
@@ -83,6 +83,7 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         labels=labels,
         states=list(situation.states),
         positive=situation.positive,
+        access=situation.access,
         sources=len({row["source"] for row in read.rows}),
         time=about["time"],
         notes=about["notes"],

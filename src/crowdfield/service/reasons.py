@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.models.inexact import exact_rows
 from crowdfield.pipeline.quiet import without_silence
 from crowdfield.service.publishing import NOTICEABLE
 from crowdfield.service.store import Situation
@@ -44,6 +45,14 @@ def explain(model: Any, situation: Situation, place: NDArray[np.float64], state:
         uncertainty=float(odds[kind == "uncertainty"].sum()),
         reports=table[(kind == "report") & ~quiet],
     )
+
+
+def place_of(model: Any, situation: Situation, cell: int) -> NDArray[np.float64]:
+    """The place that stands for a cell of a map which shows what was reported: the reported place in the cell that is
+    nearest to its centre, else the centre.   [2]"""
+    centre, places = situation.grid.centres()[cell], model.places_[exact_rows(model)]
+    here = places[situation.grid.index(places) == cell]
+    return np.asarray(here[np.argmin(((here - centre) ** 2).sum(axis=1))] if len(here) else centre)
 
 
 def named_reasons(why: Explained, model: Any) -> dict[str, Any]:

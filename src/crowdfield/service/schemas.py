@@ -189,6 +189,14 @@ Silence = Annotated[
 ]
 
 
+Places = Literal["auto", "cell", "exact"]
+PLACES = (
+    "what a fit uses of the place of a report: `cell` only its cell, so that no map reveals where in the cell it was "
+    "made; `exact` the place itself, as `crowdfield fuse` does; `auto` means `exact` if `access` is `trusted`, so "
+    "that only those who may see the reports may see the map, else `cell`"
+)
+
+
 class ModelOptions(Strict):
     """How the map is computed; every field has a sensible default."""
 
@@ -205,16 +213,15 @@ class ModelOptions(Strict):
     grades: list[Name] | None = Field(
         None, max_length=MOST_STATES, description="all states from the least to the worst; by their words if not given"
     )
-    places: Literal["cell", "exact"] = Field(
-        "cell",
-        description="whether a fit uses only the cell of a report, so that no map reveals where in the cell it was "
-        "made, or its exact place",
-    )
+    places: Places = Field("auto", description=PLACES)
 
 
 Scale = Literal["plain", "water", "harm", "plain-reversed", "water-reversed", "harm-reversed"]
-Access = Literal["public", "keys"]
-ACCESS = "who may see the map: `public` means everybody who may read, `keys` only those who have a key for it"
+Access = Literal["public", "keys", "trusted"]
+ACCESS = (
+    "who may see the map: `public` means everybody who may read, `keys` only those who have a key for it, `trusted` "
+    "only those who may also see its reports (keys for it with the role trusted or admin)"
+)
 COLOURS = "the colour scale of each state; by default it is chosen by the words of the states"
 
 
@@ -278,6 +285,7 @@ class SituationOut(BaseModel):
     positive: str = Field(description="the state that the map is about")
     scales: list[str] = Field(description="the colour scale of each state")
     access: str = Field("public", description=ACCESS)
+    exact_places: bool = Field(description="whether fits use the exact places of reports, or only their cells")
     region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
     crs: str
     columns: int

@@ -21,6 +21,8 @@ from crowdfield.service.tables import entry, event, situation, state, version
 
 # The key in the info of a version for the layout of the map that it belongs to.
 LAYOUT = "layout"
+# And the key that says whether its cells with reports show what was reported in them, or the field.
+SHOWS_REPORTS = "shows_reports"
 
 
 class Unknown(CrowdfieldError):
@@ -67,8 +69,22 @@ class Situation:
 
     @property
     def access(self) -> str:
-        """Who may see the map: `public` means everybody who may read, `keys` only those who have a key for it."""
+        """Who may see the map: `public` means everybody who may read, `keys` only those who have a key for it,
+        `trusted` only those who may also see its reports."""
         return str(self.model.get("access", "public"))
+
+    @property
+    def private(self) -> bool:
+        """Whether everybody who may see the map may see its reports, so that the map need hide nothing about them."""
+        return self.access == "trusted"
+
+    @property
+    def exact_places(self) -> bool:
+        """Whether a fit uses the exact places of reports, or only their cells. Exact places can be computed from a map
+        that was fitted to them, so by default only private maps are."""
+        # Situations that were started before this option existed use exact places.
+        said = self.model.get("places", "exact")
+        return self.private if said == "auto" else said == "exact"
 
     @property
     def grades(self) -> tuple[str, ...] | None:
@@ -78,8 +94,9 @@ class Situation:
 
     @property
     def layout(self) -> list[Any]:
-        """The reference system and the grid, which the arrays of a version belong to."""
-        return [self.crs, *self.extent, self.columns, self.rows]
+        """What the versions of a map belong to: its reference system, its grid, and whether it is private. No version
+        that was made before a change of these may be shown after it."""
+        return [self.crs, *self.extent, self.columns, self.rows, *(["private"] if self.private else [])]
 
     @property
     def layout_tag(self) -> str:
@@ -178,11 +195,11 @@ class Store:
             raise no_situation(name)
         return _situation(row)
 
-    def latest(self, among: frozenset[str] | None = None, *, public: bool = False) -> Situation:
-        """The situation that was created last (among those in `among`, or among the public ones), with archived ones
-        after all others: the one that `/tiles/…` shows."""
+    def latest(self, among: frozenset[str] | None = None, *, access: Collection[str] | None = None) -> Situation:
+        """The situation that was created last (among those in `among`, and those with one of these values of `access`),
+        with archived ones after all others: the one that `/tiles/…` shows."""
         every = [one for one in self.situations() if among is None or one.id in among]
-        found = [one for one in every if not public or one.access == "public"]
+        found = [one for one in every if access is None or one.access in access]
         if not found:
             raise Unknown("there is no situation yet; POST /situations or drop a file on the page to start one")
         return min(found, key=lambda one: one.archived)
@@ -206,6 +223,11 @@ class Store:
     def change_states(self, changed: Situation, note: Entry) -> None:
         """Give a map other states or labels. Its versions are removed, as with another region."""
         self._replace_layout(changed, note, ("states", "labels"))
+
+    def change_private(self, changed: Situation, note: Entry) -> None:
+        """Make a map private, or no longer private. Its versions are removed: those of a private map show what single
+        reports say, and exact places can be computed from them."""
+        self._replace_layout(changed, note, ("title", "model"))
 
     def _replace_layout(self, changed: Situation, note: Entry, columns: Sequence[str]) -> None:
         with writing(self.engine) as connection:
@@ -235,9 +257,9 @@ class Store:
         query = select(c.label).where(c.situation == name, c.kind == "report", ~_retraction(name).exists()).distinct()
         return set(connection.execute(query).scalars())
 
-    def keys_only(self, names: Collection[str]) -> set[str]:
-        """The maps among `names` that only keys may see."""
-        return {one.id for one in self.situations() if one.id in names and one.access != "public"}
+    def access(self, names: Collection[str]) -> dict[str, str]:
+        """Who may see each of these maps; those that do not exist are left out."""
+        return {one.id: one.access for one in self.situations() if one.id in names}
 
     # Reports in the log
 
@@ -389,7 +411,7 @@ class Store:
                 return None
             row = connection.execute(select(situation).where(situation.c.id == name)).first()
             if row is None or new.info.get(LAYOUT) not in (None, _situation(row).layout):
-                return None  # the region of the map was changed during the fit
+                return None  # the map was changed during the fit
             where = version.c.situation == name
             number: int = 1 + max(
                 row.numbered, connection.execute(select(func.max(version.c.number)).where(where)).scalar() or 0

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from crowdfield.service import answers, exports, tiles
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Reader, VersionQuery, service_of, situation_from_query, situation_of
+from crowdfield.service.deps import Reader, VersionQuery, accesses, service_of, situation_from_query, situation_of
 from crowdfield.service.mvt import MEDIA as MVT
 from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
@@ -83,6 +83,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         question = {
             "task": "tile", "situation": situation.id, "version": version, "layer": layer, "z": z, "x": x, "y": y,
             "state": j, "base": base if layer == "difference" else None, "scale": scale or situation.scales[j],
+            "layout": situation.layout_tag,
         }  # fmt: skip
         if version is None:
             question["version"] = (await service.pools.reading.run(service.maps.info, situation)).number
@@ -254,7 +255,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
                 last,
                 principal.id,
                 exact=principal.role >= Role.trusted,
-                stranger=not principal.is_for(situation.id),
+                accesses=accesses(principal, situation.id),
             ),
             release,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},

@@ -11,7 +11,15 @@ from pydantic import ValidationError
 
 from crowdfield.service import intake, previews, uploads
 from crowdfield.service.auth import Principal
-from crowdfield.service.deps import AdminOfAll, Reporter, TrustedKey, VersionQuery, service_of, situation_of
+from crowdfield.service.deps import (
+    AdminOfAll,
+    Reporter,
+    TrustedKey,
+    VersionQuery,
+    service_of,
+    situation_of,
+    situation_to_report_to,
+)
 from crowdfield.service.import_schemas import ImportPlan, ImportPreview, UnreadableFile
 from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem, faults
@@ -22,6 +30,7 @@ from crowdfield.service.store import Situation, Store
 
 router = APIRouter(tags=["reports"])
 SituationInPath = Annotated[Situation, Depends(situation_of)]
+SituationToReportTo = Annotated[Situation, Depends(situation_to_report_to)]
 ReportId = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # The most reports whose ids are listed in the answer.
 MOST_IDS_LISTED = 1000
@@ -48,7 +57,7 @@ BODIES: dict[str, Any] = {
 async def send_reports(
     request: Request,
     response: Response,
-    situation: SituationInPath,
+    situation: SituationToReportTo,
     principal: Reporter,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Receipt:
@@ -179,7 +188,7 @@ async def moderation(request: Request, situation: SituationInPath, principal: Tr
 async def ushahidi_webhook(
     request: Request,
     response: Response,
-    situation: SituationInPath,
+    situation: SituationToReportTo,
     principal: Reporter,
     label: Annotated[
         str | None, Query(max_length=200, description="the label of the report; the last label by default")
@@ -220,7 +229,7 @@ def parse_plan(text: str | None) -> ImportPlan:
 @router.post("/situations/{situation}/import", status_code=201)
 async def import_file(
     request: Request,
-    situation: SituationInPath,
+    situation: SituationToReportTo,
     principal: Reporter,
     file: Uploaded,
     positive: Annotated[str | None, Form(max_length=200)] = None,
@@ -236,7 +245,7 @@ async def import_file(
 
 @router.post("/situations/{situation}/import/preview")
 async def preview_import(
-    request: Request, situation: SituationInPath, principal: Reporter, file: Uploaded, plan: PlanForm = None
+    request: Request, situation: SituationToReportTo, principal: Reporter, file: Uploaded, plan: PlanForm = None
 ) -> ImportPreview | UnreadableFile:
     """What importing a file into this map would do. Nothing is stored. If the file cannot be read as it is, the answer
     says why, and what the plan could contain."""

@@ -87,7 +87,8 @@ async def change_situation(
 
     With another region every report stays in the log, and the next map includes those inside the new region. Versions
     of the old region are removed. Rows of a file that were outside before can be imported again. With other states or
-    labels versions are removed as well; labels that reports use must be kept."""
+    labels versions are removed as well; labels that reports use must be kept. If `access` becomes `trusted`, or was
+    it before, versions are removed, too, because a map that only those may see who may see its reports shows more."""
     service = service_of(request)
     _check(situation, change)
 
@@ -140,7 +141,11 @@ def _changed(store: Store, name: str, change: SituationChange, principal: Princi
         options["colours"] = {state: scale for state, scale in chosen.items() if scale is not None}
     title = change.title or before.title
     if options or title != before.title:
-        store.change(replace(before, title=title, model=before.model | options))
+        after = replace(before, title=title, model=before.model | options)
+        if after.private != before.private:
+            store.change_private(after, intake.private_entry(after, principal))
+        else:
+            store.change(after)
     if change.region is not None or change.columns is not None or change.rows is not None:
         region = change.region or before.region
         grid = plan(region, change.columns or before.columns, change.rows)

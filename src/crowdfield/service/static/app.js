@@ -178,6 +178,8 @@ async function open(situation) {
   await refresh();
   linked = null;
   $("embed-open").href = address({});
+  // A page inside another one uses no key, so it can show public maps only.
+  for (const id of ["embed", "embed-hint"]) $(id).hidden = situation.access !== "public";
   remember();
   stopListening = listen(path("/events"), {
     onState: (on) => {

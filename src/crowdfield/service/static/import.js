@@ -125,6 +125,7 @@ export class ImportPreview {
       this.labels(found, fresh),
       fresh ? this.states(found) : null,
       fresh ? this.region(found) : null,
+      fresh ? this.access(found) : null,
       fresh && found.silence ? this.silence(found.silence) : null,
       this.columns(found, opened),
       make("p", { id: "preview-status", role: "status" }),
@@ -179,6 +180,12 @@ export class ImportPreview {
     return make("div", {}, make("h3", { textContent: T.previewRegion }), this.field("preview-region", T.regionLabel, input),
       make("p", { class: "hint", id: "preview-outside", textContent: open ? T.previewRegionOpen : found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }),
       open ? null : make("p", { class: "hint", textContent: T.previewCell({ side: distance(found.cell) }) }), make("p", { class: "buttons start" }, view, open ? null : all));
+  }
+
+  access(found) {
+    const choose = make("select", { on: { change: () => this.change({ access: choose.value }) } });
+    options(choose, Object.entries(T.access), found.access);
+    return make("div", {}, this.field("preview-access", T.manageAccess, choose), make("p", { class: "hint", textContent: T.accessHint }));
   }
 
   silence(offer) {
