@@ -1,12 +1,14 @@
 """Pools: work of one kind never waits for work of another, and nobody fills a queue alone."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
-from crowdfield.service.helpers import ResultCache
+from crowdfield.service.helpers import Helper, HelperDied, ResultCache
 from crowdfield.service.pools import Caller, Pool, current_caller
 from crowdfield.service.problems import Problem
 
@@ -151,3 +153,34 @@ def test_whoever_owes_work_waits_before_causing_more_where_work_has_a_price():
     asyncio.run(scene())
     dear.close()
     cheap.close()
+
+
+def test_a_question_that_was_under_way_starts_no_process_after_the_end(monkeypatch):
+    """The process had answered before, so one that is gone would otherwise be replaced."""
+    program = "import sys, time; sys.stdin.readline(); sys.stdin.readline(); print('{}', flush=True); time.sleep(60)"
+    started, popen = [], subprocess.Popen
+
+    def start(command, **options):
+        started.append(popen([sys.executable, "-c", program], **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    helper = Helper({})
+    assert helper.ask({"task": "first"}, 30) == {}
+    outcome = []
+
+    def ask():
+        try:
+            helper.ask({"task": "second"}, 30)
+        except (HelperDied, ValueError, OSError) as error:  # its pipe ends, or is closed while the thread waits
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)  # until the second question has been asked
+    helper.end()
+    thread.join(30)
+    assert len(outcome) == len(started) == 1 and started[0].poll() is not None
+    with pytest.raises(HelperDied):
+        helper.ask({"task": "third"}, 30)
+    assert len(started) == 1

@@ -47,6 +47,7 @@ class Helper:
     def __init__(self, hello: dict[str, Any]):
         self._hello = hello
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting, self.ended = threading.Lock(), False
 
     def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a question; a process that takes longer than `seconds` is killed."""
@@ -89,6 +90,12 @@ class Helper:
         return answer
 
     def _running(self) -> "subprocess.Popen[bytes]":
+        with self._starting:
+            if self.ended:
+                raise HelperDied
+            return self._process_now()
+
+    def _process_now(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
             self.close()
             environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -100,6 +107,13 @@ class Helper:
             # The address of the database may contain a password: it is sent here, not through the environment.
             self._process.stdin.write(json.dumps(self._hello).encode() + b"\n")
         return self._process
+
+    def end(self) -> None:
+        """Kill the process, and start no other: a question that was under way would be asked again after the server has
+        ended, when its database may be gone."""
+        with self._starting:
+            self.ended = True
+            self.close()
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -141,7 +155,8 @@ class HelperPool(Pool):
         try:
             answer = helper.ask(question, self.seconds)
         except HelperDied as error:
-            log.error("a helper process died", extra={"pool": self.name, "task": question.get("task")})
+            if not helper.ended:
+                log.error("a helper process died", extra={"pool": self.name, "task": question.get("task")})
             raise Problem(
                 503, "this could not be computed; try again, or ask for less", headers={"Retry-After": "5"}
             ) from error
@@ -156,7 +171,7 @@ class HelperPool(Pool):
     def close(self) -> None:
         super().close()
         for helper in self._helpers:
-            helper.close()
+            helper.end()
 
 
 @dataclass
