@@ -2,7 +2,8 @@
 draw them.
 
 `python -m benchmarks compare COMMIT` measures this tree beside another commit, `… service` the live map, `… fairness`
-its many maps beside a huge one, `… totals` and `… spot-checks` whether the intervals of both hold.
+its many maps beside a huge one, `… doors` whether a file gives the same map through `fuse` and through the page, `…
+totals` and `… spot-checks` whether the intervals of both hold.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ OTHERS = {
     "compare": "compare",
     "service": "service",
     "fairness": "fairness",
+    "doors": "doors",
     "totals": "totals",
     "spot-checks": "spot_checks",
 }

@@ -325,3 +325,15 @@ def test_answers_that_mean_cannot_tell_are_no_states_of_a_new_map(workspace):
     made = client.post("/import", files={"file": ("answers.csv", content)}).json()
     assert made["states"] == ["no", "yes"] and made["labels"] == ["no", "yes", "maybe"]
     assert made["receipt"]["stored"] == 4
+
+
+def test_equal_rows_of_a_file_are_different_reports_as_in_fuse(make_workspace):
+    """Without a time or an id nothing says that they are the same; the file imported again adds nothing."""
+    table = "lat,lon,label\n" + 3 * "18.5,-72.3,dry\n" + 2 * "18.51,-72.31,flooded\n"
+    client = make_workspace().client("admin")
+    made = send(client, "/import", table).json()
+    assert made["receipt"]["stored"] == 5 and made["receipt"]["duplicate"] == 0
+    again = send(client, f"/situations/{made['id']}/import", table).json()
+    assert (again["stored"], again["duplicate"]) == (0, 5)
+    longer = send(client, f"/situations/{made['id']}/import", table + "18.5,-72.3,dry\n").json()
+    assert (longer["stored"], longer["duplicate"]) == (1, 5)

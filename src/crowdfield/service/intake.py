@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,6 +163,7 @@ def admit(
     by their content, even without a time.
     """
     intake = Intake(single=single)
+    contents: Counter[str] = Counter()
     for number, row in enumerate(rows, start=1):
         where = number if lines is None else lines[number - 1]
         try:
@@ -186,10 +188,15 @@ def admit(
             report.scores = None
             intake.only_labels += 1
         source = name_source(report, principal, trust)
+        identity = identify(report, source, principal, key, number, by_content)
+        if by_content and report.id is None and key is None:
+            # The reader of the file has removed what is there twice, so equal rows are different reports.
+            contents[identity] += 1
+            identity = identity if contents[identity] == 1 else "c" + _short_hash(identity, contents[identity])
         intake.entries.append(
             Entry(
                 "report",
-                identify(report, source, principal, key, number, by_content),
+                identity,
                 report.longitude,
                 report.latitude,
                 report.label,
@@ -285,7 +292,8 @@ def identify(
 ) -> str:
     """The id that identifies a report that is sent twice: its own id, one from the request, or a hash of its content.
 
-    Rows of files are identified by their content even without a time: a file may be imported again.
+    Rows of files are identified by their content even without a time: a file may be imported again. `admit` tells equal
+    rows of one file apart.
     """
     if report.id is not None:
         return own_id(report.id, principal)
