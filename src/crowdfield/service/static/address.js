@@ -1,4 +1,4 @@
-// What is shown, in the address: a copied address shows somebody else the same. The key is never part of it.
+// Writes what is shown into the address, so that a copied address shows the same to somebody else. It never contains the key.
 
 import { language } from "./text.js";
 
@@ -9,7 +9,7 @@ const numbers = (text, count) => {
   return found.length === count && found.every(Number.isFinite) ? found : null;
 };
 
-// Whatever cannot be understood counts as not given.
+// Parameters that cannot be parsed are ignored.
 export function readAddress() {
   const given = new URLSearchParams(location.search);
   const at = numbers(given.get("at"), 3);

@@ -13,7 +13,7 @@ export function useNoKey() {
   key = "";
 }
 
-// The service prints an address that ends in #key=…; it is taken over and at once removed from the address bar.
+// The service prints an address that ends in #key=…; the key is read and immediately removed from the address bar.
 export function keyFromAddress() {
   const found = new URLSearchParams(location.hash.slice(1)).get("key");
   if (!found) return;
@@ -26,7 +26,7 @@ export const signedIn = () => Boolean(key);
 // The public part of the key, which says whose it is.
 export const keyName = () => key.split("_").slice(0, 2).join("_");
 
-// An id that nobody else gives; `crypto.randomUUID` is missing over plain http.
+// A unique id; `crypto.randomUUID` is missing over plain http.
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Refused extends Error {
@@ -62,7 +62,7 @@ export function listen(path, { onEvent, onState }) {
         const response = await call(path, { signal: stop.signal, headers: last ? { "Last-Event-ID": last } : {} });
         let connected = false;
         for await (const event of frames(response.body)) {
-          // From the first frame on nothing is missed; the headers are sent before the service listens for events.
+          // Connected only after the first frame: the headers are sent before the service subscribes to events.
           if (!connected) onState(true);
           connected = true;
           pause = 1000;

@@ -1,4 +1,4 @@
-// The page: what is chosen, and keeping everything on it in step with the newest map.
+// The main page: holds what is selected, and updates everything when a new version of the map is published.
 
 import { addressOf, readAddress, writeAddress } from "./address.js";
 import { call, get, keyFromAddress, listen, newId, post, signedIn, useNoKey } from "./api.js";
@@ -42,9 +42,9 @@ let districts = null;
 let checks = null;
 let sheet = null;
 let events = null;
-let notice = ""; // said until another version or map is chosen
+let notice = ""; // shown until another version or map is chosen
 let tour = null;
-// What the address asks for; it is followed once.
+// What the address asks for; applied once, when the page opens.
 let linked = readAddress();
 const embedded = linked.embedded;
 
@@ -58,8 +58,8 @@ function say(message) {
   $("alert").textContent = message || "";
 }
 
-// Whatever fails is said on the page, until it is done again and succeeds; nothing fails in silence. Something else may
-// succeed in the background before anybody has read what failed, and so may what was begun before.
+// Every failure is shown on the page until the same action succeeds. The success of another action in the background, or of
+// an attempt that began earlier, does not remove it: nobody may have read it yet.
 const guarded = (act) => {
   let fault = null;
   return async (...given) => {
@@ -86,7 +86,7 @@ const remember = () => { if (chosen.situation && !linked) writeAddress(() => add
 async function start() {
   translate();
   document.body.classList.toggle("embed", embedded);
-  // A map inside another site's page shows what anybody may see, and does nothing.
+  // A map embedded in another site shows what everybody may see, and allows no actions.
   if (embedded) useNoKey();
   else keyFromAddress();
   sheet = new Sheet($("panel"), $("sheet-handle"), [$("legend")]);
@@ -136,12 +136,12 @@ async function open(situation) {
   chosen.situation = situation;
   delete document.body.dataset.version;
   document.body.classList.toggle("no-map", !situation);
-  versions = []; // those of another map are not versions of this one
+  versions = []; // the versions of the previous map do not apply
   chosen.version = chosen.base = chosen.place = pending = null;
   stopListening?.();
   options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
-  $("situation").dir = directionOf(situation?.title ?? ""); // a title that is too long is cut at its end, whatever the page's own language
+  $("situation").dir = directionOf(situation?.title ?? ""); // so that a title that is too long is cut at its end, in any language
   panels.why(null);
   $("report").hidden = true;
   $("import-hint").textContent = may("reporter") ? T.importHint : T.importNeedsKey;
@@ -154,7 +154,7 @@ async function open(situation) {
   if (!situation) {
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
-    showTab("tab-layers"); // on a phone, too, it says at once what to do
+    showTab("tab-layers"); // opens the sheet on a phone, so that the instructions are visible
     view?.ground();
     districts.update(null);
     checks.update(null, [], false);
@@ -192,16 +192,16 @@ async function open(situation) {
   return undefined;
 }
 
-// No event told of what came between the last look at the map and the connection, or during a break of it.
+// Versions published before the stream was connected, or while it was interrupted, caused no event here.
 const catchUp = guarded(async () => {
   const now = await get(path());
   if (now.id === chosen.situation?.id && JSON.stringify(now) !== JSON.stringify(chosen.situation)) await refresh();
 });
 
-// Brings everything in step with the newest version; bursts of events share one refresh.
+// Updates everything to the newest version; a burst of events causes one refresh.
 let refreshing = null;
 let again = false;
-let lastNews = ""; // of the map: what was said when it was last asked about
+let lastNews = ""; // the message about the map at its last refresh
 function refresh() {
   again = true;
   refreshing ??= guarded(async () => {
@@ -216,13 +216,13 @@ function refresh() {
         chosen.version = null;
       }
       const news = situation.failure ? T.failure({ message: situation.failure }) : notice;
-      if (news || $("alert").textContent === lastNews) say(news); // else it is about something that failed here
+      if (news || $("alert").textContent === lastNews) say(news); // otherwise the message is about a failed action
       lastNews = news;
       await redraw();
     }
   })().finally(() => {
     refreshing = null;
-    // A version that went while it was asked about ends the loop; what was told meanwhile must not be lost with it.
+    // A version that was removed while it was requested ends the loop; events that arrived meanwhile must not be lost.
     if (again) refresh();
   });
   return refreshing;
@@ -232,7 +232,7 @@ const infoOf = (number) => versions.find((v) => v.number === number)?.info ?? {}
 
 async function redraw() {
   const situation = chosen.situation;
-  const left = () => chosen.situation !== situation; // another map was opened meanwhile
+  const left = () => chosen.situation !== situation; // whether another map was opened meanwhile
   const number = shown();
   panels.welcome(!versions.length && !situation.waiting ? "empty" : null, `${location.origin}${path("/reports")}`);
   status();
@@ -261,7 +261,7 @@ async function redraw() {
   panels.sources(table, { hidden: !may("trusted"), mayTrust: may("admin"), onTrust: guarded(trust) });
   panels.looks(looks, { onPick: guarded(ask), onDownload: guarded(() => save(`/next${at}`, `next-v${number}.geojson`)) });
   marks();
-  // After the map: of many reports the service takes a moment to say which are doubtful.
+  // Loaded after the map, because finding doubtful reports among many takes the service a moment.
   if (exact) {
     await reports.update(number);
     if (left()) return;
@@ -305,13 +305,13 @@ function layer() {
   const number = shown();
   const base = chosen.base ?? (number > 1 ? number - 1 : null);
   $("base-row").hidden = chosen.layer !== "difference";
-  // Each version says how far it moved at most; versions that moved by less than a hundredth have not changed to the eye.
+  // Each version states its largest change; a change below 0.01 is not visible.
   const between = versions.filter((v) => v.number > base && v.number <= number);
   const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
   const scale = chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)];
   panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel: infoOf(number).only_label });
   if (!number) return;
-  // With the colours named, a tile of a version never changes, and may be kept for good.
+  // An address with version and colours always gives the same tile, so it can be cached forever.
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
 }
@@ -319,7 +319,7 @@ function layer() {
 // Reports are coloured by what they say.
 function marks({ anew = false } = {}) {
   const { labels = [], states = [] } = chosen.situation ?? {};
-  // As the map itself: the chosen state has the colour of 100 %; of two, the other has that of 0 %.
+  // As on the map: the chosen state has the colour of 100 %; with two states, the other has the colour of 0 %.
   const scale = chosen.situation?.scales[chosen.situation.states.indexOf(chosen.state)] ?? "plain";
   const [other, said] = ends(scale);
   const others = labels.filter((label) => label !== chosen.state);
@@ -349,7 +349,7 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   if (!quiet) {
     pending = null;
     $("report-outcome").textContent = "";
-    $("report-trusted").checked = false; // trust is given to one report, never to the next one as well
+    $("report-trusted").checked = false; // trust applies to one report and is not carried over to the next
     showTab("tab-why");
   }
   view?.place(longitude, latitude, { covered: sheet.covers() });
@@ -368,7 +368,7 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
 
 const spoken = (answer) => (answer.unknown ? T.unknown : panels.percent(answer.probability[answer.state]));
 
-// After a report was sent: what the place was before, and what it is now.
+// After a report was sent: the probability at its place before and after.
 function outcome(answer) {
   if (!pending || answer.version <= pending.version) return;
   const [before, now] = [pending.said, spoken(answer)];
@@ -439,7 +439,7 @@ async function taken(answer, fresh) {
   }
 }
 
-// What became of the rows of a file; the first few that could not be used, with the reason.
+// The outcome of an import, with the first few rejected rows and the reasons.
 function imported(receipt, started = "") {
   const outside = receipt.outside ? ` ${T.importOutside({ n: receipt.outside })}` : "";
   const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r)}` }));
@@ -470,7 +470,7 @@ function listenToForms() {
   $("show-checks").addEventListener("change", checkMarks);
   let sliding = null;
   $("slider").addEventListener("input", () => {
-    // The number nearest to the slider among those that are kept.
+    // The stored version whose number is nearest to the slider.
     const wanted = Number($("slider").value);
     notice = "";
     const found = versions.reduce((best, v) => (Math.abs(v.number - wanted) < Math.abs(best.number - wanted) ? v : best));

@@ -3,7 +3,7 @@
 const encoder = new TextEncoder();
 const CRC = Uint32Array.from({ length: 256 }, (_, n) => { let c = n; for (let k = 0; k < 8; k += 1) c = c & 1 ? 0xedb88320 ^ (c >>> 1) : c >>> 1; return c >>> 0; });
 const UTF8 = 0x0800; // flag: names are UTF-8
-const JANUARY_1980 = 0x21; // the first day that a zip file can name: when the files were changed does not matter here
+const JANUARY_1980 = 0x21; // the earliest date in a zip file; modification times do not matter here
 
 function crc32(bytes) {
   let c = 0xffffffff;

@@ -1,4 +1,4 @@
-// The places of a plan of spot checks, one by one: what was found at each, kept in this browser until it is handed in.
+// The places of a spot-check plan and the answers for each, stored in this browser until they are uploaded.
 
 import { checkShape } from "./check-shapes.js";
 import { download, fill, make } from "./dom.js";
@@ -8,7 +8,7 @@ import { joined, T } from "./text.js";
 
 const PLANS_KEPT = 5; // of each map, with their answers
 
-// What this browser knows of the plans of a map: the query of the one that was drawn last, and answers by plan and place.
+// The plans of a map that this browser has stored: the query of the last one, and the answers by plan and place.
 class Memory {
   constructor({ id, created }) {
     this.name = `checks-${id}-${created}`;
@@ -35,7 +35,7 @@ class Memory {
 }
 
 export class CheckPlaces {
-  // onMarks() when other marks are to be drawn; onPlace(longitude, latitude) shows a place on the map; onHandIn() sends
+  // onMarks() is called when the marks have changed; onPlace(longitude, latitude) shows a place on the map; onHandIn() uploads
   // the answers.
   constructor({ guarded, onMarks, onPlace, onHandIn }) {
     Object.assign(this, { guarded, onMarks, onPlace, onHandIn, places: [], answers: {}, chosen: null });
@@ -70,12 +70,12 @@ export class CheckPlaces {
 
   done = (place) => place.id in this.answers;
 
-  // For the map: only where the places are and whether they are answered, never what the map says of them.
+  // For the map: places and whether they are answered, never the probabilities there, which would influence the answers.
   marks() {
     return this.places.map((place) => ({ type: "Feature", properties: { id: place.id, done: this.done(place) }, geometry: place.geometry }));
   }
 
-  // The plan with the answers filled in, as it is handed in.
+  // The plan with the answers filled in, as it is uploaded.
   file() {
     const features = this.places.map((place) => ({ ...place, properties: { ...place.properties, state: this.answers[place.id] ?? null } }));
     return new Blob([JSON.stringify({ ...this.plan, features })], { type: "application/geo+json" });

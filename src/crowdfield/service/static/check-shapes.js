@@ -1,15 +1,15 @@
 // How places to check are drawn, on the map and in lists: a hollow diamond is still to do, a square with a tick is
-// answered. The shapes differ, so that nobody has to tell colours apart.
+// answered. They differ in shape, so that colour is not needed to distinguish them.
 
 const INK = "#5b2a86";
 const SIDE = 24;
-// Each shape as paths in a square of 24: [path, fill, stroke, width of the stroke]; white around it on every ground.
+// Each shape as paths in a square of 24: [path, fill, stroke, width of the stroke]; with a white outline, to be visible on any background.
 const SHAPES = {
   todo: [["M12 2.5 21.5 12 12 21.5 2.5 12Z", "#ffffff", "#ffffff", 5], ["M12 4 20 12 12 20 4 12Z", "#ffffff", INK, 3]],
   done: [["M3.5 3.5H20.5V20.5H3.5Z", "#ffffff", "#ffffff", 3], ["M4.5 4.5H19.5V19.5H4.5Z", INK, INK, 1], ["M7.5 12.3 10.8 15.6 16.8 8.8", "none", "#ffffff", 2.6]],
 };
 
-// For a page.
+// As an SVG element for the page.
 export function checkShape(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const set = (element, values) => Object.entries(values).forEach(([key, value]) => element.setAttribute(key, value));

@@ -7,11 +7,11 @@ import { count, percent } from "./panels.js";
 import { joined, signs, T } from "./text.js";
 
 const FORMS = ["csv", "geojson", "kml", "xlsx"];
-const MOST_PLACES = 10000; // as many as the service draws
+const MOST_PLACES = 10000; // the limit of the service
 
 export class ChecksPanel {
-  // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong; onMarks() when
-  // other places are to be marked on the map; onPlace(longitude, latitude) shows one of them there.
+  // save(rest) downloads an address of the map; guarded(act) shows errors on the page; onMarks() is called when the places to
+  // mark have changed; onPlace(longitude, latitude) shows one of them on the map.
   constructor({ save, guarded, onMarks, onPlace }) {
     Object.assign(this, { save, guarded, situation: null });
     this.places = new CheckPlaces({ guarded, onMarks, onPlace, onHandIn: guarded(() => this.judge(this.places.file(), this.places.plan.version)) });
@@ -23,8 +23,8 @@ export class ChecksPanel {
     this.found = make("div", { id: "checks-found", role: "status" });
   }
 
-  // The map and its versions, the newest first; whether answers may be handed in. A plan and figures stay in sight
-  // while new versions come, and go with the map.
+  // versions: the newest first; whether answers may be uploaded. A plan and its figures stay visible when new versions are
+  // published, and are removed when another map is opened.
   update(situation, versions, mayReport) {
     $("tab-checks").hidden = !situation || !versions.length;
     if ($("tab-checks").hidden) {
@@ -52,7 +52,7 @@ export class ChecksPanel {
       : make("p", { class: "hint", textContent: T.checksNeedsKey });
     fill($("checks"), form("checks-plan", this.guarded(() => this.plan()), make("h2", { textContent: T.checksTitle }), make("p", { class: "hint", textContent: T.checksHint }),
       row(T.checksSize, this.size), row(T.checksSeed, this.seed), send(T.checksPlan)), this.planned, this.places.element, answers, this.found);
-    // Who was at it before goes on where they left off, as long as the version is there that the places are of.
+    // Continue an earlier plan if the version that it was drawn from is still stored.
     this.places.open(situation, mayReport);
     const { last } = this.places.memory;
     if (last && numbers.includes(Number(new URLSearchParams(last).get("version")))) this.guarded(() => this.draw(last))();
@@ -116,7 +116,7 @@ export class ChecksPanel {
   }
 }
 
-// A row per entry; the first column names it.
+// One row per entry, with its name in the first column.
 function table(head, rows) {
   const line = ([name, ...cells]) => make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells.map((content) => make("td", {}, ...[content].flat())));
   return make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col", textContent: text })))), make("tbody", {}, ...rows.map(line)));

@@ -9,7 +9,7 @@ import { counted, weightsForm } from "./weights.js";
 const FORMS = ["csv", "xlsx", "geojson", "png"];
 
 export class DistrictsPanel {
-  // save(rest) downloads what an address of the map gives; guarded(act) says on the page what goes wrong.
+  // save(rest) downloads an address of the map; guarded(act) shows errors on the page.
   constructor({ save, guarded }) {
     Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false });
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
@@ -45,7 +45,7 @@ export class DistrictsPanel {
     return make("label", { class: "row" }, make("span", { textContent: T.districtsSet }), select);
   }
 
-  // How much of a district: a number of people with weights, else a share of its area.
+  // The amount of a district: a number of people if the map has weights, otherwise a share of its area.
   extent(row, unit) {
     if (!row.cells) return [T.districtsNotReached];
     if (unit) return counted(row, unit, percent(row.share));
@@ -71,7 +71,7 @@ export class DistrictsPanel {
       make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 
-  // Of grades: whether what is worse than the chosen state counts as well.
+  // For grades: whether worse states are included in the chosen one.
   worse(figures) {
     const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); } } });
     return make("label", { class: "row check" }, tick, make("span", { textContent: T.districtsOrWorse({ state: this.state }) }));

@@ -1,4 +1,4 @@
-// Small things about elements. Text is always set as text, never as markup: reports may say anything.
+// Functions for DOM elements. Text is always set as text, never as markup, because reports may contain anything.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -20,7 +20,7 @@ export function options(select, entries, chosen) {
   fill(select, ...entries.map(([value, text]) => make("option", { value, textContent: text, selected: String(value) === String(chosen) })));
 }
 
-// A link could not send a key, so what is saved is fetched or made first, and handed over.
+// A plain link cannot send the key, so the file is fetched or created first and then saved.
 export function download(blob, name) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);
@@ -35,7 +35,7 @@ export function meter(share) {
   return make("div", { class: "meter" }, bar);
 }
 
-// Arrow keys move between tabs, as the ARIA practices say.
+// Arrow keys move between tabs, as the ARIA Authoring Practices recommend.
 export function tabs(list, onChange) {
   const all = [...list.querySelectorAll("[role=tab]")];
   const choose = (tab, focus = false) => {

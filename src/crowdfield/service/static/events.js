@@ -1,5 +1,5 @@
-// When things happened: a slider over the times that reports tell of. It picks reports, on the map and in the list; it has
-// nothing to do with the versions of the map, which are about when the map was made.
+// When things happened: a slider over the times that reports tell of. It filters the reports on the map and in the list. It is
+// independent of the versions of the map, which are about when the map was made.
 
 import { $ } from "./dom.js";
 import { locale, T } from "./text.js";
@@ -9,7 +9,7 @@ const ALL = -1; // the slider's first position: all times, before the first of t
 const FRAME = 900; // milliseconds that each position is shown while playing
 
 export class EventTime {
-  // onChange() when other reports are to be shown.
+  // onChange() is called when the chosen time has changed.
   constructor({ onChange }) {
     this.onChange = onChange;
     this.reset();
@@ -24,7 +24,7 @@ export class EventTime {
     $("events").hidden = $("event-note").hidden = true;
   }
 
-  // Of reports by steps of time, as the service counts them: steps start at full hours, days … of UTC.
+  // Takes the counts of reports per time step from the service; steps start at full hours or days of UTC.
   update({ start, step, counts, exact }) {
     const before = this.position === null ? null : this.from();
     Object.assign(this, { start: start ?? 0, step, counts, exact });
@@ -86,7 +86,7 @@ export class EventTime {
     }, FRAME);
   }
 
-  // The next position that has reports: nobody waits for empty days. Null after the last.
+  // The next position that has reports, so that empty days are skipped; null after the last.
   next() {
     const position = this.counts.findIndex((n, at) => at > (this.position ?? -1) && n > 0);
     return position < 0 ? null : position;

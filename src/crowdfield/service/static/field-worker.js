@@ -1,7 +1,7 @@
 // Keeps the field page usable without a network. Its own files are stored when it is opened for the first time; answers
 // of the service are never stored here, and reports wait in the page's own queue.
 
-const RELEASE = "assets"; // the server puts the digest of the files here
+const RELEASE = "assets"; // replaced by the server with the digest of the files
 const PREFIX = "crowdfield-field-";
 const PATIENCE = 4000; // milliseconds to wait for a network that may never answer
 const NAMES = [
@@ -19,7 +19,7 @@ self.addEventListener("activate", (event) => {
   event.waitUntil(caches.keys().then((names) => Promise.all(old(names).map((name) => caches.delete(name)))).then(() => self.clients.claim()));
 });
 
-// The newest page if the network gives it in time, else the stored one.
+// The newest page if the network answers in time, otherwise the stored one.
 async function page(request) {
   try {
     return await fetch(request, { signal: AbortSignal.timeout(PATIENCE) });

@@ -1,4 +1,4 @@
-// The page for reports from the field: where, what, in which words; kept on the phone first, sent when that is possible.
+// The page for reporting from the field. A report is stored on the phone first, and sent when the service can be reached.
 
 import { get, keyFromAddress, keyName, newId, signedIn, useKey } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
@@ -52,9 +52,9 @@ async function whose() {
   return me;
 }
 
-// Who is this, and which maps are there? Without a network, what was known last.
+// Loads the role of the key and the list of maps; without a network, what was loaded last.
 async function greet() {
-  $("key").textContent = signedIn() ? T.keyTitle : T.signIn; // without a network nobody says whose it is
+  $("key").textContent = signedIn() ? T.keyTitle : T.signIn; // without a network the name of the key is not known
   try {
     const me = await whose();
     reach(true);
@@ -79,7 +79,7 @@ function showMaps() {
   showLabels();
 }
 
-// Nothing is chosen beforehand: a report that somebody did not mean is worse than none.
+// No label is preselected: a report made by mistake is worse than none.
 function showLabels() {
   fill($("label-choices"), ...(chosenMap()?.labels ?? []).map((label) =>
     make("label", {}, make("input", { type: "radio", name: "label", value: label, required: true }), make("span", { textContent: label, dir: "auto" }))));
@@ -120,7 +120,7 @@ function stopLooking() {
   watching = null;
 }
 
-// What keeps the form from being a report, said at its place; null if nothing does.
+// The first problem of the form and its field; null if the report is complete.
 function fault(map, place, label) {
   if (!place) return ["place-said", T.fieldPlaceBad, $("place")];
   const [west, south, east, north] = map.region;
@@ -178,7 +178,7 @@ function stateOf(entry) {
 
 async function show() {
   const entries = await queue.reports();
-  // Whoever kept a report is told when it has arrived, however much later that is.
+  // Say when a stored report has been received, even if that is much later.
   if (entries.find((entry) => entry.id === latest)?.state === "sent") {
     say("outcome", T.fieldSentNow);
     latest = null;

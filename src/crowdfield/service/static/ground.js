@@ -1,5 +1,5 @@
-// A real map under ours, from the operator's own file of vector tiles: water, green, buildings, roads, borders, places.
-// Layers are named as Protomaps and OpenMapTiles name them; a file that has others shows nothing of them.
+// The basemap from the operator's vector tiles: water, vegetation, buildings, roads, borders, places.
+// Layers are named as Protomaps and OpenMapTiles name them; other layers are not drawn.
 
 const source = "streets";
 const line = (id, layer, width, colour, filter) => ({ id, type: "line", source, "source-layer": layer, ...(filter ? { filter } : {}), layout: { "line-cap": "round", "line-join": "round" }, paint: { "line-color": colour, "line-width": ["interpolate", ["exponential", 1.6], ["zoom"], 8, width / 8, 18, width * 3] } });
@@ -22,7 +22,7 @@ export const LAYERS = [
   fill("street-building", "building", "#dcd7cc"),
 ];
 
-// Over it: what tells where one is.
+// Above it: what helps orientation.
 export const OVER = [
   ...["roads", "transportation"].flatMap((layer) => [
     line(`street-small-${layer}`, layer, 2, "#ffffff", ["!", ["in", kind, ["literal", LARGE]]]),
@@ -35,7 +35,7 @@ export const OVER = [
   })),
 ];
 
-// Colours of the ground at night, by layer: [property, light, dark]. What the tiles show keeps its colours: the legend does, too.
+// Colours of the ground at night, by layer: [property, light, dark]. The colours of our own tiles do not change, so that they match the legend.
 const AT_NIGHT = [
   ["sea", "background-color", "#dbe3ea", "#1a2430"],
   ["land", "fill-color", "#f6f5f1", "#2b2f33"],
@@ -57,7 +57,7 @@ export function paintGround(map, dark) {
   for (const [layer, property, light, night] of AT_NIGHT) if (map.getLayer(layer)) map.setPaintProperty(layer, property, dark ? night : light);
 }
 
-// Names as pictures: fonts of maps come from servers.
+// Names are drawn as images, because MapLibre loads fonts from a server.
 export function nameIcon(name) {
   const canvas = document.createElement("canvas");
   const font = "600 26px system-ui, sans-serif";

@@ -1,4 +1,4 @@
-// Before a file is taken: what was found in it, what would be made of it, and the chance to change that.
+// The preview of an import: what was found in the file, which map it would become, and fields to change that.
 
 import { call } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
@@ -6,11 +6,11 @@ import { count, distance } from "./panels.js";
 import { joined, T } from "./text.js";
 
 const ROLES = ["lat", "lon", "label", "source", "time", "accuracy", "count"];
-const LONG = 12; // characters that names share: from here on they are left out of a list
+const LONG = 12; // a shared beginning of this many characters or more is left out of a list of names
 const PAUSE = 350; // milliseconds without a change before the file is looked at again
 
 export class ImportPreview {
-  // target() says where the file goes: the id of a map, or null for a new one. onDone(answer, fresh) when it was taken.
+  // target(): the id of the map to import into, or null for a new one. onDone(answer, fresh) is called after the import.
   constructor({ view, target, onDone, onShow }) {
     Object.assign(this, { view, target, onDone, onShow });
     this.file = null;
@@ -67,7 +67,7 @@ export class ImportPreview {
     return (await call(id ? `/situations/${id}${rest}` : rest, { method: "POST", body })).json();
   }
 
-  // What went wrong is said, and what was changed last can be changed again.
+  // Shows the error; the form stays, so that the last change can be corrected.
   refused(error) {
     const said = T.error({ message: error.problem?.faults?.[0]?.what ?? error.message });
     const status = $("preview-status");
@@ -220,7 +220,7 @@ export class ImportPreview {
   }
 }
 
-// Names without a long beginning that all of them share: a list as wide as a phone would show nothing but that.
+// Names without a long common beginning, of which a list on a phone would show nothing else.
 function shortened(names) {
   let shared = 0;
   while (names.length > 1 && shared < names[0].length && names.every((name) => name[shared] === names[0][shared])) shared += 1;

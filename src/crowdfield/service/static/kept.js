@@ -1,5 +1,5 @@
-// What this browser remembers between visits. A browser may refuse storage, as for a map inside another site's page; then
-// nothing is remembered, and everything else works.
+// Settings that this browser stores between visits. A browser may refuse storage, for example to an embedded map; then
+// nothing is stored, and everything else works.
 
 function allowed(act) {
   try {

@@ -1,4 +1,4 @@
-// The dialog in which people give their key, the same on every page. The button with the id "key" opens it.
+// The dialog for entering a key, the same on every page. The button with the id "key" opens it.
 
 import { useKey } from "./api.js";
 import { $, make } from "./dom.js";
@@ -7,7 +7,7 @@ import { T } from "./text.js";
 // hint: what the key is for; rows: what else the page asks; onOpen(); onChange(key): a key was given, or forgotten ("").
 export function keyDialog({ hint, rows = [], onOpen, onChange }) {
   const value = make("input", { id: "key-value", type: "password", autocomplete: "off", spellcheck: false });
-  // Only "use" submits the form, so that the Enter key means it.
+  // Only the button "use" submits the form, so that the Enter key does the same.
   const closing = (act, text) => make("button", { type: "button", value: act, class: "quiet", textContent: text, on: { click: () => dialog.close(act) } });
   const dialog = make("dialog", { id: "key-dialog", "aria-labelledby": "key-title" },
     make("form", { id: "key-form", method: "dialog" },
@@ -26,7 +26,7 @@ export function keyDialog({ hint, rows = [], onOpen, onChange }) {
   });
   document.body.append(dialog);
   $("key").addEventListener("click", () => {
-    dialog.returnValue = ""; // the Escape key leaves what the last visit ended with
+    dialog.returnValue = ""; // the Escape key would leave the result of the previous visit
     onOpen?.();
     dialog.showModal();
   });

@@ -31,7 +31,7 @@ export class ManagePanel {
     $("delete-dialog").addEventListener("close", () => { if ($("delete-dialog").returnValue === "delete") this.remove(); });
   }
 
-  // Those who are admins of some maps only have no say in keys and new maps.
+  // Admins of some maps only cannot manage keys or start maps.
   async show(situation, ofAll) {
     this.situation = situation;
     for (const id of ["settings", "region"]) $(id).hidden = !situation;
@@ -56,7 +56,7 @@ export class ManagePanel {
     options($("manage-colours"), Object.entries(T.colours), scale);
   }
 
-  // Colours are sent only where they change: those that follow from the words of the labels stay that way.
+  // Colours are sent only if they were changed, so that default colours remain defaults.
   settings() {
     const positive = $("manage-positive").value;
     const before = this.situation.scales[this.situation.states.indexOf(positive)];
@@ -106,7 +106,7 @@ export class ManagePanel {
       key.state === "valid" ? this.revoking(key) : null)));
   }
 
-  // A key that is gone stays gone, and whoever held it is locked out: the button asks once more.
+  // Revoking cannot be undone and locks out the holder, so the button asks for confirmation.
   revoking(key) {
     let asked = false;
     const button = make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => {
@@ -136,7 +136,7 @@ export class ManagePanel {
     });
     fill($("new-key-outcome"), T.keyMade({ name }), make("code", { textContent: made.key }));
     $("new-key").reset();
-    $("new-key-role").value = "reporter"; // the form itself goes back to the first of them
+    $("new-key-role").value = "reporter"; // resetting the form would select the first role
     await this.keys();
   }
 }

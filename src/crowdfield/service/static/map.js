@@ -1,16 +1,16 @@
-// The map itself: MapLibre with our tiles, the reports, the places to look at next, and the place that was asked about.
+// The map itself: MapLibre with our tiles, the reports, the places to look at next, and the selected place.
 
 import { get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
 import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
 import { clusterIcon, COLOURS, Points } from "./points.js";
 
-const TOGETHER = 17; // from this zoom on, reports that are still one number are listed instead of zoomed into
+const TOGETHER = 17; // from this zoom on, clicking a cluster lists its reports instead of zooming in
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
-const REACH = matchMedia("(pointer: coarse)").matches ? 9 : 2; // pixels around a mark that still mean it: a finger is not a mouse
-// Those who ask their device for less motion get no fading; MapLibre itself then jumps instead of flying.
+const REACH = matchMedia("(pointer: coarse)").matches ? 9 : 2; // tolerance of clicks on a mark in pixels; larger for fingers
+// No fading if the device asks for reduced motion; MapLibre then jumps instead of flying.
 const FADING = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 1;
-const MANY_CHECKS = 100; // places to check: with more, marks of full size would hide the map
+const MANY_CHECKS = 100; // with more places to check, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
 export function drawable() {
@@ -21,7 +21,7 @@ export function drawable() {
 
 export class MapView {
   // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place, onCheck(id)
-  // for a place to check; onMove() when another part of the world is shown.
+  // for a place to check; onMove() when the visible part of the map has changed.
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
     this.overlays = []; // the layers of tiles that are drawn, the newest last
@@ -33,7 +33,7 @@ export class MapView {
       pitchWithRotate: false,
       maxZoom: 18,
       fadeDuration: 300 * FADING,
-      // Tiles need the key where reading is not open to everybody.
+      // Tiles need the key if the map is not public.
       transformRequest: (url) => (url.startsWith(location.origin) ? { url, headers: headers() } : { url }),
       style: {
         version: 8,
@@ -59,7 +59,7 @@ export class MapView {
             paint: { "circle-radius": ["case", ["get", "inside"], 4, 6], "circle-color": ["get", "colour"], "circle-stroke-color": "#ffffff", "circle-stroke-width": 0.8, "circle-opacity": 0.85 },
           },
           {
-            // What is still to do lies over what is done.
+            // Unanswered places are drawn above answered ones.
             id: "checks", type: "symbol", source: "checks",
             layout: { "icon-image": ["case", ["get", "done"], "check/done", "check/todo"], "icon-allow-overlap": true, "icon-ignore-placement": true, "symbol-sort-key": ["case", ["get", "done"], 0, 1] },
           },
@@ -107,25 +107,25 @@ export class MapView {
     });
   }
 
-  // At night the ground is dark, but not under our own colours: they fade into it and would differ from the legend.
+  // In the dark theme the basemap is dark, except under our own tiles: their paler colours would differ from the legend.
   dress() {
     const dark = document.documentElement.dataset.theme === "dark";
     paintGround(this.map, dark);
     this.map.setLayoutProperty("paper", "visibility", dark ? "visible" : "none");
   }
 
-  // The operator's own map of the country, where there is one.
+  // The operator's basemap, if there is one.
   async streets() {
     const own = await get("/basemap/about.json").catch(() => null);
     if (!own) return;
     this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
     LAYERS.forEach((layer) => this.map.addLayer(layer, "paper"));
-    // Names lie over the sea as well: that of a town on the coast would be cut off.
+    // Names are drawn above the sea, so that those of coastal towns are not cut off.
     OVER.forEach((layer) => this.map.addLayer(layer, layer.type === "symbol" ? "borders" : "sea-over"));
     this.overlayBelow = OVER[0].id;
   }
 
-  // At a place and zoom, or else the whole region.
+  // Shows a place at a zoom, or the whole region.
   async show({ id, region, layout_tag }, at = null) {
     await this.ready;
     const [west, south, east0, north] = region;
@@ -134,7 +134,7 @@ export class MapView {
       type: "Feature", properties: {},
       geometry: { type: "Polygon", coordinates: [[[west, south], [east, south], [east, north], [west, north], [west, south]]] },
     });
-    // The address changes with the outlines and with the region, so that a browser may keep what it got.
+    // The address changes with the outlines and with the region, so that browsers can cache them.
     const assets = document.querySelector("meta[name=crowdfield-assets]").content;
     this.ownGround = `?${new URLSearchParams({ situation: id, at: `${assets}-${layout_tag}` })}`;
     this.ground(this.ownGround);
@@ -152,7 +152,7 @@ export class MapView {
       const outlines = await get(`/basemap.json${query}`);
       if (this.grounded === query) this.map.getSource("ground").setData(outlines);
     } catch {
-      if (this.grounded === query) this.grounded = null; // the map can be read without; the next call asks again
+      if (this.grounded === query) this.grounded = null; // the map is usable without outlines; the next call tries again
     }
   }
 
@@ -161,7 +161,7 @@ export class MapView {
     if (this.whole) this.map.fitBounds(this.whole, { padding: { top: 58, left: 14, right: 46, bottom: 30 }, animate: false });
   }
 
-  // A file that is not taken yet: the region that its map would have and its reports, those outside in red.
+  // The preview of a file: the proposed region and the reports, those outside in red.
   async preview(found, { fit = false, fresh = false } = {}) {
     await this.ready;
     for (const layer of this.map.getStyle().layers) {
@@ -170,7 +170,7 @@ export class MapView {
     this.dots.hide(Boolean(found));
     this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
-    // Outlines are clipped to their map, and a new map may be of another place; the coarse world is for one that has no region yet.
+    // Outlines are clipped to their map, and a new map may be elsewhere; without a region yet, the coarse outlines of the world are shown.
     this.ground(!found || !fresh ? this.ownGround : found.undecided.includes("region") ? "" : `?${new URLSearchParams({ around: found.region.join(",") })}`);
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
@@ -188,14 +188,14 @@ export class MapView {
     return undefined;
   }
 
-  // West, south, east, north of what is to be seen, to a metre or so.
+  // West, south, east, north of the visible part, to about a metre.
   shown() {
     const bounds = this.map.getBounds();
     const round = (value) => Math.round(value * 1e5) / 1e5;
     return [turned(bounds.getWest()), Math.max(-90, bounds.getSouth()), turned(bounds.getEast()), Math.min(90, bounds.getNorth())].map(round);
   }
 
-  // Names on the ground, as far as its tiles are loaded: each with a place.
+  // The names in the loaded tiles of the basemap, each with its place.
   names(language) {
     const found = new Map();
     for (const sourceLayer of this.map.getSource("streets") ? NAMED : []) {
@@ -218,13 +218,13 @@ export class MapView {
     return { longitude: turned(lng), latitude: lat, zoom: this.map.getZoom() };
   }
 
-  // The surface with the map, drawn anew: it can be copied only right after it was drawn.
+  // The canvas, redrawn: its content can be copied only immediately after drawing.
   picture() {
     this.map.redraw();
     return this.map.getCanvas();
   }
 
-  // The new tiles are laid over the old ones, which go only when the new ones are there: the map never blinks.
+  // The old tiles are removed only when the new ones are loaded, so that the map does not flicker.
   async tiles(url, region) {
     await this.ready;
     if (url === this.url) return;
@@ -246,7 +246,7 @@ export class MapView {
     this.map.on("sourcedata", wait);
   }
 
-  // The first `count` overlays: those that lie under a newer one.
+  // Removes the oldest `count` overlays, which lie under newer ones.
   removeOverlays(count) {
     for (const name of this.overlays.splice(0, Math.max(count, 0))) {
       this.map.removeLayer(name);
@@ -254,13 +254,13 @@ export class MapView {
     }
   }
 
-  // A map of the land says nothing of the sea.
+  // Maps of the land do not cover the sea.
   async land(only) {
     await this.ready;
     this.map.setLayoutProperty("sea-over", "visibility", only ? "visible" : "none");
   }
 
-  // Without a map nobody knows anything: the whole region looks as unknown places do in the tiles.
+  // Without a version yet, the whole region is hatched as unknown places are.
   async clear() {
     await this.ready;
     this.map.setLayoutProperty("unknown", "visibility", "visible");
@@ -268,7 +268,7 @@ export class MapView {
     this.url = null;
   }
 
-  // What `Points.show` takes.
+  // Arguments as for `Points.show`.
   async points(url, options) {
     await this.ready;
     this.dots.show(url, options);
@@ -281,7 +281,7 @@ export class MapView {
     return [turned(sw.lng), sw.lat, turned(ne.lng), ne.lat];
   }
 
-  // Places to check; of many, each is drawn smaller until somebody zooms in.
+  // Places to check; if there are many, they are drawn smaller at low zoom.
   async checks(features) {
     await this.ready;
     const small = features.length > MANY_CHECKS ? 0.55 : 0.9;
@@ -313,7 +313,7 @@ export class MapView {
     });
   }
 
-  // A pin; where it would lie in the lowest `covered` pixels, the map moves up.
+  // Sets a pin; if it would be within the lowest `covered` pixels, the map is moved up.
   async place(longitude, latitude, { covered = 0 } = {}) {
     await this.ready;
     if (!this.here) {
@@ -330,7 +330,7 @@ export class MapView {
   }
 }
 
-// As the tiles draw what nobody knows.
+// The hatching of unknown places, as in the tiles.
 function hatched(side = 8) {
   const image = new ImageData(side, side);
   for (let y = 0; y < side; y++) {
@@ -342,7 +342,7 @@ function hatched(side = 8) {
   return image;
 }
 
-// Meridians and parallels every ten degrees and every degree: without a basemap they are what gives a sense of place.
+// Meridians and parallels every ten degrees and every degree: for orientation without a basemap.
 function lattice() {
   const lines = [];
   for (let degree = -180; degree <= 180; degree += 1) lines.push([[degree, -85], [degree, 85]]);

@@ -1,4 +1,4 @@
-// Language, appearance, and what leaves the page: a link, code for another site's page, paper.
+// The menu: language, theme, copying a link or the code for embedding, printing.
 
 import { $, make, options } from "./dom.js";
 import { keep, recall } from "./kept.js";
@@ -35,14 +35,14 @@ export class Menu {
       await navigator.clipboard.writeText(text);
       $("menu-outcome").textContent = T.shared;
     } catch (error) {
-      // Without https there is no clipboard, and a browser may refuse it.
+      // The clipboard is missing without https, and browsers may refuse access.
       if (!(error instanceof TypeError) && error.name !== "NotAllowedError") throw error;
       $("menu-outcome").textContent = T.shareFailed;
     }
   }
 
-  // The map is drawn on a surface that is empty when it is printed, so a copy takes its place. An image would have to
-  // be decoded first, and printing does not wait for that.
+  // The canvas of the map is empty in print, so a copy of it is printed. An image element would have to be decoded first,
+  // and printing does not wait for that.
   paper() {
     $("paper-title").textContent = this.title();
     $("paper-address").textContent = this.address({});

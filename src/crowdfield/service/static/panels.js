@@ -27,15 +27,15 @@ export function percent(p) {
 
 export function why(answer) {
   if (!answer) return fill($("why"), make("h2", { textContent: T.whyTitle }), make("p", { class: "hint", textContent: T.whyHint }));
-  // Where all reports say the same, nothing is known of the places at which it is not so, however many there are.
+  // If all reports say the same, even many of them do not tell where it is not so.
   const known = answer.unknown ? T.whyUnknown : answer.onlyLabel ? T.onlyLabel({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
-    // One standard deviation either way, as far as there are probabilities.
+    // Plus and minus one standard deviation, within 0 and 1.
     const [low, high] = [Math.max(p - answer.sd[state], 0), Math.min(p + answer.sd[state], 1)];
     states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: signs(`${percent(p)} (${percent(low)} – ${percent(high)})`) }));
   }
-  // What nobody knows has no number in large letters: somebody would act on it.
+  // No large number for unknown places: somebody would act on it.
   const big = answer.unknown
     ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether({ state: answer.state }) }))
     : make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state }));
@@ -62,7 +62,7 @@ function spoken(answer) {
   return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
 }
 
-// From here on people are usually right, or more often right than not.
+// Accuracies from which sources count as usually right, or as more often right than wrong.
 const [USUALLY, OFTEN] = [0.85, 0.65];
 
 function sentence(side, state, { reports, accuracy, nearest }) {
@@ -75,7 +75,7 @@ export const place = ({ latitude, longitude }) =>
   `${isolated(`${Math.abs(latitude).toFixed(4)}° ${latitude < 0 ? T.south : T.north}`)}, ${isolated(`${Math.abs(longitude).toFixed(4)}° ${longitude < 0 ? T.west : T.east}`)}`;
 
 function reasons(answer) {
-  // Readers are told groups of reports, and only where enough people reported.
+  // Readers see groups of reports, and only if enough people reported.
   if (!answer.why || (answer.why.groups && !answer.why.groups.length)) return [];
   const named = answer.why.sources ?? answer.why.groups.map((g) => ({ source: T.whyGroup[g.group]({ n: g.reports }), log_odds: g.log_odds }));
   const forces = [...named].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds));
@@ -102,7 +102,7 @@ function force({ name, value, sum }, most) {
 }
 
 export const distance = (metres) => (metres < 950 ? T.metres({ value: Math.round(metres / 10) * 10 }) : T.kilometres({ value: tenth.format(metres / 1000) }));
-// How exactly a place is known: distances under ten metres are told to the metre.
+// The accuracy of a place; distances under ten metres to the metre.
 export const exactDistance = (metres) => (metres < 10 ? T.metres({ value: Math.max(1, Math.round(metres)) }) : distance(metres));
 
 // Sources

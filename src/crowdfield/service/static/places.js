@@ -1,6 +1,6 @@
 // Places as people type them, and whether they lie on a map.
 
-// "18.51, -72.63" is latitude and longitude, as people say them; null where a text is no place.
+// "18.51, -72.63" is latitude and longitude, in this order; null for other texts.
 export function typedPlace(text) {
   const parts = text.split(/[\s,;]+/).filter(Boolean).map(Number);
   const [latitude, longitude] = parts;

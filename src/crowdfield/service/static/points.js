@@ -1,9 +1,9 @@
-// The reports on the map: dots and numbers, coloured by what they say.
+// The reports on the map: dots and clusters, coloured by label.
 
-// Okabe and Ito: eight colours that everybody tells apart. Black and yellow are left out: they drown in the tiles.
+// Okabe and Ito: eight colours that colour-blind people can distinguish. Without black and yellow, which are hard to see on the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
-// The two ends of each scale of probabilities: what dots of reports are coloured by that say the other, and the chosen state.
+// The two ends of each colour scale: for reports of the other state, and of the chosen state.
 const ENDS = { plain: ["#1d4f9c", "#ffe14d"], water: ["#f2d264", "#12397a"], harm: ["#f7e08a", "#8c1030"] };
 export function ends(scale = "plain") {
   const [other, said] = ENDS[scale.replace("-reversed", "")] ?? ENDS.plain;
@@ -18,9 +18,9 @@ const radius = ["+", 5, ["min", 12, ["*", 2, ["sqrt", ["get", "count"]]]]];
 const short = ["case", [">=", ["get", "points"], 10000], ["concat", ["round", ["/", ["get", "points"], 1000]], "k"], [">=", ["get", "points"], 1000], ["concat", ["/", ["round", ["/", ["get", "points"], 100]], 10], "k"], ["to-string", ["get", "points"]]];
 // `said` is the number of the label whose share of a cluster is drawn.
 const clusterName = (scale, said) => ["concat", "cluster/", short, "/", ["floor", ["/", ["*", 10, ["coalesce", ["get", `label_${said}`], 0]], ["get", "count"]]], "/", scale];
-// What each label is drawn in: an expression of the map's style.
+// The colour of each label, as a style expression.
 const byLabel = (colours, of, otherwise) => (colours.length ? ["match", ["to-string", ["get", "label"]], ...colours.flatMap(([label, colour]) => [label, of(colour)]), otherwise] : otherwise);
-// How long the reports of before stay after those that replace them are drawn, in milliseconds: numbers fade in.
+// Milliseconds for which old reports stay after the new ones are drawn, because numbers fade in.
 const LINGER = 300;
 const size = ["interpolate", ["linear"], ["zoom"], 6, ["*", 0.45, radius], 13, radius, 17, ["*", 1.6, radius]];
 const one = { "circle-radius": size, "circle-stroke-width": ["case", trusted, 2.5, 1] };
@@ -40,8 +40,8 @@ export class Points {
     Object.assign(this, { map, below, number: 0, now: null, before: [], hidden: false, off: true });
   }
 
-  // Reports from the tiles of an address; `exact` one by one, else by cells. `listed` are features of a short list,
-  // drawn as they are instead. `anew` where the same address has another answer by now.
+  // Shows reports from the tiles of an address: single ones if `exact`, otherwise cells. `listed`: features of a short list to
+  // draw instead. `anew`: the same address has a new answer.
   show(url, { listed, exact, colours, scale, said, anew = false }) {
     this.off = !url;
     if (url) {
@@ -55,8 +55,8 @@ export class Points {
     this.reveal();
   }
 
-  // Every address has a source of its own: one whose address changes while it loads complains on the console. The
-  // reports of before stay until the new ones are there, so that none vanish for a moment.
+  // One source per address: changing the address of a source while it loads logs an error. Old reports stay until the new
+  // ones are loaded, so that none disappear for a moment.
   replace(kind, key, source) {
     if (this.now) this.before.push(this.now);
     this.number += 1;
@@ -73,10 +73,10 @@ export class Points {
       setTimeout(() => { if (this.now.source === name) this.drop(); }, LINGER);
     };
     this.map.on("sourcedata", wait);
-    this.map.on("idle", wait); // also where a tile could not be had
+    this.map.on("idle", wait); // also if a tile could not be loaded
   }
 
-  // Away with the reports of before.
+  // Removes the old reports.
   drop() {
     for (const { source, layers, stop } of this.before.splice(0)) {
       stop();
@@ -96,7 +96,7 @@ export class Points {
     }
   }
 
-  // While something else is shown in their place.
+  // Hides the reports while something else is shown, or shows them again.
   hide(hidden) {
     this.hidden = hidden;
     this.reveal();
@@ -108,11 +108,11 @@ export class Points {
     for (const id of this.now?.layers ?? []) this.map.setLayoutProperty(id, "visibility", visible ? "visible" : "none");
   }
 
-  // Layers whose features can be opened.
+  // The layers whose features can be clicked.
   clickable = () => (this.now?.layers ?? []).filter((id) => !id.startsWith("cells"));
 }
 
-// A number in a ring, of which a part in the colour of the chosen state are reports that say so. Drawn here: fonts of maps need a server.
+// The image of a cluster: its number in a ring that shows the share of the chosen state. Drawn here, because MapLibre loads fonts from a server.
 export function clusterIcon(count, tenths, scale, side = 64) {
   const [other, said] = ends(scale);
   const canvas = document.createElement("canvas");

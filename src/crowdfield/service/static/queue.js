@@ -1,4 +1,4 @@
-// Reports that were made on this phone, and the maps that they are for, in the browser's own database: they survive being
+// The reports made on this phone and the maps they are for, in the browser's database (IndexedDB), so that they survive being
 // offline, a reload and an empty battery.
 
 const NAME = "crowdfield-field";
@@ -20,7 +20,7 @@ export class Queue {
     return queue;
   }
 
-  // One transaction; it is over when it is on the disk.
+  // Runs one transaction and waits until it is on the disk.
   change(name, act) {
     const transaction = this.database.transaction(name, "readwrite", { durability: "strict" });
     act(transaction.objectStore(name));

@@ -1,5 +1,5 @@
-// The reports themselves, for those who may see them: filters, one report in full, and what somebody should look at.
-// The service filters; the page has no more than what it shows.
+// The tab with the reports, for those who may see them: filters, single reports in full, and the lists for moderation.
+// The service does the filtering; the page loads only what it shows.
 
 import { call, get } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
@@ -7,7 +7,7 @@ import { date, exactDistance, percent, place } from "./panels.js";
 import { joined, T } from "./text.js";
 
 const LISTED = 100; // reports in the list; filters find the others
-const DRAWN = 500; // reports of a short list on the map: as many as the service gives at once
+const DRAWN = 500; // reports of a short list on the map, the limit of one request
 // Lists that are short, and drawn as they are; the others are drawn from tiles.
 const SHORT = ["doubtful", "accepted", "retracted"];
 const DAY = 86400; // seconds
@@ -15,7 +15,7 @@ const NOTHING = { features: [], numberMatched: 0, sources: [], labels: [] };
 
 export class ReportsPanel {
   // path(rest) is the address of the map; during() the chosen time of events as {since, until}, or null; onWhy(place)
-  // explains a place; onFilter() draws the map anew.
+  // explains a place; onFilter() redraws the map.
   constructor({ path, during, onWhy, onFilter, guarded }) {
     Object.assign(this, { path, during, onWhy, onFilter, guarded });
     this.turn = 0;
@@ -28,7 +28,7 @@ export class ReportsPanel {
     Object.assign(this, { found: NOTHING, chosen: null, box: null, version: null });
   }
 
-  // Another list, other filters, or another time.
+  // Called when the list, the filters or the time have changed.
   async changed() {
     if (!this.short()) this.onFilter();
     await this.load();
@@ -40,7 +40,7 @@ export class ReportsPanel {
     await this.load();
   }
 
-  // Of several answers the one to the last question counts.
+  // Only the answer to the last request is used.
   async load() {
     if (!this.version) return;
     this.turn += 1;
@@ -80,7 +80,7 @@ export class ReportsPanel {
     return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== "" && Math.abs(value) !== Infinity));
   }
 
-  // What is to be drawn as it is; null where it comes in tiles.
+  // The features of a short list; null for lists that are drawn from tiles.
   drawn() {
     return this.short() ? this.found.features : null;
   }
@@ -125,7 +125,7 @@ export class ReportsPanel {
         p.retracted ? null : make("button", { type: "button", class: "quiet danger", id: "report-retract", textContent: T.reportRetract, on: { click: act(`/reports/${encodeURIComponent(id)}`, "DELETE") } })));
   }
 
-  // After a decision about the chosen report.
+  // Called after the chosen report was accepted or retracted.
   async refresh() {
     const { id } = this.chosen;
     this.chosen = null;

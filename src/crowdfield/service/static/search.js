@@ -1,5 +1,5 @@
-// Finding a place: by the names on the ground under the map, as far as it is loaded; by latitude and longitude; or where
-// this device is.
+// The search for places: by names in the loaded part of the basemap, by latitude and longitude, or by the position of this
+// device.
 
 import { $, fill, make } from "./dom.js";
 import { distance, place as named } from "./panels.js";
@@ -7,14 +7,14 @@ import { inside, typedPlace } from "./places.js";
 import { language, T } from "./text.js";
 
 const LISTED = 8;
-const CLOSE = 13; // the zoom at which a place that was found is shown, unless it is shown closer already
+const CLOSE = 13; // the least zoom at which a found place is shown
 const PATIENCE = 20000; // milliseconds that a device may take to find out where it is
 
-// Without accents and case: people type as they hear.
+// Accents and case are ignored.
 const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 
 export class Search {
-  // region() is that of the map; onPick(longitude, latitude) when a place was found.
+  // region(): the region of the map; onPick(longitude, latitude) is called with the chosen place.
   constructor({ view, region, onPick }) {
     Object.assign(this, { view, region, onPick });
     $("search").addEventListener("submit", (event) => { event.preventDefault(); this.find($("search-text").value.trim()); });

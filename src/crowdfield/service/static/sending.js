@@ -1,5 +1,5 @@
-// Sends what waits in the queue, one report after the other. A report has its id from the moment it is made, and is sent
-// again unchanged until the service has said that it has it: however often that happens, it is stored once.
+// Sends the reports in the queue one by one. A report gets its id when it is made and is sent again unchanged until the
+// service has acknowledged it, so it is stored once however often it is sent.
 
 import { keyName, post, Refused } from "./api.js";
 
@@ -7,10 +7,10 @@ const RETRY = 15000; // milliseconds between attempts while something waits
 const LOCK = "crowdfield-field-sending";
 
 export class Sender {
-  // onChange() when something happened to an entry; onReach(reached) when the service was or was not reached.
+  // onChange() is called when an entry has changed, onReach(reached) after each attempt to reach the service.
   constructor(queue, { onChange, onReach }) {
     Object.assign(this, { queue, onChange, onReach });
-    this.blocked = null; // "key" while the service wants another key
+    this.blocked = null; // "key" while the service refuses the key
     addEventListener("online", () => this.send());
     addEventListener("offline", () => onReach(false));
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.send(); });
@@ -36,7 +36,7 @@ export class Sender {
 
   async sendOne(entry) {
     const unsure = entry.unsure;
-    // Before it leaves: it may arrive although no answer comes back.
+    // Stored before sending: the report may arrive even if the answer is lost.
     Object.assign(entry, { key: keyName(), unsure: true });
     await this.queue.put(entry);
     this.sending = entry.id;

@@ -5,7 +5,7 @@ import { T } from "./text.js";
 
 const STATES = ["peek", "half", "full"];
 const DRAGGED = 6; // pixels that a finger may move in a tap
-const FLICK = 0.4; // pixels per millisecond from which on a drag goes to the next height, however short it is
+const FLICK = 0.4; // pixels per millisecond; a faster drag, however short, moves the sheet to the next height
 
 export class Sheet {
   constructor(panel, handle, grips) {
@@ -20,7 +20,7 @@ export class Sheet {
       this.put(STATES[Math.min(Math.max(STATES.indexOf(this.state) + step, 0), 2)]);
     });
     for (const grip of [handle, ...grips]) grip.addEventListener("pointerdown", (event) => this.drag(grip, event));
-    // Whatever is reached by keyboard is to be seen.
+    // Elements that get the keyboard focus must be visible.
     panel.addEventListener("focusin", (event) => { if (event.target.closest("[role=tabpanel]")) this.open(); });
     const top = panel.querySelector("[role=tablist]");
     const measure = () => document.documentElement.style.setProperty("--peek", `${top.offsetTop + top.offsetHeight}px`);

@@ -12,28 +12,28 @@ function known(tag) {
   return found in LANGUAGES ? found : null;
 }
 
-// The address wins, then what was chosen in this browser, then what the browser asks for.
+// The language of the address, else the one chosen in this browser, else the browser's own.
 function wanted() {
   const asked = [new URLSearchParams(location.search).get("lang"), recall("language"), ...navigator.languages];
   return asked.map(known).find(Boolean) ?? "en";
 }
 
 export const language = wanted();
-// Digits as in coordinates, scales and exported files, in every language.
+// Western digits in every language, as in coordinates, scales and exported files.
 export const locale = `${language}-u-nu-latn`;
 const plural = new Intl.PluralRules(language);
 const number = new Intl.NumberFormat(locale);
 
 const rightToLeft = RIGHT_TO_LEFT.includes(language);
 
-// In text that runs from right to left, a part of its own direction must not pull its neighbours along.
+// Isolates a part with its own direction, so that it does not reorder the text around it.
 const [FIRST_STRONG, LEFT_TO_RIGHT, END] = ["\u2068", "\u2066", "\u2069"];
 export const isolated = (text) => (rightToLeft ? `${FIRST_STRONG}${text}${END}` : String(text));
 // Signs keep their side of a number: "< 1 %".
 export const signs = (text) => (rightToLeft ? `${LEFT_TO_RIGHT}${text}${END}` : text);
-// In which direction words run that somebody wrote, by their first letter.
+// The direction of a user's text, by its first letter.
 export const directionOf = (text) => (/^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u.test(text) ? "rtl" : "ltr");
-// Facts in a row; those that are missing are left out.
+// Joins facts into a line; missing ones are left out.
 export const joined = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").map(isolated).join(" · ");
 
 function inserted(text, values) {
@@ -49,7 +49,7 @@ function compiled(text) {
 
 export const T = compiled(await (await fetch(new URL(`text.${language}.json`, import.meta.url))).json());
 
-// The page comes again in the other language, at the same address otherwise.
+// Reloads the page in another language, at the same address otherwise.
 export function chooseLanguage(value, address = location.href) {
   keep("language", value);
   const next = new URL(address);
@@ -57,7 +57,7 @@ export function chooseLanguage(value, address = location.href) {
   location.assign(next);
 }
 
-// Fills in the texts that the page's markup names.
+// Fills in the texts named by the attributes of the markup.
 export function translate() {
   document.documentElement.lang = language;
   document.documentElement.dir = rightToLeft ? "rtl" : "ltr";

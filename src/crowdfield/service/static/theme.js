@@ -7,7 +7,7 @@
       return localStorage.getItem("crowdfield-theme");
     } catch (error) {
       if (error.name !== "SecurityError") throw error;
-      return null; // a browser that keeps nothing
+      return null; // a browser without storage
     }
   };
   const apply = () => {

@@ -1,10 +1,10 @@
-// Five hints for whoever is here for the first time. They can be put away at once, and called back from the menu.
+// Five hints, shown when the page is used for the first time. They can be closed at once; the menu shows them again.
 
 import { $ } from "./dom.js";
 import { keep, recall } from "./kept.js";
 import { T } from "./text.js";
 
-// Each hint with what it is about.
+// Each hint with the element that it is about.
 const HINTS = [["colours", "legend"], ["why", "frame"], ["next", "tab-next"], ["times", "time"], ["files", "tab-files"]];
 
 export class Tour {

@@ -5,17 +5,17 @@ import { make } from "./dom.js";
 import { locale, T } from "./text.js";
 
 const significant = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 });
-// No more digits than a figure with an interval deserves.
+// Rounded to the digits that an estimate with an interval has.
 export const amount = (value) => significant.format(value);
 
-// How many of what are in a district, between what and what, and out of how many.
+// The amount in a district with its unit, its interval, and the total of the district.
 export function counted(row, unit, share) {
   if (row.share === null) return [T.weightsNobody({ unit })];
   const [value, low, high] = [row.amount, row.amount_low, row.amount_high].map(amount);
   return [make("b", { textContent: T.districtsBetween({ share: value, low, high }) }), make("small", { textContent: T.weightsOf({ share, total: amount(row.weight), unit }) })];
 }
 
-// For admins: what is counted now, a file to count something else by, and the way back. onChange() after a change.
+// For admins: what is counted now, a form to upload other weights, and a button to remove them. onChange() after a change.
 export function weightsForm({ path, weights, guarded, onChange }) {
   const name = make("input", { required: true, maxLength: 60, pattern: "\\S.*", autocomplete: "off", value: weights?.name ?? T.weightsPeople });
   const file = make("input", { type: "file", required: true, accept: ".tif,.tiff" });
