@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import doors
 from scipy.special import expit
 
 from crowdfield import geography, io, pipeline
@@ -139,6 +140,15 @@ def test_a_public_map_is_fitted_to_cells_which_moves_it_by_little(make_workspace
     fused = pipeline.fuse(io.read(path).reports)
     field = pipeline.make_map(fused.model, fused.heatmap.grid, fused.heatmap.reports, field_only=True)
     assert np.abs(arrays["probability"] - field.probability).mean() < 0.02
+
+
+def test_the_comparison_of_both_doors_tells_whether_they_agree(tmp_path, capsys):
+    path = crowd(tmp_path / "flood.csv", 40, np.linspace(0.6, 0.95, 8))
+    assert doors.main([str(path), "--plan", '{"columns": {"source": "source"}}']) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["agrees"] and told["same_suggestions"] == 5 and told["largest"] < 0.001 and told["reports"] == 40
+    assert doors.main([str(path), "--access", "public"]) == 0  # fitted to cells, so nothing is promised
+    assert json.loads(capsys.readouterr().out)["largest"] > 0.01
 
 
 def test_a_live_map_reads_sources_as_instruments_where_that_predicts_better(make_workspace, tmp_path, monkeypatch):

@@ -41,8 +41,9 @@ class World:
         ledger = Ledger("x")
         places = geography.unproject([*self.crowd, zoe], self.situation.crs).tolist()
         sources = [*(f"s{i % 8}" for i in range(CROWD)), "Zoe"]
-        for i, (place, label, source) in enumerate(zip(places, [*self.labels, "flooded"], sources, strict=True)):
-            ledger.apply(i + 1, Entry("report", f"r{i}", *place, label, source))
+        said = zip(places, [*self.labels, "flooded"], sources, strict=True)
+        for i, ((longitude, latitude), label, source) in enumerate(said):
+            ledger.apply(i + 1, Entry("report", f"r{i}", longitude, latitude, label, source))
         published, _ = fit.fit_map(self.situation, ledger, None)
         return unpack(published.arrays)["probability"][..., 1].astype(np.float64).ravel()
 
