@@ -331,7 +331,8 @@ function marks({ anew = false } = {}) {
   view?.points(url, { listed: on && exact ? reports.drawn() : null, exact, colours, scale, said: labels.indexOf(chosen.state), anew });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
   panels.labelLegend(on ? colours : []);
-  $("privacy").textContent = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
+  const words = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
+  $("privacy").textContent = chosen.situation?.access === "trusted" ? `${words} ${T.privacyPrivate}` : words;
 }
 
 // Places of the plan that was drawn last.
