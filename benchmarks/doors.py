@@ -37,7 +37,8 @@ def fused(path: Path, plan: ImportPlan, states: tuple[str, ...]) -> pipeline.Fus
     """The map that `crowdfield fuse` makes. If all reports say the same, `fuse` asks for the states: these."""
     options: dict[str, Any] = {str(role): column for role, column in plan.columns.items()}
     others = {"layer": plan.layer, "format": plan.format, "polygons": plan.polygons}
-    read = io.read(path, **options, **{name: value for name, value in others.items() if value is not None})
+    options |= {name: value for name, value in others.items() if value is not None}
+    read = io.read(path, **options)
     region = None if plan.region is None else tuple(plan.region)
     told = states if only_label(read.reports) is not None else None
     settings = pipeline.Settings(region=region, silence=plan.silence, states=told)
