@@ -99,7 +99,7 @@ def test_every_format_holds_the_same_change(tmp_path):
     [
         (lambda: pipeline.compare(make(0.5), make(0.5), state="wet"), "no state 'wet'"),
         (lambda: pipeline.compare(make(0.5), make(0.5), least=1.0), "below 1"),
-        (lambda: pipeline.compare(make(0.5), make(0.5, states=("calm", "fire"))), "no state 'fire'"),
+        (lambda: pipeline.compare(make(0.5), make(0.5, states=("calm", "fire"))), "the later map is of 'fire'"),
         (lambda: pipeline.compare(make(0.5, grid=replace(GRID, crs=None)), make(0.5)), "no reference system"),
         (
             lambda: pipeline.compare(make(0.5), make(0.5, grid=Grid(0, 1, 0, 1, 2, 2, "EPSG:32736"))),
@@ -119,3 +119,12 @@ def test_more_reports_of_the_same_flood_make_a_change_only_where_they_teach_some
     found = change.summary()
     assert found["reports"] == {"before": 60, "after": 160}
     assert found["rose"] + found["fell"] + found["unchanged"] + found["unknown"] == found["cells"]
+
+
+def test_maps_of_other_states_cannot_be_compared_and_both_are_named():
+    p = np.full((*GRID.shape, 2), 0.5)
+    flood, damage = (
+        Heatmap(GRID, states, p, p / 5, np.ones(GRID.shape, int)) for states in (("dry", "flooded"), ("no", "yes"))
+    )
+    with pytest.raises(InputError, match=r"'yes'.* its states are dry, flooded"):
+        pipeline.compare(flood, damage)

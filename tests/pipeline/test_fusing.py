@@ -167,3 +167,12 @@ def test_a_search_on_some_of_the_reports_sees_every_label():
     assert set(np.flatnonzero(labels)) <= set(rows.tolist()) and 100 <= len(rows) <= 104
     even = learning._sample_rows(np.arange(2000) % 2, 100)
     assert len(even) == 100 and even[0] == 0 and even[-1] == 1999
+
+
+def test_guessing_is_right_less_often_where_answers_name_no_state():
+    rng = np.random.default_rng(0)
+    places = rng.uniform([34.80, -19.85], [34.90, -19.78], (120, 2))
+    said = np.where(np.arange(120) < 30, "maybe", np.where(places[:, 0] > CENTRE[0], "flooded", "dry"))
+    reports = Reports.from_arrays(places, said, rng.integers(0, 5, 120), crs="EPSG:4326")
+    fused = pipeline.fuse(reports, SETTINGS, cell="2km")
+    assert fused.table().attrs["chance"] == pytest.approx(0.75 / 2)

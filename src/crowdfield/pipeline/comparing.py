@@ -169,7 +169,13 @@ def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float 
     if not 0.0 <= least < 1.0:
         raise InputError(f"the least change is a share of at least 0 and below 1, not {least!r}.")
     shown = after.positive if state is None else matching(after.states, state)
-    earlier = matching(before.states, shown)
+    try:
+        earlier = matching(before.states, shown)
+    except InputError as problem:
+        raise InputError(
+            f"the later map is of {shown!r}, which the earlier one does not have: its states are "
+            f"{', '.join(map(str, before.states))}. Compare maps of the same states, or name one of both (--show)."
+        ) from problem
     p1, s1, unknown1 = (_resampled(values, before.grid, after.grid) for values in _moments_of(before, earlier))
     p2, s2, unknown2 = _moments_of(after, shown)
     both = np.isfinite(p1) & np.isfinite(p2)

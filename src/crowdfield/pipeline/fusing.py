@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,8 @@ class Fused:
         table = self.model.source_table()
         table = table if "source" in table.columns else table.reset_index()
         table = table.assign(trusted=[source in self.settings.sources for source in table["source"]])
-        # Accuracy is that of equally common states: who guesses is right once in J times.
-        table.attrs["chance"] = 1.0 / len(self.heatmap.states)
+        # Accuracy is that of equally common states: of answers that name one of J states, guesses are right once in J.
+        table.attrs["chance"] = _share_naming_a_state(self.reports, self.heatmap.states) / len(self.heatmap.states)
         return table
 
     def __repr__(self) -> str:
@@ -358,6 +358,12 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
 def _people(model: Any) -> int:
     """How many sources reported; silence is not one of them."""
     return sum(source != silence.SOURCE for source in model.sources_seen_)
+
+
+def _share_naming_a_state(reports: Reports, states: Sequence[Any]) -> float:
+    """The share of reports whose label names a state, and is not, for example, "maybe"."""
+    named = np.array([label in states for label in reports.labels])[reports.label]
+    return float(np.average(named, weights=reports.count)) if named.any() else 1.0
 
 
 def _learned(model: Any) -> dict[str, Any]:

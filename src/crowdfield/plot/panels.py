@@ -142,7 +142,7 @@ def draw_looks(axes: Axes, looks: Any) -> None:
 def draw_sources(axes: Axes, table: pd.DataFrame, *, most: int = 30, title: str | None = None) -> None:
     """Dots with credible intervals. Columns: source, reports, accuracy, accuracy_low, accuracy_high[, trusted].
 
-    `table.attrs["chance"]` is what guessing achieves: 1 / J, since accuracy is that of J equally common states.
+    `table.attrs["chance"]` is how often somebody who guesses is right, if that is known.
     """
     missing = {"accuracy", "accuracy_low", "accuracy_high", "reports"} - set(table.columns)
     if missing:
@@ -172,14 +172,16 @@ def draw_sources(axes: Axes, table: pd.DataFrame, *, most: int = 30, title: str 
     axes.annotate("reports", (1.015, 1.0), xycoords="axes fraction", va="bottom", fontsize=7.5, color=FAINT)
     axes.set(xlim=(0, 1), ylim=(-0.7, len(rows) - 0.3))
     heading(axes, title or "Who can be trusted")
-    words = "how often the source is right, with its 95 % interval"
+    notes = []
     if chance is not None:
-        words += f"; dashed: guessing ({chance:.2g})"
+        notes.append(f"dashed: guessing ({chance:.2g})")
     if trusted.any():
-        words += "; bold: trusted beforehand"
+        notes.append("bold: trusted beforehand")
     if left_out:
-        words += f"; {left_out} sources in the middle not shown"
-    axes.set_xlabel(words, fontsize=8, color=FAINT)
+        notes.append(f"{left_out} sources in the middle not shown")
+    # On a line of its own, so that it is as wide as the panel and not cut off.
+    words = ["how often the source is right, with its 95 % interval", *(["; ".join(notes)] if notes else [])]
+    axes.set_xlabel("\n".join(words), fontsize=8, color=FAINT)
     _plain_bars(axes)
 
 
