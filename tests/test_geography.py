@@ -279,7 +279,7 @@ def test_a_mask_may_be_any_vector_file_in_any_system(tmp_path):
         ("{}", "not a GeoJSON"),
         ("not json", "not GeoJSON"),
         ('{"type": "Point", "coordinates": [0, 0]}', "no area"),
-        ('{"type": "FeatureCollection", "features": []}', "holds no features"),
+        ('{"type": "FeatureCollection", "features": []}', "contains no features"),
     ],
 )
 def test_a_mask_without_polygons_is_refused(tmp_path, content, says):

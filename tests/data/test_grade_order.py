@@ -105,7 +105,7 @@ def test_a_map_of_grades_tells_the_expected_grade_and_at_least():
 
 
 def test_only_grades_have_an_order_and_the_least_has_nothing_below():
-    with pytest.raises(InputError, match=r"least grade\. Name another"):
+    with pytest.raises(InputError, match=r"lowest grade\. Name a higher one"):
         graded_map().at_least("none")
     plain = graded_map()
     plain = cf.Heatmap(plain.grid, plain.states, plain.probability, plain.sd, plain.reports)

@@ -42,7 +42,7 @@ BAD = {
     ),
     "metres": (HEADER + "a,2045000,785000,x,\n", 2, "lat", "If they are metres, name their system with --crs"),
     "not GeoJSON": ('{"type": "Topology"', None, None, "looks like GeoJSON but cannot be read"),
-    "no features": ('{"type": "FeatureCollection", "features": []}', None, None, "holds no features"),
+    "no features": ('{"type": "FeatureCollection", "features": []}', None, None, "contains no features"),
     "a database": (b"SQLite format 3\x00" + b"\x00" * 100, None, None, "looks like a GeoPackage but cannot be read"),
     "half a parquet": (b"PAR1" + b"\x15" * 50, None, None, "looks like GeoParquet but cannot be read"),
     "half a gzip": (gzip.compress(HEADER.encode() * 100)[:40], None, None, "Is the file complete"),
@@ -93,7 +93,7 @@ def test_a_zip_must_hold_one_table(tmp_path):
         (
             {"lat": "breite"},
             ReportFormatError,
-            "no column 'breite' to take the lat from; the columns are 'source', 'lat'",
+            "no column 'breite' for the lat; the columns are 'source', 'lat'",
         ),
         ({"format": "word"}, InputError, "no format 'word'; the formats are zooniverse"),
         ({"format": "excel"}, ReportFormatError, "is not an Excel workbook: it is a table of text"),

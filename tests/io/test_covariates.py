@@ -54,7 +54,7 @@ def test_only_what_lies_under_the_map_is_read(degrees):
 
 def test_a_raster_of_another_region_is_an_error(degrees):
     grid = geography.make_grid(region=(10.0, 50.0, 10.1, 50.1), cell="1km")
-    with pytest.raises(InputError, match="no part of this raster lies under the map"):
+    with pytest.raises(InputError, match="this raster does not overlap the map"):
         io.read_covariates([degrees], str(grid.crs), grid)
 
 

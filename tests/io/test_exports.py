@@ -248,7 +248,7 @@ ASKED: dict[str, Any] = {
     "several tables": (exports.zipped({"a.csv": b"x", "b.csv": b"y"}), "holds 2 files.*--layer NAME"),
     "polygons": (exports.features([{"label": "a"}, {"label": "b"}], exports.polygons(2)), "--polygons inner-point"),
     "polygons in cells": (one_column("geom", *["POLYGON((0 0,1 0,1 1,0 0))"] * 2), "--polygons inner-point"),
-    "presences only": (exports.gbif(status=False), "in doubt.*--label species"),
+    "presences only": (exports.gbif(status=False), "not clear which column.*--label species"),
     "votes and a checked answer": (exports.mapswipe(checked=True), "--format mapswipe.*--label 'Final Labe'"),
     "a constant": (
         "lat,lon,status\n18.5,-72.3,submitted\n18.6,-72.3,submitted\n",

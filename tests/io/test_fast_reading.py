@@ -218,7 +218,7 @@ def test_text_compared_as_numbers_has_the_order_of_text(cells):
     assert [cells[i] for i in text_words.sorted_positions(array)] == sorted(cells)
     assert (columns := text_words.words(array)) is not None
     by_length = [(len(cell.encode()), cell.encode()) for cell in cells]
-    assert text_words.rises(columns) == all(a < b for a, b in itertools.pairwise(by_length))
+    assert text_words.strictly_increasing(columns) == all(a < b for a, b in itertools.pairwise(by_length))
     assert text_words.contains_any(array, ["a", "ß", "10"]) == bool({"a", "ß", "10"} & set(cells))
 
 

@@ -63,7 +63,7 @@ def test_rows_without_a_place_or_a_label_are_counted_and_left_out():
         (pd.DataFrame(TABLE), {"label": "nope"}, "no column 'nope'"),
         (pd.DataFrame({**TABLE, "latitude": ["x"] * 4}), {}, "not a number"),
         (pd.DataFrame({**TABLE, "latitude": [118.0] * 4}), {}, "swapped"),
-        (pd.DataFrame({**TABLE, "reported_at": ["soon"] * 4}), {}, "no time"),
+        (pd.DataFrame({**TABLE, "reported_at": ["soon"] * 4}), {}, "not a time"),
         ([1, 2, 3], {}, "data frame"),
         (geopandas.GeoDataFrame({"label": ["a"]}, geometry=[shapely.Point(0, 0)]), {}, "no reference system"),
     ],

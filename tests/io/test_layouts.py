@@ -284,9 +284,9 @@ def test_zooniverse_saw_nothing_is_a_negative_for_every_covered_cell(tmp_path):
 
 
 def test_columns_that_a_layout_has_no_use_for_are_not_ignored_in_silence(tmp_path):
-    with pytest.raises(InputError, match="--lat y has no use here"):
+    with pytest.raises(InputError, match="--lat y does not apply"):
         io.read(zooniverse(tmp_path, classification(1, mark(x=1, y=1), DEGREES)), lat="y")
-    with pytest.raises(InputError, match="--label x has no use here"):
+    with pytest.raises(InputError, match="--label x does not apply"):
         io.read(write(tmp_path, "agg.csv", MAPSWIPE), label="x")
 
 

@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a type that is always the same": (
         GPX.replace("{points}", waypoint(0, type="user") + waypoint(1, type="user")),
         {},
-        "in doubt: 'type' says 'user' in every row.*--label NAME",
+        "not clear which column holds the labels: 'type' says 'user' in every row.*--label NAME",
     ),
     "GPX with layers": (GPX.replace("{points}", waypoint(0, type="a")), {"layer": "x"}, "has no layers"),
     "arcs alone": (topojson({"roads": LINE}), {}, "TopoJSON without points.*Save it as GeoJSON"),
@@ -188,7 +188,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a transform that is none": (topojson({"a": points([1, 1], [2, 2])}, {"scale": [1]}), {}, "scale and a shift"),
     "a topology without objects": ('{"type": "Topology", "arcs": []}', {}, "topology without objects"),
     "GeoJSON with layers": ('{"type": "FeatureCollection", "features": []}', {"layer": "x"}, "has no layers"),
-    "a page to log in": ("<!doctype html><html><form>Log in</form></html>", {}, "without a table.*log in"),
+    "a page to log in": ("<!doctype html><html><form>Log in</form></html>", {}, "without a table.*login page"),
     "two tables": (TABLE + TABLE, {}, "holds 2 tables: 'table 1', 'table 2'.*--layer"),
     "merged rows": (TABLE.replace("<td>1<td>2", "<td rowspan=2>1<td>2"), {}, "reach over several rows"),
     "an encoding that is none": (f"<meta charset=klingon>{TABLE}", {}, "encoding that it names, 'klingon'"),

@@ -140,7 +140,7 @@ def test_rows_with_wrong_vectors_are_refused_one_by_one(tmp_path, cells, says):
     [
         ({"score_columns": "p_intact,p_intact=p_damaged,intact=p_destroyed"}, InputError, "each state once"),
         ({"score_columns": "p_intact,p_gone"}, ReportFormatError, "no column 'p_gone'"),
-        ({"score": "p_intact"}, InputError, "use one of them"),
+        ({"score": "p_intact"}, InputError, "use only one of them"),
     ],
 )
 def test_wrong_options_for_vectors_are_refused(tmp_path, options, error, says):

@@ -181,7 +181,7 @@ def test_a_variant_is_read_rightly(tmp_path, case):
 ASKED = {
     "several answers at once": (
         table([*KOBO, "needs", "needs/water", "needs/food"], [["2023", *PLACES[0], 5, "water food", 1, 1]] * 4),
-        "'needs' takes several answers.*--label 'needs/water'",
+        "'needs' allows several answers.*--label 'needs/water'",
     ),
     "labels without a name that is known": (
         table(["lat", "lon", "esito"], [[*p, "AB"[i % 2]] for i, p in enumerate(PLACES)]),
@@ -233,7 +233,7 @@ def test_a_second_geopoint_of_a_form_is_said_with_the_options_that_read_it(tmp_p
 def test_what_is_no_state_is_said(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_text(READ["answers that are no states"][0])
-    assert any("'Unknown' is an answer and no state; --states" in note for note in io.read(path).notes)
+    assert any("'Unknown' is an answer, not a state; --states" in note for note in io.read(path).notes)
 
 
 def test_rows_with_exchanged_coordinates_are_said_and_left_out_of_the_region(tmp_path):

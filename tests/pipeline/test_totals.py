@@ -119,7 +119,7 @@ def test_districts_of_one_name_are_one_district(fused, tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ('{"type": "Point", "coordinates": [36.8, -1.3]}', "holds no polygons"),
+        ('{"type": "Point", "coordinates": [36.8, -1.3]}', "contains no polygons"),
         ("lat,lon\n1,2\n", "not GeoJSON or another file of polygons"),
         ("{", "cannot be read"),
     ],

@@ -161,12 +161,12 @@ CORNERS = json.dumps(
     [
         (b"", None, 422, "not GeoJSON"),
         (b"{", None, 422, ""),
-        (LINE, None, 422, "holds no polygons"),
+        (LINE, None, 422, "contains no polygons"),
         (HALVES, "province", 422, "no property 'province'"),
         (b"<OGRVRTDataSource/>", None, 422, ""),
         (b"a,b\n1,2\n", None, 422, "not GeoJSON"),
         (MANY, None, 413, "1,001 areas"),
-        (CORNERS, None, 413, "corners"),
+        (CORNERS, None, 413, "vertices"),
     ],
     ids=["empty", "cut off", "lines", "no such property", "another kind", "a table", "many", "corners"],
 )  # fmt: skip

@@ -284,7 +284,7 @@ def test_a_column_of_counts_is_asked_about_and_counted_once_it_is_chosen(workspa
     table = "lat,lon,label,seen_by\n18.5,-72.3,flooded,12\n18.6,-72.3,dry,1\n"
     address = "/situations/flood/import/preview"
     found = previewed(client, table, address=address)
-    assert "'seen_by' may say for how many people" in found["notes"][0] and "count" not in found["columns"]
+    assert "'seen_by' may be the number of people" in found["notes"][0] and "count" not in found["columns"]
     chosen = {"columns": {"count": "seen_by"}}
     assert send(client, "/situations/flood/import", table, chosen).json()["stored"] == 2
     assert [row.observations for row in workspace.service.store.active_reports("flood")] == [12, None]

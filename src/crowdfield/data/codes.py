@@ -15,7 +15,7 @@ from crowdfield.errors import InputError
 
 def distinct_names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
     """The names as plain Python values; an error where one is given twice or cannot be hashed."""
-    given = tuple(names)
+    given: tuple[Any, ...] = tuple(names)
     kinds = set(map(type, given))
     if kinds == {str} and all(map(operator.lt, given, given[1:])):
         return given  # each is greater than the one before: cheaper to see than that none is in a set already
@@ -26,7 +26,7 @@ def distinct_names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
     except TypeError:
         raise InputError(f"{what} must be hashable (strings or numbers).") from None
     if not distinct:
-        raise InputError(f"{what} names one twice: {listed(given)}.")
+        raise InputError(f"{what} must be distinct, got {listed(given)}.")
     return given
 
 

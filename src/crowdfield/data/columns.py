@@ -67,7 +67,7 @@ def whole_areas(area: ArrayLike, accuracy: NDArray[np.float64] | None, rows: int
         raise InputError(f"area must be True or False, one per report: {rows} reports, but shape {given.shape}.")
     unsaid = given & (np.isnan(accuracy) if accuracy is not None else True)
     if unsaid.any():
-        raise InputError(f"report {int(np.argmax(unsaid))} is about an area, and no accuracy says how far it reaches.")
+        raise InputError(f"report {int(np.argmax(unsaid))} is about an area and needs an accuracy: how far it reaches.")
     return frozen(given)
 
 
@@ -126,8 +126,8 @@ def aligned_scores(
     given = np.flatnonzero(np.isfinite(score))
     if len(given) and len(labels) != 2:
         raise InputError(
-            "some reports have the probability of their own label and others that of every state, which go together "
-            f"for two labels, and there are {len(labels)}. Give every report the probabilities of all states."
+            "some reports have the probability of their own label and others those of all states. They can only be "
+            f"combined for two labels, and there are {len(labels)}. Give every report the probabilities of all states."
         )
     if len(given):
         own, other = np.array(columns)[label[given]], np.array(columns)[1 - label[given]]

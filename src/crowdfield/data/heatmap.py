@@ -68,7 +68,7 @@ class Heatmap:
         probability, sd = _copied(self.probability, shape, "probability"), _copied(self.sd, shape, "sd")
         left_out = np.isnan(probability)
         if (left_out.any(axis=-1) != left_out.all(axis=-1)).any() or (np.isnan(sd) != left_out).any():
-            raise InputError("a cell outside the mask must be NaN in all its probabilities and standard deviations.")
+            raise InputError("cells outside the mask must have NaN as all probabilities and standard deviations.")
         inside = ~left_out
         if not (np.isfinite(sd[inside]).all() and (sd[inside] >= 0).all()):
             raise InputError("standard deviations must be finite and at least 0.")
@@ -159,7 +159,7 @@ class Heatmap:
         """
         k = self._graded().index(matching(self.states, state))
         if k == 0:
-            raise InputError(f"every place is at least {self.states[0]!r}, the least grade. Name another.")
+            raise InputError(f"every place is at least {self.states[0]!r}, the lowest grade. Name a higher one.")
         above, below = self.probability[..., k:].sum(axis=-1), self.probability[..., :k].sum(axis=-1)
         names = (f"less than {self.states[k]}", f"at least {self.states[k]}")
         metadata = {**self.metadata, "positive": names[1]}

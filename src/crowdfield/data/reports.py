@@ -147,7 +147,7 @@ class Reports:
         if source is None:
             source_names = ("all",) if sources is None else distinct_names(sources, "sources")
             if len(source_names) != 1:
-                raise InputError(f"{len(source_names)} sources are named, but no report says which of them it is from.")
+                raise InputError(f"{len(source_names)} sources are named, but no source is given for each report.")
             source_codes = np.zeros(len(where), dtype=np.int64)
         else:
             source_codes, source_names = encode(source, sources, "source", len(where))

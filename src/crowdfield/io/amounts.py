@@ -28,14 +28,16 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
         raise InputError("amounts of a raster need a map with a reference system.")
     rasters = read_amount_rasters(path, grid)
     if len(rasters) != 1:
-        raise InputError(f"{path} has {len(rasters)} bands; weights are one band.")
+        raise InputError(f"{path} has {len(rasters)} bands; amounts must be in a raster with one band.")
     raster = rasters[0]
     a, b, c, d, e, f = raster.transform
     # A pixel that was averaged down holds the mean of several: its amount is that mean times their number.
     merged = abs(a * e - b * d) / pixel_area(path)
     values = np.nan_to_num(raster.values.astype(np.float64)) * merged
     if values.min(initial=0.0) < 0.0:
-        raise InputError(f"{path} has pixels below 0, which are no amounts. Is it a raster of people or households?")
+        raise InputError(
+            f"{path} has negative pixels, which cannot be amounts. Is it a raster of people or households?"
+        )
     back = geography.transformer(raster.crs, grid.crs)
     k = _points_per_pixel(raster.transform, values.shape, grid, back)
     steps = (np.arange(k) + 0.5) / k
@@ -51,7 +53,7 @@ def read_amounts(path: str | Path, grid: Grid) -> NDArray[np.float64]:
                 inside = cell >= 0
                 out += np.bincount(cell[inside], part[row, column][inside] / k**2, minlength=grid.size)
     if not out.any():
-        raise InputError(f"{path} holds nothing under the map. Is it of another region?")
+        raise InputError(f"{path} has no values inside the map. Is it of another region?")
     out[~_reached(raster.transform, values.shape, raster.crs, grid)] = np.nan
     return out
 

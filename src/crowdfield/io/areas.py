@@ -52,10 +52,10 @@ def read_areas(path: str | Path, by: str | None = None) -> NamedAreas:
     path = Path(path)
     read, polygons, rows = _polygons(path, "the file of areas")
     if not len(polygons):
-        raise InputError(f"{path} holds no polygons, so no areas. Points and lines have no inside.")
+        raise InputError(f"{path} contains no polygons. Areas must be polygons, not points or lines.")
     notes = []
     if left := len(read) - len(rows):
-        notes.append(f"{left:,} of {len(read):,} features of {path.name} are no polygons and were left out")
+        notes.append(f"{left:,} of {len(read):,} features of {path.name} are not polygons and were left out")
     crossed = ~shapely.is_valid(polygons)
     if crossed.any():
         polygons = np.where(crossed, shapely.make_valid(polygons), polygons)
@@ -77,7 +77,7 @@ def _merged(
     values = columns[found]
     missing = np.array([value is None or value == "" for value in values])
     if missing.all():
-        raise InputError(f"no polygon of {path} says its {found!r}.")
+        raise InputError(f"no polygon of {path} has a value for {found!r}.")
     if missing.any():
         notes.append(f"{int(missing.sum()):,} polygons of {path.name} have no {found!r} and were left out")
     names = list(dict.fromkeys(str(value) for value in values[~missing]))

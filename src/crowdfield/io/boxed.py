@@ -175,9 +175,9 @@ def areas(path: Path, *, by: str | None, largest: int, most: int, corners: int) 
     except InputError as error:
         raise InputError(_without_path(str(error), path)) from None
     if len(read) > most:
-        raise TooLargeError(f"the file holds {len(read):,} areas; {most:,} are the most")
+        raise TooLargeError(f"the file contains {len(read):,} areas; the limit is {most:,}")
     if (count := int(shapely.get_num_coordinates(read.shapes).sum())) > corners:
-        raise TooLargeError(f"the areas have {count:,} corners together; {corners:,} are the most")
+        raise TooLargeError(f"the areas have {count:,} vertices in all; the limit is {corners:,}")
     header = {
         "names": [name[:LONGEST_NAME] for name in read.names],
         "shapes": shapely.to_wkb(_polygons_only(read.shapes), hex=True).tolist(),
@@ -225,7 +225,7 @@ def checks(path: Path, *, largest: int, most: int) -> TaskResult:
     except InputError as error:
         raise InputError(_without_path(str(error), path)) from None
     if len(read) > most:
-        raise TooLargeError(f"the file holds {len(read):,} places; {most:,} are the most")
+        raise TooLargeError(f"the file contains {len(read):,} places; the limit is {most:,}")
     columns: dict[str, list[Any]] = {}
     for name in CHECK_WORDS:
         if name in read.columns:

@@ -24,7 +24,7 @@ def read_checked(path: str | Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB, which no list of checks is.")
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB, too large for a list of checks.")
     try:
         found = kinds.look(path)
     except ReportFormatError as problem:

@@ -17,10 +17,10 @@ class Codes:
     def __init__(self, *, fold: bool = False) -> None:
         self.names: list[str] = []
         self._fold = fold
-        self._code: dict[str, int] | None = None  # made when it is first needed: one column numbers its names itself
+        self._code: dict[str, int] | None = None  # made when first needed: a single column numbers its names itself
         self._column: NameColumn | None = None
-        self._code_in_column = np.empty(0, dtype=np.int32)  # by the code in the column; −1 for names not yet met
-        self._alone = False  # whether that column is the only one, so that none of its names was met elsewhere
+        self._code_in_column = np.empty(0, dtype=np.int32)  # by code in the column; −1 for names not used yet
+        self._alone = False  # whether all names so far are from that column
 
     def of(self, values: Any) -> NDArray[np.int32]:
         """The code of every value: cells of a column of names, or text in any array.   [n]"""
@@ -38,7 +38,7 @@ class Codes:
         new = np.full(len(cells.column.names) - len(self._code_in_column), -1, dtype=np.int32)
         known = self._code_in_column = np.concatenate([self._code_in_column, new])
         codes = at_positions(known, cells.codes)
-        # A name counts from the first row on that is used, so that a column may know more names than are numbered here.
+        # Only names of rows that are kept get a number here, so the column may have more names.
         if len(codes) and codes.min() < 0:
             fresh = pd.unique(cells.codes[codes < 0])
             names = [cells.column.names[i] for i in fresh.tolist()]
@@ -47,7 +47,7 @@ class Codes:
         return codes
 
     def _append(self, names: list[str]) -> NDArray[np.int32]:
-        """Codes of names of which none was met before."""
+        """Codes of names that are all new."""
         first = len(self.names)
         self.names += names
         self._code = None

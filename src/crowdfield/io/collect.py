@@ -17,9 +17,9 @@ from crowdfield.io.columns import some
 from crowdfield.io.names import arrow_text
 from crowdfield.io.rejects import Refusal, Refusals
 from crowdfield.io.sources import Sources
-from crowdfield.io.text_words import rises, words
+from crowdfield.io.text_words import strictly_increasing, words
 
-COPIED_WITHIN = 600.0  # seconds: the same words again within ten minutes are one message passed on
+COPIED_WITHIN = 600.0  # seconds: the same text again within ten minutes is one message, forwarded
 SHORTEST_COPY = 20  # characters: "Need food" may well be said by two people
 
 
@@ -37,9 +37,9 @@ class Batch:
     id: Any | None = None
     text: Any | None = None
     accuracy: NDArray[np.float64] | None = None  # metres; NaN where it is not known
-    score: NDArray[np.float64] | None = None  # how sure of the label; NaN where it is just said
-    looks: NDArray[np.float64] | None = None  # how often each counts; NaN where that is not said
-    area: NDArray[np.bool_] | None = None  # which are about all of what their accuracy reaches
+    score: NDArray[np.float64] | None = None  # probability of the label; NaN for a plain label
+    looks: NDArray[np.float64] | None = None  # how many observations each stands for; NaN if not stated
+    area: NDArray[np.bool_] | None = None  # which are about the whole area within their accuracy
     refused: list[Refusal] = field(default_factory=list)
 
 
@@ -191,11 +191,11 @@ def _repeated(
         cells = None if text is None else words(text)
         if cells is None:
             repeat = has_id & own.duplicated().to_numpy(dtype=bool)
-        elif not rises(cells):  # ids are mostly in order: then none of them is there twice
+        elif not strictly_increasing(cells):  # ids are usually in order, and then all different
             repeat = has_id & _same_rows(cells)
     # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
-    told_apart = source is not None or (time is not None and bool(np.isfinite(time).any()))
-    if told_apart and (has_id is None or not has_id.all()):
+    distinguishable = source is not None or (time is not None and bool(np.isfinite(time).any()))
+    if distinguishable and (has_id is None or not has_id.all()):
         columns = [column[first] for column in (places[:, 0], places[:, 1], label, source, time) if column is not None]
         if has_id is None:
             repeat = _same_rows(columns)

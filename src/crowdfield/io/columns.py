@@ -22,7 +22,7 @@ OPTION = {
     "score": "--score",
     "reading": "--reading",
 }
-NONE = "none"  # given for a column that could be missed, it says that no column is to be taken
+NONE = "none"  # as the name of an optional column: use none, even if one is found
 
 
 def unique(cells: Sequence[str]) -> list[str]:
@@ -49,8 +49,8 @@ def is_header(cells: Sequence[str]) -> bool:
     return all(names & set(SYNONYMS[role]) for role in ("lat", "lon"))
 
 
-# Roles that a column of nested records ("answer/label") plays by the last part of its name. Not the id: that of a user
-# would make all reports of the user one.
+# Roles that are also recognised by the last part of a nested name ("answer/label"). Not the id: "user/id" would make
+# all reports of one user duplicates.
 _NESTED = ("lat", "lon", "label", "source", "time")
 
 
@@ -76,7 +76,7 @@ def named(role: str, name: str, header: Sequence[str], file: str) -> str:
     close = get_close_matches(name.strip().lower(), [column.lower() for column in header], 1, 0.75)
     meant = next((f" Did you mean '{column}'?" for column in header if close and column.lower() == close[0]), "")
     raise ReportFormatError(
-        f"there is no column '{name}' to take the {role} from; the columns are {some(header)}.{meant}",
+        f"there is no column '{name}' for the {role}; the columns are {some(header)}.{meant}",
         file=file,
         line=1,
     )
@@ -151,7 +151,7 @@ def _ask_about_counts(
     if found is None or not _plausible("count", found, samples.get(found, ())):
         return
     raise CountInDoubtError(
-        "may say for how many people each row stands.",
+        "may be the number of people that each row stands for.",
         advice=f"--count {found} counts each row as often as it says, --count none counts every row once.",
         file=file,
         line=1,
@@ -188,7 +188,7 @@ def _label(
     likely = [name for name in header if name not in taken and _has_few_values(samples.get(name, ()))]
     others = f" Columns with a few different values: {some(likely)}." if likely else ""
     raise ReportFormatError(
-        f"which column says what was seen is in doubt: {'; '.join(doubts)}.{others}",
+        f"it is not clear which column holds the labels: {'; '.join(doubts)}.{others}",
         advice="Name it with --label NAME.",
         file=file,
         line=1,
@@ -268,7 +268,7 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
         return False
     if role == "count":
         return all(float(cell).is_integer() for cell in filled)
-    # Shares of right answers are called accuracy too.
+    # The share of correct answers is also called accuracy.
     return canonical(column) != "accuracy" or any(float(cell) > 1 for cell in filled)
 
 
@@ -313,7 +313,7 @@ def missing_error(
     roles = {"lat": "latitude", "lon": "longitude"}
     what = " and ".join(roles.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
-    # Of a survey only its questions are named here, and one question is no sign of a wrong delimiter.
+    # For a survey, `header` holds only its questions: a single question does not point to a wrong delimiter.
     alone = len(header) == 1 and "lat" in missing
     hint = " There is only one column: is the delimiter one of , ; tab or | ?" if alone else ""
     if sum(bool(re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip())) for name in header) > 1:
@@ -321,12 +321,12 @@ def missing_error(
     if "label" in missing and likely:
         hint += f" Columns with a few different values: {some(likely)}."
     if not header:
-        why = "; ".join(notes) or "the file has places and nothing else"
+        why = "; ".join(notes) or "the file contains only places"
         return ReportFormatError(f"there is no column for the {what}: {why}.", file=file, line=line)
     names = " and ".join(f"'{role}'" for role in missing)
     whole = ", or a column of whole places with --place NAME" if "lat" in missing or "lon" in missing else ""
     return ReportFormatError(
-        f"no column for the {what} among {some(header)}.{hint} A column called {names} would be found.",
+        f"no column for the {what} among {some(header)}.{hint} Call {'them' if len(missing) > 1 else 'it'} {names}.",
         advice=f"Or name yours with {options}{whole}.",
         file=file,
         line=line,

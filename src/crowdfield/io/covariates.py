@@ -228,15 +228,15 @@ class _Opened:
 
         with self.gdal as gdal:
             if set(gdal.drivers()) - {"GTiff"}:
-                raise RuntimeError("GDAL has more drivers than the one that was asked for")
+                raise RuntimeError("GDAL has loaded more drivers than the one requested")
         try:
             self.file = rasterio.open(self.path, driver="GTiff", sharing=False)
         except RasterioError:
             raise self._broken() from None
         if self.file.count > MOST_BANDS:
-            raise ReportFormatError(f"has {self.file.count} bands; {MOST_BANDS} are the most.", file=str(self.path))
+            raise ReportFormatError(f"has {self.file.count} bands; the limit is {MOST_BANDS}.", file=str(self.path))
         if any(height * width > LARGEST_BLOCK for height, width in self.file.block_shapes):
-            raise ReportFormatError("is made of blocks that are too large to be unpacked.", file=str(self.path))
+            raise ReportFormatError("is stored in blocks that are too large to unpack.", file=str(self.path))
         if any(np.dtype(kind).kind not in "iuf" for kind in self.file.dtypes):
             raise ReportFormatError("holds complex numbers, which cannot be covariates.", file=str(self.path))
         return self.file
@@ -269,7 +269,7 @@ def _window(
         ends.append((low, high - low))
     (left, wide), (top, high) = ends
     if wide < 1 or high < 1 or column.max() < 0 or row.max() < 0 or column.min() > size[0] or row.min() > size[1]:
-        raise InputError(f"{path}: no part of this raster lies under the map. Is it of another region?")
+        raise InputError(f"{path}: this raster does not overlap the map. Is it of another region?")
     return [left, top, wide, high]
 
 

@@ -85,7 +85,7 @@ class Table:
         """
         code = {name: f"c{i}" for i, name in enumerate(self.header)}
         wanted = list(dict.fromkeys(columns))
-        # One column more than the header has: a row that fills it has too many fields, and says so.
+        # One more column than the header has: rows that fill it have too many fields.
         top = self.delimiter.join([*code.values(), EXTRA]).encode() + b"\n"
         names = {code[name]: name for name in wanted}
         text_type = _text_type()
@@ -105,11 +105,11 @@ class Table:
                 # EXTRA is nearly always empty, and pandas reads an empty column of text fastest.
                 dtype={EXTRA: text_type} | {c: text_type for c, name in names.items() if name not in numeric},
                 decimal="," if self._has_decimal_commas(numeric) else ".",
-                # Of text, only an empty cell is empty: "None", "NA" and "null" may be what a source said, or its name.
+                # In text only empty cells are missing: "None", "NA" and "null" may be a label, or the name of a source.
                 keep_default_na=False,
                 na_values={EXTRA: [""]} | {c: absent if name in numeric else [""] for c, name in names.items()},
                 chunksize=CHUNK,
-                low_memory=False,  # a chunk is small enough: to guess types for parts of it would cost more, and warn
+                low_memory=False,  # chunks are small: guessing types for parts of them would be slower, and warn
                 encoding="utf-8",
                 engine="c",
             )
@@ -220,7 +220,9 @@ class Table:
         if line is None:
             # The row that was not closed is the last one.
             line = max((at for _, at, _ in self._records()), default=1)
-        return ReportFormatError(f"{what}. Is the file complete, and quoted as CSV is?", file=self.name, line=line)
+        return ReportFormatError(
+            f"{what}. Is the file complete, and are its quotation marks those of CSV?", file=self.name, line=line
+        )
 
 
 def preamble_row(cells: Sequence[str]) -> bool:
@@ -282,8 +284,8 @@ def _after(lines: IO[str], skip: int) -> IO[str]:
 
 
 def _allow_long_fields() -> None:
-    # The limit of the csv module is one for the whole process, and too low for the JSON in a Zooniverse export. It is
-    # raised and left there: to set it back would pull it from under another thread that reads.
+    # The limit of the csv module is global, and too low for the JSON in a Zooniverse export. It is not lowered again,
+    # because another thread may be reading.
     if csv.field_size_limit() < limits.LONGEST_LINE:
         csv.field_size_limit(limits.LONGEST_LINE)
 

@@ -80,7 +80,7 @@ def write_gpkg(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[s
 
 
 def _cell(value: Any, missing: Any) -> Any:
-    """A value as files hold it: what is not known is missing, and numbers have as many digits as they deserve."""
+    """A value for a file: None if it is not known; numbers with `NUMBER` significant digits."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return missing
     return float(f"{value:.{NUMBER}g}") if isinstance(value, float) else value

@@ -46,7 +46,7 @@ class Form:
         else:
             asked = {"$top": str(PAGE)}
             if after is not None:
-                # Not "gt": two submissions may share a moment. What comes twice is known by its id.
+                # "ge", not "gt": two submissions may have the same time. Repeated ones are recognised by their id.
                 asked["$filter"] = f"__system/submissionDate ge {after}"
         return f"{self.origin}{self.path}?{urlencode(asked, quote_via=quote)}"
 
@@ -55,7 +55,9 @@ class Form:
         rows, after = ("results", "next") if self.kind == "kobo" else ("value", "@odata.nextLink")
         found = answer.get(rows) if isinstance(answer, dict) else None
         if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-            raise ReportFormatError(f"its answer has no list of submissions ('{rows}').", file=self.origin + self.path)
+            raise ReportFormatError(
+                f"the response contains no list of submissions ('{rows}').", file=self.origin + self.path
+            )
         link = answer.get(after)
         return found, link if isinstance(link, str) and link else None
 
@@ -84,7 +86,7 @@ def form_at(url: str) -> Form:
             f"{url!r} is not an address of a form: it must start with https:// (or http:// on this machine)."
         )
     if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
-        raise InputError(f"{host} is asked without encryption, so that others could read the token. Use https://.")
+        raise InputError(f"{host} would receive the token unencrypted, so others could read it. Use https://.")
     if parts.username or parts.password:
         raise InputError("leave the password out of the address; give it with --token-file.")
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -94,7 +96,7 @@ def form_at(url: str) -> Form:
     if match := _KOBO.search(parts.path) or _KOBO.search(parts.fragment):
         return Form(origin, f"/api/v2/assets/{match[1] or match[2]}/data.json", "kobo")
     raise InputError(
-        f"{url!r} is the address of no form that is known. KoboToolbox: https://HOST/api/v2/assets/UID/data.json; "
+        f"{url!r} is not the address of a form. KoboToolbox: https://HOST/api/v2/assets/UID/data.json; "
         "ODK Central: https://HOST/v1/projects/N/forms/FORM.svc"
     )
 
@@ -151,13 +153,13 @@ def _pages(form: Form, after: Any, token: str | None) -> Iterator[list[dict[str,
         yield rows
         address = None if link is None else _same_server(link, form)
     if address is not None:
-        raise ReportFormatError("its answers go on without end.", file=form.origin)
+        raise ReportFormatError("the server returns more pages than a form can have.", file=form.origin)
 
 
 def _same_server(link: str, form: Form) -> str:
     parts = urlsplit(link)
     if f"{parts.scheme}://{parts.netloc}" != form.origin:
-        raise ReportFormatError("its answer links to another server, which is not asked.", file=form.origin)
+        raise ReportFormatError("the response links to another server, which is not followed.", file=form.origin)
     return link
 
 
@@ -198,4 +200,4 @@ def _answer(address: str, form: Form, token: str | None) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise ReportFormatError("its answer is not JSON. Is this the address of the data?", file=where) from None
+        raise ReportFormatError("the response is not JSON. Is this the address of the data?", file=where) from None

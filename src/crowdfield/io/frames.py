@@ -166,11 +166,11 @@ def _numbers(values: list[Any], name: str) -> NDArray[np.float64]:
     try:
         return np.array([np.nan if _missing(value) else float(value) for value in values], dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"the column {name!r} holds something that is not a number.") from None
+        raise InputError(f"the column {name!r} contains a value that is not a number.") from None
 
 
 def _missing(value: Any) -> bool:
-    # NaN, pandas.NaT and pandas.NA are the values that do not equal themselves, or will not say.
+    # NaN and pandas.NaT do not equal themselves; comparing pandas.NA gives neither True nor False.
     if value is None or (isinstance(value, str) and not value.strip()):
         return True
     try:
@@ -232,6 +232,6 @@ def _times(
     try:
         moments = pd.to_datetime(values, utc=True, format="mixed")
     except (ValueError, TypeError) as problem:
-        raise InputError(f"the column {chosen['time']!r} holds something that is no time: {problem}.") from None
+        raise InputError(f"the column {chosen['time']!r} contains a value that is not a time: {problem}.") from None
     seconds = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     return np.asarray(seconds.to_numpy(), dtype=np.float64)

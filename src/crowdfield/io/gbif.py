@@ -58,8 +58,8 @@ def _ask(table: Tabular, names: dict[str, str]) -> ReportFormatError:
     offered = _filled(table, names, _OFFERED)
     first = offered[0] if offered else "NAME"
     return ReportFormatError(
-        "every record says that something was found and none where it was not, so which column the map is of is in "
-        f"doubt. It may be {columns.some(offered)}.",
+        "all records say that something was found and none that it was absent, so it is not clear which column holds "
+        f"the labels. It may be {columns.some(offered)}.",
         advice=f"Name it with --label, for example --label {first}.",
         file=table.name,
         line=1,

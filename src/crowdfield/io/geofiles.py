@@ -77,9 +77,9 @@ class GeoFile:
         scores = score_columns.find(self.header, self.name, options.score_columns, samples)
         chosen = columns.choose(self.header, self.name, given, samples, needed=())
         if options.given("source") is None and self.kind != "kml" and chosen.get("source", "").lower() == "name":
-            del chosen["source"]  # what has a geometry has a name of its own, which says nothing of who reported it
+            del chosen["source"]  # the name of a feature does not say who reported it
         if "label" not in chosen and not scores and self.kind == "kml":
-            # A placemark has a name and little else: the name is what it says.
+            # A placemark has little but its name, so the name is the label.
             chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
             if chosen.get("source") == chosen["label"]:
                 del chosen["source"]
@@ -155,7 +155,7 @@ def _table(read: Features, polygons: str | None) -> pd.DataFrame:
         place = shapely.centroid if polygons == "area" else shapely.point_on_surface
         shapes[areas] = place(shapes[areas])
         kinds[areas] = "Point"
-    # A multi-point of one point is a point that some programs write so.
+    # Some programs write a single point as a multi-point.
     single = (kinds == "MultiPoint") & (shapely.get_num_geometries(shapes) == 1)
     kinds[single] = "Point"
     middle = shapely.centroid(shapes)

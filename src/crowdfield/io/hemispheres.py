@@ -42,7 +42,7 @@ def signing(columns: Mapping[str, str], found: Mapping[str, str]) -> Callable[[p
             values = numbers(cells)
             negative = frame[letters].fillna("").astype(str).str.strip().str.casefold().isin(_NEGATIVE)
             signed = np.where(negative, -np.abs(values), values)
-            # What is no number stays as it is, for the message that refuses it.
+            # Cells that are not numbers are kept, for the message that rejects them.
             made[f"<{role}>"] = pd.Series(signed, index=frame.index).astype(object).where(np.isfinite(values), cells)
         return frame.assign(**made)
 

@@ -277,7 +277,7 @@ def _root(start: bytes, path: Path) -> str:
     parser = expat.ParserCreate()
     parser.StartElementHandler = element
     parser.StartDoctypeDeclHandler = lambda *_: refuse_doctype(path)
-    # What is wrong with it is said by whoever reads the whole.
+    # The reader of the whole file reports what is wrong with it.
     with suppress(_Stop, expat.ExpatError):
         parser.Parse(start, False)
     return names[0].lower() if names else ""

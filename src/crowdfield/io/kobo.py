@@ -52,7 +52,7 @@ _FORM = (
 _ODK = """status reviewstate submitterid submittername attachmentspresent attachmentsexpected devicemanufacturer
     devicemodel formversion edits parent_key""".split()  # noqa: SIM905
 _STATUS = ("_validation_status", "_validation_status/uid", "ReviewState", "__system/reviewState")
-_ADDED = ("__", "meta/", "formhub/", "column ")  # how the names begin that are no questions
+_ADDED = ("__", "meta/", "formhub/", "column ")  # prefixes of columns that are not questions
 
 
 def _pairs(header: Sequence[str]) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ def plan(table: Tabular, options: Options) -> Plan:
 def _several_answers(several: Mapping[str, Sequence[str]], file: str) -> ReportFormatError:
     question, answers = next(iter(several.items()))
     return ReportFormatError(
-        f"'{question}' takes several answers at once, so that no one of them is what was seen.",
+        f"'{question}' allows several answers at once, so it is not clear which of them is the label.",
         advice=f"Name one answer as the label, for example --label '{answers[0]}': 1 where it was given, 0 elsewhere.",
         file=file,
         line=1,

@@ -38,13 +38,15 @@ class Options:
     def refuse(self, role: str, why: str) -> None:
         """Raise an error if the user named a column that this layout does not use."""
         if self.given(role) is not None:
-            raise InputError(f"--{role} {self.given(role)} has no use here: {why}.")
+            raise InputError(f"--{role} {self.given(role)} does not apply to this file: {why}.")
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
         kept |= {"polygons": self.polygons, "all_reading": self.all_reading} | more
         if self.score_columns not in (None, NONE) and not kept.get("scores"):
-            raise InputError(f"--score-columns {self.score_columns} has no use here: this layout has none.")
+            raise InputError(
+                f"--score-columns {self.score_columns} does not apply to this file: its layout has no such columns."
+            )
         if (reading := self.given("reading")) is not None and "reading" not in columns:
             raise InputError(f"--reading {reading}: this layout has no such column.")
         return Plan(columns, **kept)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def read_raster(path: Path) -> Heatmap:
         library("h5py")
         answer = ask("crowdfield.io.maps:netcdf", path, own_limits(), shown=str(path))
     else:
-        raise ReportFormatError("is neither GeoTIFF nor NetCDF: its first bytes are others.", file=str(path))
+        raise ReportFormatError("is neither GeoTIFF nor NetCDF, judging by its first bytes.", file=str(path))
     with believing(str(path)):
         grid, states, about = (answer.header[part] for part in ("grid", "states", "about"))
         return _heatmap(Grid(**grid), tuple(states), answer.arrays, about, path)
@@ -55,10 +55,10 @@ def geotiff(path: Path) -> TaskResult:
     try:
         with rasterio.Env() as gdal, rasterio.open(path, driver="GTiff", sharing=False) as file:
             if set(gdal.drivers()) - {"GTiff"}:
-                raise RuntimeError("GDAL has more drivers than the one that was asked for")
+                raise RuntimeError("GDAL has loaded more drivers than the one requested")
             _check_size(file.width * file.height, file.count, path)
             if any(height * width > LARGEST_BLOCK for height, width in file.block_shapes):
-                raise ReportFormatError("is a raster of blocks that are too large to be unpacked.", file=str(path))
+                raise ReportFormatError("is stored in blocks that are too large to unpack.", file=str(path))
             names, tags = list(file.descriptions), file.tags()
             if None in names or "CROWDFIELD_STATES" not in tags:
                 raise ReportFormatError(f"{_OURS} Its bands have no names.", file=str(path))
@@ -134,7 +134,7 @@ def _check_links(file: Any, path: Path) -> None:
         if data.is_virtual or data.external:
             raise ReportFormatError("refers to another file, which is not followed.", file=str(path))
         if data.chunks is not None and int(np.prod(data.chunks, dtype=object)) > LARGEST_BLOCK:
-            raise ReportFormatError("is made of blocks that are too large to be unpacked.", file=str(path))
+            raise ReportFormatError("is stored in blocks that are too large to unpack.", file=str(path))
         values += int(np.prod(data.shape, dtype=object)) if data.shape else 1
         _check_size(values, 1, path)
 
@@ -142,7 +142,7 @@ def _check_links(file: Any, path: Path) -> None:
 def _check_size(cells: int, count: int, path: Path) -> None:
     if cells * count > MOST_VALUES or count > MOST_LAYERS:
         raise ReportFormatError(
-            f"claims to be a map of {cells * count:,} numbers; {MOST_VALUES:,} are the most.", file=str(path)
+            f"has {cells * count:,} values; the limit for a map is {MOST_VALUES:,}.", file=str(path)
         )
 
 

@@ -25,7 +25,7 @@ from crowdfield.io.rejects import Refusal
 from crowdfield.io.tabular import Tabular
 
 ANSWERS = {"0_count": "no", "1_count": "yes", "2_count": "maybe"}
-# "Bad imagery" (3_count) says that nothing could be seen: it is no report about the ground.
+# "Bad imagery" (3_count) says that nothing could be seen: it is not a report about the ground.
 RESULTS = {"0": "no", "1": "yes", "2": "maybe"}
 BAD_IMAGERY = "3"
 # A task is shown to some ten people; a count of millions is a mistake, or made to fill the memory.
@@ -50,8 +50,8 @@ def checked_column(header: Sequence[str]) -> str | None:
 def in_doubt(column: str, file: str) -> ReportFormatError:
     """The error for a file that also has a column of checked answers."""
     return ReportFormatError(
-        f"has MapSwipe's counts and also '{column}', which looks like a checked answer: which are the reports is in "
-        "doubt.",
+        f"has MapSwipe's counts and also '{column}', which looks like a checked answer. It is not clear which of them "
+        "are the reports.",
         advice="--format mapswipe reads the counts as votes; "
         f"--label '{column}' --polygons inner-point reads that column.",
         file=file,
@@ -205,7 +205,7 @@ def _full(table: Tabular, options: Options) -> Plan:
             elif said == BAD_IMAGERY:
                 why[at] = (result, "says 'bad imagery': nothing about the ground.")
             else:
-                why[at] = (result, f"'{said[:40]}' is no answer: 0 no, 1 yes, 2 maybe, 3 bad imagery.")
+                why[at] = (result, f"'{said[:40]}' is not an answer: 0 no, 1 yes, 2 maybe, 3 bad imagery.")
         return why
 
     made = {"lat": "<lat>", "lon": "<lon>", "label": "<label>"}
@@ -233,7 +233,7 @@ FULL = Layout(
     matches=_is_full,
     plan=_full,
     states=("no", "yes"),
-    notes=("each answer is placed in the middle of its map tile; 'bad imagery' is no report",),
+    notes=("each answer is placed in the middle of its map tile; 'bad imagery' is not a report",),
 )
 LAYOUT = Layout(
     "mapswipe",
@@ -242,5 +242,5 @@ LAYOUT = Layout(
     plan=plan,
     batches=batches,
     states=("no", "yes"),
-    notes=("each count is as many reports, placed in the middle of its task; 'bad imagery' is no report",),
+    notes=("each count is as many reports, placed in the middle of its task; 'bad imagery' is not a report",),
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfield.io.text_words import KnownCells
 
-# Arrow makes a table of all known names for every chunk: with more of them, cells are compared as numbers.
+# Arrow builds a hash table of all known names for every chunk. With more names, cells are compared as numbers instead.
 MANY_NAMES = 5_000
 UNKNOWN = "unknown"  # the source of rows that name none
 
@@ -111,7 +111,7 @@ class NameColumn:
             at = pc.index_in(array, value_set=self._cells)
         if at.null_count:
             which = at.fill_null(-1).to_numpy()
-            return np.append(self._code_of_cell, np.int32(-1))[which]
+            return np.asarray(np.append(self._code_of_cell, np.int32(-1))[which], dtype=np.int32)
         return at_positions(self._code_of_cell, at.to_numpy())
 
     def _new_cells(self, cells: Any) -> NDArray[np.int32]:

@@ -31,7 +31,7 @@ def date_parts(array: Any) -> NDArray[np.float64] | None:
     begins = is_digit.copy()  # where a number begins: at the start of a cell, or after something else than a digit
     begins[1:] &= ~is_digit[:-1]
     begins[start] = True
-    at = np.flatnonzero(begins)
+    at: NDArray[np.int64] = np.flatnonzero(begins)
     count = len(at) // len(array)  # of numbers in a cell
     # Each of its cells ends with a digit, so that this leaves one byte between two numbers of a cell, and no other.
     single = len(text) - np.count_nonzero(is_digit) == len(at) - len(array)

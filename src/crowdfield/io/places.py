@@ -189,14 +189,14 @@ def _of_members(value: dict[str, Any]) -> Place | None:
     try:
         return _pair(float(lat), float(lon), lon_first=False)
     except (TypeError, ValueError, OverflowError):
-        return Place(why="names its coordinates, which are no numbers.")
+        return Place(why="has coordinates that are not numbers.")
 
 
 def _of_shape(shape: Any, polygons: str | None) -> Place:
     if shape.is_empty:
         return Place(why="its geometry is empty.")
     if (srid := shapely.get_srid(shape)) not in _DEGREES:
-        return Place(why=f"is in EPSG:{srid}, and places in cells are read in degrees. Save it in EPSG:4326.")
+        return Place(why=f"is in EPSG:{srid}, but geometries in cells must be in degrees. Save it in EPSG:4326.")
     if shape.geom_type == "Point":
         return Place(shape.x, shape.y)
     area = shape.geom_type in _POLYGONS

@@ -38,7 +38,7 @@ def _ask_of_what(table: Tabular, chosen: dict[str, str], samples: Mapping[str, S
     if (column := score_columns.unnamed(free, samples)) is None:
         raise columns.missing_error(["label"], table.header, table.name, line=1)
     raise ReportFormatError(
-        "may be the probability of a state, and nothing says of which. No other column is a label.",
+        "may be the probability of a state, but its name does not say which, and there is no column of labels.",
         advice=f"--score-columns 'STATE={column}' names the state.",
         file=table.name,
         line=1,
@@ -75,7 +75,7 @@ def with_scores(
         return options.plan(chosen, **more)
     if "score" in chosen:
         raise InputError(
-            "--score is how sure a report is of its label, --score-columns are all states: use one of them."
+            "--score is the probability of a report's own label, --score-columns of all states: use only one of them."
         )
     shown = {"score": ", ".join(name for name in scores if name[0] != "<")} | (
         {} if "label" in chosen else {"label": "the most probable score"}

@@ -35,13 +35,13 @@ class Plan:
     """How to read a table: a column for each role, and functions of the layout that prepare or refuse rows."""
 
     columns: dict[str, str]  # role -> column; "date" and "clock" where the two stand apart, "place" for whole places
-    crs: str = geography.WGS84  # "local" for coordinates that are nowhere on Earth
+    crs: str = geography.WGS84  # "local" for coordinates without a reference system
     region: geography.Region | None = None
     prepare: Callable[[pd.DataFrame], pd.DataFrame] | None = None  # may make columns, named by role in angle brackets
     refuse: Callable[[pd.DataFrame], Mapping[int, tuple[str, str]]] | None = None  # position -> (column, reason)
     extra_columns: tuple[str, ...] = ()  # read for prepare and refuse
     made: dict[str, str] = field(default_factory=dict)  # role -> column made by prepare
-    shown: dict[str, str] = field(default_factory=dict)  # role -> where it is from, where that is no one column
+    shown: dict[str, str] = field(default_factory=dict)  # role -> description of its origin, if it is not one column
     missing: frozenset[str] = MISSING  # words that stand for an empty cell, in lower case
     lon_first: bool = False  # of pairs of numbers in one cell
     polygons: str | None = None  # what a polygon stands for
@@ -201,7 +201,7 @@ def numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     odd = np.flatnonzero(~np.isfinite(out))
     if len(odd):
         rest = text.iloc[odd].str.strip()
-        # "nan" and "inf", which pandas reads too, are no coordinates.
+        # "nan" and "inf", which pandas also reads, are not coordinates.
         plain = rest.str.fullmatch(_NUMBER).to_numpy(dtype=bool)
         pointed = rest.str.replace(",", ".", regex=False).where(plain)
         out[odd] = pd.to_numeric(pointed, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
@@ -235,7 +235,7 @@ def _where(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> Where:
     if name is None or name not in frame:
         return where
     stated = numbers(frame[name]) * metres_in(name)
-    # A receiver that knows nothing writes 0 or a negative number.
+    # Receivers without a fix write 0 or a negative number.
     stated = np.where(stated > 0, stated, np.nan)
     known = np.isfinite(stated)
     if name == REACH:
@@ -341,7 +341,7 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
     stated = np.stack([numbers(frame[name]) for name in names], axis=1)
     some: NDArray[np.bool_] = np.asarray(~empty.all(axis=1), dtype=np.bool_)
     for k, name in enumerate(names):
-        why.add(some & empty[:, k], name, "is empty, and other probabilities of the row are not.")
+        why.add(some & empty[:, k], name, "is empty, but the row has other probabilities.")
         why.add(
             some & ~((stated[:, k] >= 0) & (stated[:, k] <= 1)),
             name,
@@ -353,7 +353,7 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
         names[0],
         lambda at: Advised(
             f"the probabilities of the row add up to {total[at]:.3g}, not to 1.",
-            "--score-columns NAMES names those that belong together, --score-columns none reads the labels alone.",
+            "--score-columns NAMES names the columns that add up to 1, --score-columns none reads only the labels.",
         ),
     )
     return np.where(some[:, None], stated, np.nan)
@@ -406,7 +406,7 @@ def _to_degrees(
     if ok.any():
         lon[ok], lat[ok] = geography.transformer(plan.crs, geography.WGS84).transform(x[ok], y[ok])
     lost = ok & ~(np.isfinite(lon) & np.isfinite(lat))
-    why.add(lost, plan.column("lat") or "", f"its coordinates are nowhere in {plan.crs}.")
+    why.add(lost, plan.column("lat") or "", f"its coordinates lie outside the area of {plan.crs}.")
     return lon, lat
 
 
@@ -435,7 +435,7 @@ def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, wh
         return Advised(f"{what} {value:g} is outside [-{most}, {most}]. Are these degrees?", remedy)
 
     why.add(far_north, lat_name, lambda at: outside("latitude", lat[at], 90))
-    # 180 to 360 is the other way to write the western half.
+    # Some files count longitudes from 0 to 360: the western hemisphere is then 180 to 360.
     lon = np.where(far_east & (lon > 180) & (lon <= 360), lon - 360.0, lon)
     why.add(np.abs(lon) > 180, lon_name, lambda at: outside("longitude", lon[at], 180))
     return lon

@@ -32,7 +32,7 @@ from crowdfield.io.times import Times
 from crowdfield.io.toml_files import read_toml
 from crowdfield.readings import READINGS
 
-_DUPLICATES = 4  # with a limit on reports, so many times the limit may be read before duplicates are removed
+_DUPLICATES = 4  # how many times the limit on reports may be read before duplicates are removed
 _OTHER_LABEL = "If another column says what was seen, name it with --label NAME."
 Duplicates = Literal["once", "keep", "events"]
 
@@ -88,7 +88,7 @@ def read(
     region : str, sequence or mapping, optional
         West, south, east, north in degrees; what lies elsewhere is left out.
     crs : str, optional
-        The system of the coordinates, or "local" for numbers that are nowhere on Earth.
+        The reference system of the coordinates, or "local" if they have none.
     cell : str or float, optional
         Size of the cells that a Zooniverse image without marks covers.
     dates : {"dmy", "mdy"}, optional
@@ -142,7 +142,7 @@ def read(
     if polygons not in (None, "inner-point", "area"):
         raise InputError(f"polygons can be read as 'area' or 'inner-point', not {polygons!r}.")
     if reading is not None and polygons != "area":
-        raise InputError("a reading is what a report says of a whole area: use it with --polygons area.")
+        raise InputError("--reading says how much of an area a report is about: use it with --polygons area.")
     of_all = reading if reading in READINGS else None
     named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
     length, column = _length_or_column(accuracy)
@@ -227,7 +227,7 @@ def _missing(words: str | Sequence[str] | None) -> frozenset[str]:
 
 
 def _too_many(most: int, file: Path) -> TooLargeError:
-    return TooLargeError(f"holds more than {most:,} reports. Split it.", file=str(file))
+    return TooLargeError(f"contains more than {most:,} reports. Split it.", file=str(file))
 
 
 def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
@@ -391,7 +391,7 @@ def _looks(stated: NDArray[np.float64]) -> NDArray[np.int64] | None:
     return count if (count > 1).any() else None
 
 
-_QUOTE = "'"  # a value given to all rows is quoted, a column's name is not
+_QUOTE = "'"  # a fixed value for all rows is quoted; the name of a column is not
 _ROLE = {
     "lat": "latitude",
     "lon": "longitude",

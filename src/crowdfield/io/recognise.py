@@ -114,7 +114,7 @@ def _of_features(table: geofiles.GeoFile, found: kinds.Found, options: Options, 
     kind = found.kind
     as_mapswipe = table.is_mapswipe and options.given("label") is None
     if format not in (None, kind.name) and not (format == mapswipe.LAYOUT.name and as_mapswipe):
-        # What a file is called opens nothing: a format that was named must be the one that the bytes show.
+        # A format that the user names must agree with the bytes of the file.
         raise ReportFormatError(f"is not of the format {format!r}: it is {kind.title}.", file=table.name)
     if as_mapswipe:
         if format is None and (column := mapswipe.checked_column(table.header)) is not None:

@@ -33,22 +33,20 @@ def remarks(
     said = []
     one = int(reports.label[0])
     if found.labels is None and (reports.label == one).all():
-        said.append(
-            f"all reports say '{reports.labels[one]}': where it is not the case cannot be learned from them alone"
-        )
+        said.append(f"all reports say '{reports.labels[one]}': they alone cannot show where it is not so")
     if times is not None and times.unread:
         many = "1 time" if times.unread == 1 else f"{times.unread} times"
-        said.append(f"{many} in column '{times.column}' could not be read: not known for those reports")
+        said.append(f"{many} in column '{times.column}' could not be read, so those reports have no time")
     if times is not None and times.serial:
         said.append(f"numbers in column '{times.column}' are read as dates of a spreadsheet (days since 1900)")
     if times is not None and times.ambiguous:
-        said.append(f"dates in column '{times.column}' are taken as day/month/year; --dates mdy says otherwise")
+        said.append(f"dates in column '{times.column}' are read as day/month/year; --dates mdy reads month/day/year")
     if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
         lie = "1 report lies" if zero == 1 else f"{zero:,} reports lie"
         said.append(f"{lie} at 0° N 0° E, where missing coordinates end up; leave them out with --region")
     if found.states is None and (unsure := _unsure(reports)):
-        verb = "is an answer and no state" if len(unsure) == 1 else "are answers and no states"
-        said.append(f"{some(unsure)} {verb}; --states says otherwise")
+        verb = "is an answer, not a state" if len(unsure) == 1 else "are answers, not states"
+        said.append(f"{some(unsure)} {verb}; --states names the states")
     if grades is not None:
         said.append(
             f"the labels look like grades: {' < '.join(map(str, grades))}; --grades names another order, or none"
@@ -58,7 +56,7 @@ def remarks(
             f"how sure reports are ('{sure}') is not used; --score '{sure}' reads it as the probability of the label"
         )
     if others := _other_labels(found, options):
-        said.append(f"the label could also be {some(others)}; --label NAME says which is meant")
+        said.append(f"the label could also be {some(others)}; --label NAME chooses one")
     if events is not None and (events >= 0).any():
         copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
         said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
@@ -122,12 +120,12 @@ def far_off(reports: Reports, options: Options, region: geography.Region) -> lis
         swapped = f"; {among} of them would lie among the others with latitude and longitude exchanged" if among else ""
         said.append(
             f"{int(far.sum()):,} of {len(far):,} reports lie far from all others (the first at latitude "
-            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N says "
-            f"otherwise{swapped}"
+            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N "
+            f"chooses the region{swapped}"
         )
     if (wide := geography.span(region)) > geography.WIDEST:
         said.append(
-            f"the reports reach over {wide:.0f}° of longitude, so a map needs a region; --region W,S,E,N names it"
+            f"the reports reach over {wide:.0f}° of longitude, too much for one map; --region W,S,E,N chooses a part"
         )
     return said
 

@@ -65,7 +65,7 @@ class ReadResult:
     states: tuple[str, ...] | None  # what the labels are about, where the layout knows
     grades: tuple[Any, ...] | None  # the states from the least to the worst, where they are grades
     row: NDArray[np.int64]  # [R] the row of the file that each report is from, counted from 0
-    suspected_swap: str  # what makes us think that latitude and longitude are exchanged; empty if nothing does
+    suspected_swap: str  # why latitude and longitude are probably exchanged; empty if they are not
     _lines: Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
     def lines(self) -> NDArray[np.int64]:
@@ -116,7 +116,7 @@ class ReadResult:
         if not self.rejects:
             return None
         name = f"{Path(self.file).name}.rejects.csv"
-        # Data often lie where nobody may write: then the rejects go to where the results do.
+        # The data are often in a read-only folder: then the rejects are written next to the results.
         other = Path.cwd() if instead is None else Path(instead)
         targets = [Path(path)] if path is not None else [Path(self.file).with_name(name), other / name]
         for target in targets:

@@ -50,7 +50,7 @@ def _named(header: Sequence[str], file: str, given: str) -> dict[str, str]:
     return out
 
 
-REST = "<1 - {}>"  # the column that is made where only one state has one
+REST = "<1 - {}>"  # the name of the column 1 − p, made if only one state has a column
 
 
 def with_rest(column: str, state: str) -> dict[str, str]:

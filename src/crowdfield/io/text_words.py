@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 Words = list[NDArray[np.uint64]]
 
 MOST_WORDS = 8  # of a cell: a UUID has five. Longer cells are compared as text
-_MISSING = np.uint64(1 << 32)  # as the length of a missing cell
-_KEPT = np.array([(1 << (8 * count)) - 1 for count in range(9)], dtype=np.uint64)  # by how many bytes are kept
+_MISSING = np.uint64(1 << 32)  # stands for the length of a missing cell
+_KEPT = np.array(
+    [(1 << (8 * count)) - 1 for count in range(9)], dtype=np.uint64
+)  # masks, by the number of bytes to keep
 
 
 def words(array: Any) -> Words | None:
@@ -88,7 +90,7 @@ def sorted_positions(array: Any) -> NDArray[np.int64]:
     return np.lexsort([length, *(number.byteswap() for number in reversed(letters))])
 
 
-def rises(cells: Words) -> bool:
+def strictly_increasing(cells: Words) -> bool:
     """Whether every cell is greater than the one before: first by its length, then by its bytes. Then all differ."""
     greater = np.zeros(max(len(cells[0]) - 1, 0), dtype=bool)
     equal = ~greater
@@ -102,7 +104,7 @@ def rises(cells: Words) -> bool:
 
 
 def digests(columns: Words) -> NDArray[np.uint64]:
-    """One number per row: hardly ever equal where the rows are not.   [n]"""
+    """A hash of each row.   [n]"""
     out = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         out ^= column
@@ -112,7 +114,7 @@ def digests(columns: Words) -> NDArray[np.uint64]:
 
 
 class KnownCells:
-    """The different cells of a column with a code each, met in one array after another."""
+    """The distinct cells of a column and their codes, over several arrays."""
 
     def __init__(self) -> None:
         self._index = pd.Index(np.empty(0, dtype=np.uint64))  # by digest
@@ -128,7 +130,7 @@ class KnownCells:
         if cells is None:
             return None
         which, different = pd.factorize(digests(cells))
-        first = np.empty(len(different), dtype=np.int64)  # the row that each was met in first
+        first = np.empty(len(different), dtype=np.int64)  # the row in which each appears first
         first[which[::-1]] = np.arange(len(which) - 1, -1, -1)
         own = [column[first] for column in cells]
         at = self._index.get_indexer(pd.Index(different))

@@ -34,7 +34,7 @@ class _Chunk(NamedTuple):
     which: NDArray[np.int64] | None = None  # None: one for each row, in order
     undecided: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     parts: NDArray[np.float64] = np.empty((0, 6))  # first, second, year, hour, minute, second of the undecided
-    serial: bool = False  # all are numbers of days, as spreadsheets hold dates
+    serial: bool = False  # all are numbers of days, as spreadsheets store dates
     filled: NDArray[np.bool_] | None = None  # where there was something to read
 
 
@@ -45,9 +45,9 @@ class Times:
     file: str
     column: str
     order: Order | None = None
-    unread: int = 0  # how many cells hold something that is no time
+    unread: int = 0  # how many cells contain something that is not a time
     serial: bool = False  # whether numbers were read as days since 1900, as spreadsheets hold dates
-    ambiguous: bool = False  # dates like 03/04/2010 and nothing to tell the order by
+    ambiguous: bool = False  # all dates are like 03/04/2010, which do not show their order
     _chunks: list[_Chunk] = field(default_factory=list)
     _day_first: tuple[int, str] | None = None  # a row that can only be day first, and what it says
     _month_first: tuple[int, str] | None = None
@@ -119,7 +119,7 @@ class Times:
         clock[:, 0] = np.where(
             half == "pm", clock[:, 0] % 12 + 12, np.where(half == "am", clock[:, 0] % 12, clock[:, 0])
         )
-        year = _full_years(parts[2].astype(float).to_numpy())
+        year = _full_years(parts[2].to_numpy(dtype=np.float64))
         numbers = np.column_stack([parts[0].astype(float), parts[1].astype(float), year, clock])
         said = text.to_numpy()
         self._note_order(numbers, lambda at: (int(rows[undecided[at]]), said[undecided[at]]))
@@ -157,7 +157,7 @@ class Times:
             raise ReportFormatError(
                 f"the date '{then[1][:40]}' is {kind[then]}, but '{first[1][:40]}' on line {line_of(first[0])} is "
                 f"{kind[first]}. Write all dates in one order.",
-                advice="Or say which order holds with --dates dmy or --dates mdy (the others then have no time).",
+                advice="Or choose with --dates dmy or --dates mdy; reports with other dates then have no time.",
                 file=self.file,
                 line=line_of(then[0]),
                 column=self.column,
@@ -183,7 +183,7 @@ def _fast(values: pd.Series[Any]) -> _Chunk | None:
 def _arrow_times(array: Any) -> _Chunk | None:
     import pyarrow as pa
 
-    # A few first: to fail on a whole chunk takes Arrow far longer than to read it.
+    # Try a few cells first: Arrow takes far longer to fail on a whole chunk than to read it.
     few = array.slice(0, 16).drop_null()
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
@@ -209,7 +209,7 @@ def _arrow_numbers(few: Any, array: Any) -> NDArray[np.float64] | None:
     if not pc.all(pc.match_substring_regex(few, _PLAIN_NUMBER), min_count=0).as_py():
         return None
     try:
-        # Of whole numbers Arrow reads also hexadecimal ones, which begin with 0x.
+        # Arrow also reads hexadecimal integers such as 0x1F, which are not times.
         whole = None if pc.any(pc.match_substring(few, ".")).as_py() else array.cast(pa.int64())
     except pa.ArrowInvalid:
         whole = None
@@ -226,10 +226,10 @@ def _to_seconds(times: pd.Series[Any]) -> NDArray[np.float64]:
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
 
 
-# Days since the end of 1899 that spreadsheets hold for dates from 1982 to 2064. Where all numbers of a column lie
-# between these, they are such days: counts and seconds of a day would reach farther.
+# Spreadsheets store dates as days since the end of 1899; these are the dates from 1982 to 2064. A column is read so
+# only if all its numbers lie in this range: counts and seconds would exceed it.
 _SERIAL_DAYS = (30_000.0, 60_000.0)
-_SERIAL_1970 = 25_569.0  # the same of 1 January 1970
+_SERIAL_1970 = 25_569.0  # 1 January 1970 as such a number of days
 
 
 def _of_numbers(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
@@ -241,10 +241,10 @@ def _of_numbers(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool
 
 
 def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds since 1970, or milliseconds (13 digits), or a year on its own; NaN for a number that is no time."""
+    """Seconds since 1970, or milliseconds (13 digits), or a year on its own; NaN for a number that is not a time."""
     size = np.abs(numbers)
     seconds = np.where(size >= 1e11, numbers / 1000.0, numbers)
-    # Below this lie years and counts, which are not seconds.
+    # Smaller numbers are years or counts, not seconds.
     return np.where((np.abs(seconds) < 1e7) | (np.abs(seconds) > 1e11), np.nan, seconds)
 
 
@@ -269,7 +269,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def _in_words(value: str) -> str | None:
-    """'12 January 2010 16:53' or 'Jan 12, 2010 4:53 pm' as ISO; None if it is no date."""
+    """'12 January 2010 16:53' or 'Jan 12, 2010 4:53 pm' as ISO; None if it is not a date."""
     words = re.findall(r"[A-Za-z]+|\d+(?::\d+)*", value.strip().lower().removesuffix("utc"))
     month = next((_MONTHS.index(w[:3]) + 1 for w in words if w[:3] in _MONTHS), None)
     numbers = [w for w in words if w.isdigit()]

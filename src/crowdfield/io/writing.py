@@ -87,7 +87,7 @@ def read_map(path: str | Path) -> Heatmap:
         raise InputError(f"there is no file {path}.")
     if path.suffix.lower() not in (".tif", ".tiff", ".nc"):
         raise InputError(
-            f"{path.name}: maps are read back from .tif and .nc files; write one of those to convert it later."
+            f"{path.name}: only maps in .tif and .nc files can be read back. Write one of those to convert it later."
         )
     from crowdfield.io.maps import read_raster
 
@@ -135,7 +135,7 @@ def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None
     if formats is None:
         check_format(path)
     elif path.suffix.lower() not in formats:
-        raise InputError(f"{path.name}: the suffix '{path.suffix}' is not known here. Use one of: {' '.join(formats)}")
+        raise InputError(f"{path.name}: the suffix '{path.suffix}' is not supported. Use one of: {' '.join(formats)}")
     if path.is_dir():
         raise InputError(f"{path} is a folder. Name a file in it.")
     folder = path.absolute().parent
@@ -144,7 +144,7 @@ def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None
     if not folder.is_dir():
         raise InputError(f"{folder} is a file, so nothing can be written into it. Name a folder.")
     if not os.access(folder, os.W_OK):
-        raise InputError(f"nothing may be written into the folder {folder}. Choose another.")
+        raise InputError(f"no permission to write into the folder {folder}. Choose another.")
     missing = [name for name in _NEEDS.get(path.suffix.lower(), ()) if find_spec(name) is None]
     if missing:
         raise MissingDependencyError(
@@ -181,5 +181,5 @@ def _format(path: Path) -> tuple[str, str, str]:
     except KeyError:
         known = " ".join(FORMATS)
         raise InputError(
-            f"{path.name}: no map format is known by the suffix '{path.suffix}'. Use one of: {known}"
+            f"{path.name}: there is no map format with the suffix '{path.suffix}'. Use one of: {known}"
         ) from None

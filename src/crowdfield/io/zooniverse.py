@@ -305,7 +305,7 @@ def _ground(box: Box, u: float, v: float) -> tuple[float, float]:
     try:
         lon, lat = geography.transform([[x, y]], box.crs, geography.WGS84)[0].tolist()
     except ValueError:
-        raise _Refused("subject_data", f"the corners are nowhere in {box.crs}.") from None
+        raise _Refused("subject_data", f"the corners lie outside the area of {box.crs}.") from None
     return lon, lat
 
 

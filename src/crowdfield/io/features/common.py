@@ -46,7 +46,7 @@ def read(path: Path, found: Found) -> Features:
     reader: Callable[[Path, Found], Features] = import_module(f"crowdfield.io.features.{found.kind.reader}").read
     features = reader(path, found)
     if len(features) == 0:
-        raise ReportFormatError("holds no features, so no reports.", file=str(path))
+        raise ReportFormatError("contains no features.", file=str(path))
     return features
 
 

@@ -83,7 +83,7 @@ def _sheet(book: Any, path: Path, found: Found) -> Features:
         filled = [name for name in sheets if width[name]]
         if not filled:
             raise ReportFormatError("the workbook is empty. Export it again.", file=str(path))
-        # A sheet of remarks, in one column, is no table beside others.
+        # A sheet with a single column contains remarks, not a table, if there are other sheets.
         filled = [name for name in filled if width[name] > 1] or filled
         name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
     rows = list(_rows(sheets[name], allowance, path))

@@ -20,7 +20,7 @@ from crowdfield.io.kinds import Found, without_layers
 from crowdfield.io.opening import document
 
 _DEEPEST_GROUP = 8  # groups in groups of a form; what lies deeper stays JSON
-_LONGEST_NUMBER = 400  # digits: more are no coordinate, and take long to read
+_LONGEST_NUMBER = 400  # digits: longer numbers are not coordinates, and are slow to parse
 
 
 def read(path: Path, found: Found) -> Features:
@@ -104,7 +104,7 @@ _SUBMISSION = frozenset({"_uuid", "__id"})  # what a single submission of a form
 
 
 def records(root: Any) -> list[dict[str, Any]] | None:
-    """The records of JSON that is no GeoJSON: a list of objects, alone or in an envelope; None if it is neither."""
+    """The records of JSON that is not GeoJSON: a list of objects, alone or in an envelope; None if it is neither."""
     if isinstance(root, dict) and root.get("type") not in ("FeatureCollection", "Feature", *NAMES.values()):
         alone = [root] if _SUBMISSION & root.keys() else None
         root = next((root[name] for name in _ENVELOPES if isinstance(root.get(name), list)), alone)

@@ -35,7 +35,7 @@ def read(path: Path, found: Found) -> Features:
         _confine(connection)
         return _Layers(connection, path, found).wanted()
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError):
-        raise broken(path, found, "the database is damaged, or is no GeoPackage") from None
+        raise broken(path, found, "the database is damaged, or is not a GeoPackage") from None
     finally:
         connection.close()
 
@@ -77,12 +77,12 @@ class _Layers:
         }
         if not {"gpkg_contents", "gpkg_geometry_columns", "gpkg_spatial_ref_sys"} <= tables.keys():
             raise ReportFormatError(
-                "is an SQLite database but no GeoPackage. Save its points as GeoPackage, GeoJSON or CSV.",
+                "is an SQLite database but not a GeoPackage. Save its points as GeoPackage, GeoJSON or CSV.",
                 file=str(self._path),
             )
         named = [str(row[0]) for row in self._rows("SELECT table_name FROM gpkg_contents WHERE data_type = 'features'")]
         if not named:
-            raise ReportFormatError("has no geometry: it holds tables and no places.", file=str(self._path))
+            raise ReportFormatError("has no geometry: none of its tables contains places.", file=str(self._path))
         name = named[0] if len(named) == 1 and self._found.layer is None else self._pick(named)
         if name not in tables or tables[name].lstrip().upper().startswith("CREATE VIRTUAL"):
             raise ReportFormatError(
@@ -105,7 +105,7 @@ class _Layers:
         ]
         columns = self._columns(name)
         if not about or about[0][0] not in columns:
-            raise ReportFormatError("has no geometry: it holds a table and no places.", file=str(self._path))
+            raise ReportFormatError("has no geometry: its table contains no places.", file=str(self._path))
         geometry, number = about[0]
         others = [column for column in columns if column != geometry]
         asked = ", ".join(_quoted(column) for column in [geometry, *others])

@@ -106,7 +106,9 @@ def _columns(schema: Any, geometry: str | None, path: Path) -> list[str]:
     if len(schema.names) > limits.MOST_COLUMNS:
         raise too_many_columns(path)
     if geometry is not None and schema.names.count(geometry) != 1:
-        raise ReportFormatError("has no geometry: the column that it names is not there.", file=str(path))
+        raise ReportFormatError(
+            "has no geometry: the geometry column that its metadata names does not exist.", file=str(path)
+        )
     simple = [
         field.name
         for field in schema
@@ -153,7 +155,7 @@ def _features(file: Any, names: list[str], about: dict[str, Any] | None, allowan
         for name in parts:
             parts[name].append(_cells(batch.column(name), allowance, path))
     if not shapes:
-        raise ReportFormatError("holds no features, so no reports.", file=str(path))
+        raise ReportFormatError("contains no features.", file=str(path))
     columns = {name: np.concatenate(pieces) for name, pieces in parts.items()}
     crs = None if about is None else about["crs"]
     return Features(columns, np.concatenate(shapes), np.concatenate(kinds), crs, is_table=about is None)

@@ -21,7 +21,7 @@ def read(path: Path, found: Found) -> Features:
     reading = _Waypoints(path)
     xml_stream.parse(path, found, reading)
     if not reading.rows:
-        others = f" It holds {reading.others:,} points of tracks and routes, which are no reports."
+        others = f" It holds {reading.others:,} points of tracks and routes, which are not reports."
         raise ReportFormatError(f"is GPX without waypoints.{others if reading.others else ''}", file=str(path))
     notes = (f"{reading.others:,} points of tracks and routes are not read",) if reading.others else ()
     shapes, kinds = from_json(reading.geometries)

@@ -37,8 +37,8 @@ def read(path: Path, found: Found) -> Features:
     usable = {name: table for name, table in tables.items() if len(table.rows) > 1 and table.width > 1}
     if not usable:
         raise ReportFormatError(
-            "is a web page (HTML) without a table of reports. Was a page saved in place of the file, such as one to "
-            "log in? Export it again as CSV or .xlsx.",
+            "is a web page (HTML) without a table of reports. Was a login page saved instead of the "
+            "file? Export it again as CSV or .xlsx.",
             file=str(path),
         )
     name = next(iter(usable))

@@ -34,7 +34,7 @@ Shapes = tuple[NDArray[np.object_], NDArray[np.object_]]
 
 
 class NotWKB(Exception):
-    """Bytes that are no geometry, or one of a kind that is not read."""
+    """Bytes that are not a geometry, or are one of an unsupported kind."""
 
 
 def from_wkb(blobs: Sequence[bytes | None]) -> Shapes:
