@@ -23,7 +23,7 @@ from crowdfield.io.opening import Progress, Watched, opened
 
 DELIMITERS = (",", ";", "\t", "|")
 _NAMED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-CHUNK = 2**18  # rows at a time: some tens of megabytes
+CHUNK = 2**17  # rows at a time: some tens of megabytes
 _SAMPLE = 2**18
 LATEST_HEADER = 20  # lines: titles may stand above the names of the columns, but not more than this
 EXTRA = "extra fields"

@@ -92,9 +92,13 @@ class Sources:
 
     def _number(self, cells: Any, missing: frozenset[str]) -> NDArray[np.int32]:
         """The codes of different cells."""
-        if self._cells is None and not self._codes.names and _are_names(cells, missing):
-            self._cells = cells
-            return np.arange(len(cells), dtype=np.int32)
+        if self._cells is None and not self._codes.names and not _need_stripping(cells):
+            blank = _blank(cells, missing)
+            self._cells = cells.filter(~blank) if blank.any() else cells
+            codes = np.cumsum(~blank, dtype=np.int32) - np.int32(1)
+            if blank.any():
+                codes[blank] = self._number_absent()
+            return codes
         names = clean(cells.to_numpy(zero_copy_only=False))
         return self._all_names().add([UNKNOWN if is_blank(name, missing) else name for name in names])
 
@@ -118,15 +122,29 @@ class Sources:
         return self._codes
 
 
-def _are_names(cells: Any, missing: frozenset[str]) -> bool:
-    """Whether all cells are names as they are: none has spaces around it, and none is a word for an empty cell."""
+_SPACES = [chr(code).encode() for code in range(0x3001) if chr(code).isspace()]  # all that Python strips, in UTF-8
+_IN_SPACES = tuple(np.isin(np.arange(256), [space[at] for space in _SPACES]) for at in (0, -1))  # first, last bytes
+
+
+def _need_stripping(cells: Any) -> bool:
+    """Whether any cell is empty or has spaces around it."""
+    edges = first_and_last_bytes(cells)
+    likely = np.logical_or(*(table[edge] | (edge == 0) for table, edge in zip(_IN_SPACES, edges, strict=True)))
+    return any(not name or name != name.strip() for name in cells.filter(likely).to_pylist())
+
+
+def _blank(cells: Any, missing: frozenset[str]) -> NDArray[np.bool_]:
+    """Which cells are words for an empty cell.   [n]"""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    for edge in first_and_last_bytes(cells):
-        # Only these bytes can belong to a space that Python strips.
-        if ((edge <= ord(" ")) | (edge >= 0x80)).any() and clean(cells.to_pylist()) != cells.to_pylist():
-            return False
-    if contains_any(pc.ascii_lower(cells), missing):
-        return False
-    other = cells.filter(pc.invert(pc.string_is_ascii(cells)))
-    return not any(is_blank(name, missing) for name in other.to_pylist())
+    blank = np.zeros(len(cells), dtype=bool)
+    if contains_any(lower := pc.ascii_lower(cells), missing):
+        words = pa.array(sorted(missing), pa.string())
+        blank |= pc.is_in(lower, value_set=words).to_numpy(zero_copy_only=False)
+    # Other letters may become those of a word when they are folded, one by one or into several, never into fewer.
+    longest = max(map(len, missing), default=0)
+    short = pc.less_equal(pc.utf8_length(cells), longest)
+    other = np.flatnonzero(pc.and_not(short, pc.string_is_ascii(cells)).to_numpy(zero_copy_only=False))
+    blank[other] |= np.array([is_blank(name, missing) for name in cells.take(other).to_pylist()], dtype=bool)
+    return blank

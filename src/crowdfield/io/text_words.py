@@ -86,8 +86,10 @@ def sorted_positions(array: Any) -> NDArray[np.int64]:
     if cells is None:
         return np.asarray(pc.array_sort_indices(array).to_numpy(), dtype=np.int64)
     length, *letters = cells
-    # The last key counts most. The length decides between cells that differ only in zero bytes at their ends.
-    return np.lexsort([length, *(number.byteswap() for number in reversed(letters))])
+    keys = [number.byteswap() for number in reversed(letters)]  # the last key counts most
+    if not keys or (text := array.buffers()[2]) is None or b"\0" in text.to_pybytes():
+        keys.insert(0, length)  # decides between cells that differ only in zero bytes at their ends
+    return np.lexsort(keys)
 
 
 def strictly_increasing(cells: Words) -> bool:
