@@ -118,9 +118,9 @@ def test_a_report_that_counts_three_times_is_three_reports(few):
     rng = np.random.default_rng(0)
     X, site, source = rng.random((6, 2)), np.sort(rng.integers(0, 6, 10)), rng.integers(0, 3, 10)
     label, count = rng.integers(0, 2, 10), rng.integers(1, 4, 10)
-    names = {"n_sources": 3, "n_labels": 2, "n_states": 2}
-    once = arrange(X, site, source, label, count=count, **names)
-    often = arrange(X, *(np.repeat(each, count) for each in (site, source, label)), **names)
+    once = arrange(X, site, source, label, n_sources=3, n_labels=2, n_states=2, count=count)
+    rows = [np.repeat(each, count) for each in (site, source, label)]
+    often = arrange(X, *rows, n_sources=3, n_labels=2, n_states=2)
     prior = few._posed.prior._replace(alpha0=np.ones((3, 2, 2)), mean=np.zeros((6, 1)))
     basis = few._solved.fit.q.fields[0].basis
     one, many = gibbs.Sampler(once, prior, basis), gibbs.Sampler(often, prior, basis)

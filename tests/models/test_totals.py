@@ -10,7 +10,7 @@ import pytest
 import crowdfield as cf
 from crowdfield import simulate
 from crowdfield.errors import InputError
-from crowdfield.inference import area_totals
+from crowdfield.inference import area_totals, refined_draws
 
 SIDE = 12
 
@@ -208,11 +208,13 @@ def test_ninety_percent_intervals_hold_about_nine_times_in_ten():
 
 
 def test_draws_of_a_live_map_are_made_once_and_anew_for_another_seed_or_fit(small, monkeypatch):
-    from crowdfield.models import totals
-
     made, areas = [], np.zeros(len(cells()), int)
-    draw = totals.refined
-    monkeypatch.setattr(totals, "refined", lambda *given: made.append(1) or draw(*given))
+
+    def counted(*given):
+        made.append(given)
+        return refined_draws.refined(*given)
+
+    monkeypatch.setattr("crowdfield.models.totals.refined", counted)
     model = copy.copy(small)
     model.__dict__.pop("_last_draws", None)
     first = model.totals(cells(), areas, random_state=1)
