@@ -2,13 +2,15 @@
 
     python -m benchmarks totals coverage --worlds 200
     python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior [--inference gibbs] [--unrefined]
+    python -m benchmarks totals sweeps --worlds 10 --reports 100 --from-prior
     python -m benchmarks totals size --cells 1000000
 
 A world is a field, the states of all cells, a crowd and its reports, all drawn anew; the model is the default one. With
 `--from-prior` the level, how much the field varies and how every source errs are drawn from the priors of the one-state
 model, which then fits the reports (unless `--reports-model` says otherwise): intervals of exact inference would hold
 90 %. A district is a run of cells around a random cell, by a distance that is bent at random, so that its shape is no
-circle. `--unrefined` takes draws of the Gaussian approximation as they are.
+circle. `--unrefined` takes draws of the Gaussian approximation as they are; `sweeps` shows what sweeps of the sampler
+change in them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import warnings
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ import crowdfield as cf
 from crowdfield import simulate
 from crowdfield.data import Grid
 from crowdfield.inference import refined_draws
+from crowdfield.inference.gibbs import Sampler
 from crowdfield.inference.kernels import Matern32
 from crowdfield.inference.posed import LEVEL_VARIANCE
 from crowdfield.models.base import weakly_diagonal
@@ -41,6 +45,7 @@ DISTRICTS = (10, 100, 1000)  # cells
 SIDE = 60  # cells of a world along each side
 LENGTHSCALE = 12.0  # cells
 PER_SIZE = 2  # districts of each size in a world
+SWEEPS = (0, 1, 3, 7, 15, 40)  # after which draws are looked at
 
 
 @cache
@@ -156,6 +161,40 @@ def coverage(
     }
 
 
+def sweeps(worlds: int, reports: int, variance: float | None, level: float, first: int = 0) -> list[dict[str, Any]]:
+    """What draws of q become after some sweeps: mean and deviation of log ς, deviation of the mean log odds of the map
+    and of the mean rate of districts; means over worlds. The last row is close to the exact posterior."""
+    found: dict[int, list[list[float]]] = {after: [] for after in SWEEPS}
+    for seed in range(first, first + worlds):
+        grid, field, said = world(seed, reports, variance, level)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, reports_model="one_state").fit(
+                said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
+            )
+        rng = np.random.default_rng(seed)
+        areas = [district(grid, cells, rng) for cells in DISTRICTS]
+        drawn = refined_draws.of_q(model._solved.fit.q, 200, rng)
+        sampler = Sampler(model._posed.data, model._posed.prior, drawn.basis)
+        features = drawn.basis.features(field.places)
+        for before, after in pairwise((0, *SWEEPS)):
+            state = refined_draws.moved(sampler, *drawn[1:], after - before, rng)
+            drawn = drawn._replace(weights=state.weights, scale=state.scale, log_pi=state.log_pi.transpose(0, 1, 3, 2))
+            f = state.weights[:, 0] @ features.T
+            scale, shares = np.log(state.scale), [expit(f[:, area]).mean(1).std() for area in areas]
+            found[after].append([scale.mean(), scale.std(), f.mean(1).std(), *shares])
+    names = (
+        "mean of log ς",
+        "sd of log ς",
+        "sd of the level",
+        *(f"sd of the rate, {cells} cells" for cells in DISTRICTS),
+    )
+    return [
+        {"reports": reports, "sweeps": after} | dict(zip(names, np.mean(rows, axis=0).round(3).tolist(), strict=True))
+        for after, rows in found.items()
+    ]
+
+
 def size(
     cells: int, reports: int = 20_000, districts: int = 100, draws: int = 200, engine: str = "auto"
 ) -> dict[str, Any]:
@@ -191,7 +230,7 @@ def size(
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks totals", description=__doc__)
-    parser.add_argument("what", choices=("coverage", "size"))
+    parser.add_argument("what", choices=("coverage", "sweeps", "size"))
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--reports", type=int, nargs="*", default=[100, 400, 1500])
     parser.add_argument("--variance", type=float, default=1 / 1.2, help="of the field; the paper's by default")
@@ -214,5 +253,9 @@ def main(arguments: list[str]) -> int:
     for reports in given.reports:
         settings = (given.first, given.scale_rate, given.draws, given.inference, given.reports_model)
         variance = None if given.from_prior else given.variance
+        if given.what == "sweeps":
+            for row in sweeps(given.worlds, reports, variance, given.level, given.first):
+                print(json.dumps(row, ensure_ascii=False), flush=True)
+            continue
         print(json.dumps(coverage(given.worlds, reports, variance, given.level, *settings)), flush=True)
     return 0
