@@ -196,7 +196,12 @@ def sweeps(worlds: int, reports: int, variance: float | None, level: float, firs
 
 
 def size(
-    cells: int, reports: int = 20_000, districts: int = 100, draws: int = 200, engine: str = "auto"
+    cells: int,
+    reports: int = 20_000,
+    districts: int = 100,
+    draws: int = 200,
+    engine: str = "auto",
+    reports_model: str = "auto",
 ) -> dict[str, Any]:
     """Seconds and memory of totals on a square map, with districts that are squares of it."""
     from benchmarks import worlds
@@ -204,7 +209,8 @@ def size(
     said = worlds.field(reports, 50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = cf.HeatmapBCC(lengthscale=1.0, engine=engine).fit(said.X, said.label, sources=said.source)
+        model = cf.HeatmapBCC(lengthscale=1.0, engine=engine, reports_model=reports_model)
+        model.fit(said.X, said.label, sources=said.source)
     side = round(cells**0.5)
     grid = Grid(west=0.0, east=10.0, south=0.0, north=10.0, columns=side, rows=side)
     blocks = round(districts**0.5)
@@ -232,7 +238,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks totals", description=__doc__)
     parser.add_argument("what", choices=("coverage", "sweeps", "size"))
     parser.add_argument("--worlds", type=int, default=200)
-    parser.add_argument("--reports", type=int, nargs="*", default=[100, 400, 1500])
+    parser.add_argument("--reports", type=int, nargs="*", help="100, 400 and 1,500; of size 20,000")
     parser.add_argument("--variance", type=float, default=1 / 1.2, help="of the field; the paper's by default")
     parser.add_argument("--from-prior", action="store_true", help="field and crowd from the priors of the model")
     parser.add_argument("--level", type=float, default=0.0, help="mean log odds of the field")
@@ -245,12 +251,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--unrefined", action="store_true", help="draws of the Gaussian approximation as they are")
     parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
-    if given.what == "size":
-        print(json.dumps(size(given.cells, engine=given.engine, draws=given.draws)))
-        return 0
     if given.unrefined:
         refined_draws.MOST_WORK = 0.0
-    for reports in given.reports:
+    if given.what == "size":
+        for reports in given.reports or [20_000]:
+            model = given.reports_model or "auto"
+            print(json.dumps(size(given.cells, reports, draws=given.draws, engine=given.engine, reports_model=model)))
+        return 0
+    for reports in given.reports or [100, 400, 1500]:
         settings = (given.first, given.scale_rate, given.draws, given.inference, given.reports_model)
         variance = None if given.from_prior else given.variance
         if given.what == "sweeps":
