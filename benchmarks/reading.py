@@ -41,6 +41,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "1 % of latitudes NA": {"gaps": "NA"},
     "an id per row": {"ids": True},
     "100,000 sources": {"sources": 10**5},
+    # Hard ones: nearly every cell is different, or no shortcut for ASCII or for order applies.
+    "ids in random order": {"ids": True, "shuffled": True},
+    "100,000 sources with accents": {"sources": 10**5, "name": "Ünal "},
+    "1,000,000 sources": {"sources": 10**6},
+    "times day first, all different": {"time": "%d/%m/%Y %H:%M:%S"},
 }
 
 
@@ -65,7 +70,9 @@ def _rows(n: int, first: int, rng: np.random.Generator, kind: dict[str, Any]) ->
     label: Any = rng.integers(0, 2, n)
     frame = pd.DataFrame(
         {
-            "source": source if kind.get("numeric_sources") else np.char.add("user", source.astype(str)),
+            "source": source
+            if kind.get("numeric_sources")
+            else np.char.add(kind.get("name", "user"), source.astype(str)),
             "lat": np.round(rng.uniform(18, 19, n), 6),
             "lon": np.round(rng.uniform(-73, -72, n), 6),
             "label": label if kind.get("numeric_labels") else np.array(["dry", "flooded"])[label],
@@ -77,7 +84,8 @@ def _rows(n: int, first: int, rng: np.random.Generator, kind: dict[str, Any]) ->
     if "gaps" in kind:
         frame["lat"] = frame["lat"].astype(object).where(rng.random(n) > 0.01, kind["gaps"])
     if kind.get("ids"):
-        frame.insert(0, "id", np.arange(first, first + n))
+        ids = np.arange(first, first + n)
+        frame.insert(0, "id", rng.permutation(ids) if kind.get("shuffled") else ids)
     return frame
 
 
@@ -99,7 +107,7 @@ def compare(path: Path, rows: int, **kind: Any) -> str:
     jobs: list[Callable[[], object]] = [lambda: io.read(path), lambda: pd.read_csv(path, **how)]
     form = kind.get("time")
     if form is not None and form != "epoch":
-        jobs.append(lambda: pd.read_csv(path, **how, parse_dates=["time"], dayfirst=form == DAY_FIRST))
+        jobs.append(lambda: pd.read_csv(path, **how, parse_dates=["time"], dayfirst=form.startswith("%d")))
     seconds = measure(*jobs)
     took = np.median(seconds, axis=0)
     times = np.median(seconds[:, :1] / seconds, axis=0)
