@@ -129,7 +129,7 @@ def check_output(path: str | Path, formats: Iterable[str] | None = None) -> None
     >>> cf.io.check_output("flood.csv")
     >>> cf.io.check_output("flood.doc", [".html", ".pdf"])
     Traceback (most recent call last):
-    crowdfield.errors.InputError: flood.doc: the suffix '.doc' is not known here. Use one of: .html .pdf
+    crowdfield.errors.InputError: flood.doc: the suffix '.doc' is not supported. Use one of: .html .pdf
     """
     path = Path(path)
     if formats is None:
