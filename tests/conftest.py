@@ -5,8 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from crowdfield.cli import main
+
+# The same examples in every run, on every machine; `make fuzz` looks for new ones.
+settings.register_profile("same examples", derandomize=True, database=None, deadline=None)
+settings.load_profile("same examples")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -134,6 +134,13 @@ def neighbourhoods(draw):
     return places
 
 
+@pytest.mark.parametrize(("others", "left_out"), [(2, False), (10, True)])
+def test_exchanged_coordinates_are_recognised_only_among_enough_other_places(others, left_out):
+    """Near 37° N 37° E, where every place lies among the others with latitude and longitude exchanged, or nearly."""
+    places = [[37.5 + i / 1000, 36.5] for i in range(others)]
+    assert (geography.main_bounds([*places, [36.5, 37.5]]).west > 37.0) is left_out
+
+
 @settings(max_examples=60, deadline=None)
 @given(neighbourhoods())
 def test_places_survive_projection_grid_and_back_within_half_a_cell(places):

@@ -15,6 +15,9 @@ from crowdfield.errors import InputError
 # Outlying places: at most this share of all, and this many times as far from the middle as the others. Anything nearer
 # than `NEAR` degrees, about a kilometre, counts as in the middle.
 FEW, GAP, NEAR = 0.02, 2.0, 0.01
+# Fewer places than this do not show where the others belong: along the line on which latitude and longitude are equal,
+# some lie among the others with the two exchanged by chance.
+FEWEST_TO_COMPARE = 10
 OPEN_SEA = 4.0  # degrees around 0° N 0° E in which there is no land
 # Degrees of longitude: if reports are spread wider, the user must name the region of the map.
 WIDEST = 180.0
@@ -131,7 +134,7 @@ def main_bounds(places: ArrayLike) -> Region:
     Left out are at most `FEW` of the places, and only those beyond a gap: `GAP` times as far from the middle as all the
     others. Such places are mostly wrong coordinates; if many lie far out, they are taken for real. Places at 0° N 0° E,
     where missing coordinates end up, are left out however many they are, unless others lie in the sea around it; and so
-    are those, fewer than half, that lie among the others only with latitude and longitude exchanged.
+    are those, fewer than half, that lie among ten or more others only with latitude and longitude exchanged.
 
     Parameters
     ----------
@@ -190,7 +193,8 @@ def _exchanged(p: NDArray[np.float64]) -> NDArray[np.bool_]:
     if not _nearer_exchanged(few, middle).any():
         return none
     suspects = _nearer_exchanged(p, middle)
-    if 2 * int(suspects.sum()) >= len(p):
+    count = int(suspects.sum())
+    if 2 * count >= len(p) or len(p) - count < FEWEST_TO_COMPARE:
         return none
     low, high = p[~suspects].min(axis=0), p[~suspects].max(axis=0)
     reach = max(float((high - low).max()), NEAR)
