@@ -270,6 +270,8 @@ def test_a_fit_has_converged_when_steps_change_nothing_or_little_and_not_the_obj
     assert not policy.has_converged(change=0.9e-3, gain=0.11, objective=-1e5, tol=1e-4)
     assert not policy.has_converged(change=1.1e-3, gain=0.0, objective=-1e5, tol=1e-4)
     assert not policy.has_converged(change=1.1e-4, gain=0.0, objective=-1e4, tol=1e-4)  # few reports
+    assert policy.has_converged(change=0.9e-3, gain=5.0, objective=-1e4, tol=1e-4, is_whole=False)
+    assert not policy.has_converged(change=1.1e-3, gain=0.0, objective=-1e4, tol=1e-4, is_whole=False)
 
 
 def test_the_allowed_fall_of_the_objective_grows_with_the_objective():
@@ -307,6 +309,35 @@ def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
     np.testing.assert_allclose(model.predict_proba(X[:200]), anew.predict_proba(X[:200]), atol=2e-3)  # 1e-3 of either
 
 
+def test_a_warm_start_with_the_same_features_begins_at_the_posterior_of_the_earlier_fit():
+    """So that the objective judges every step from there, the first one included."""
+    _, made = problem(seed=5)
+    earlier = settled(made)
+    begun = made.assemble(made.warm_start(earlier))
+    np.testing.assert_allclose(begun.fields[0].mean, earlier.q.fields[0].mean, atol=1e-10)
+    np.testing.assert_allclose(begun.logits, earlier.q.logits, atol=1e-10)
+    again = settled(made, start=made.warm_start(earlier))
+    assert again.n_iter <= 4 and again.bound.total == pytest.approx(earlier.bound.total, abs=1e-6)
+
+
+@pytest.mark.parametrize("states", [2, 3])
+def test_new_sources_join_an_earlier_fit_with_their_prior_and_are_coupled_to_the_field(states):
+    sites, made = problem(states, labels=states, seed=6)
+    known = sites.data._replace(
+        **{name: getattr(sites.data, name)[sites.data.source < 4] for name in ("site", "source", "label")}
+    )
+    before = Sites(known._replace(n_sources=4), sites.prior._replace(alpha0=made.alpha0[:4]), sites.engine)
+    fewer = method.Method(sites.engine, made.alpha0[:4], made.scale_prior, partial(sums.sweep, before))
+    earlier = settled(fewer)
+    extended = JointSolver(before, fewer).with_new_sources(earlier, made.alpha0[4:])
+    q = made.assemble(made.warm_start(extended))
+    np.testing.assert_allclose(q.logits[:4], earlier.q.logits, atol=1e-10)
+    np.testing.assert_allclose(q.logits[4], rows.of_dirichlet(made.alpha0[4:])[0][0], atol=1e-10)
+    assert q.position.tolist() == [0, 1, 2, 3, 4]
+    warm, cold = settled(made, start=made.warm_start(extended), tol=1e-6), settled(made, tol=1e-6)
+    assert warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)
+
+
 def test_a_warm_start_from_another_length_scale_is_close_to_the_solution():
     """Other features, so that no weight means the same: places and sources carry what was learned."""
     sites, made = problem(seed=3)
@@ -314,7 +345,7 @@ def test_a_warm_start_from_another_length_scale_is_close_to_the_solution():
     there = Sites(sites.data, sites.prior, engine)
     other = method.Method(engine, made.alpha0, made.scale_prior, partial(sums.sweep, there))
     cold = settled(other, tol=1e-6)
-    start = other.warm_start(settled(made, tol=1e-6).q)
+    start = other.warm_start(settled(made, tol=1e-6))
     assert other.is_whole(start) and abs(other.evaluate(start).bound.total - cold.bound.total) < 0.5
     warm = settled(other, start=start, tol=1e-6)
     assert warm.n_iter < cold.n_iter and warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)

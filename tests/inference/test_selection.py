@@ -34,7 +34,7 @@ def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
 
 def test_a_warm_start_with_known_sources_needs_no_subset(monkeypatch):
     posed = _posed(1_500, 10, seed=1)
-    earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit.q
+    earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)
     engine = posed.engine()
     assert selection._begun_on_a_part(posed, engine, earlier, 50, 1e-3) is earlier

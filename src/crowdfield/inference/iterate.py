@@ -131,10 +131,14 @@ class Policy:
         slack *= 0.5 ** (max(n_iter - self.full_slack_passes, 0) // self.slack_half_life)
         return bool(np.isfinite(objective)) and objective >= best - slack
 
-    def has_converged(self, change: float, gain: float, objective: float, tol: float) -> bool:
-        """Whether a step of the whole state changed less than `tol`, or little more and not the objective."""
+    def has_converged(self, change: float, gain: float, objective: float, tol: float, is_whole: bool = True) -> bool:
+        """Whether a step changed less than `tol`, or little more and not the objective.
+
+        A state without the coupling of sources and field, which is added next, may change more.
+        """
         loose = tol * min(abs(objective) / self.large, self.loose_factor)
-        return change < tol or (change < loose and abs(gain) < self.negligible_gain * abs(objective))
+        enough = tol if is_whole else self.uncoupled_factor * tol
+        return change < enough or (change < loose and abs(gain) < self.negligible_gain * abs(objective))
 
 
 class Fit(NamedTuple):
@@ -189,8 +193,7 @@ def _from_state(
     method: Method, state: Any, n_iter: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
 ) -> Fit:
     """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
-    enough = tol if method.is_whole(state) else policy.uncoupled_factor * tol
-    first = _iterate(method, state, 1 + n_iter, max_iter, enough, policy, progress)
+    first = _iterate(method, state, 1 + n_iter, max_iter, tol, policy, progress)
     if method.is_whole(first.state) or first.n_iter >= max_iter:
         return first
     last = _iterate(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
@@ -230,8 +233,8 @@ def _iterate(
         change, at = method.change(at, new) / used, new
         best = max(best, at.bound.total)
         history.append(at.bound.total)
-        gain = history[-1] - history[-2] if method.is_whole(at.state) else np.inf
-        quiet = quiet + 1 if policy.has_converged(change, gain, best, tol) else 0
+        gain = history[-1] - history[-2]
+        quiet = quiet + 1 if policy.has_converged(change, gain, best, tol, method.is_whole(at.state)) else 0
         settled = quiet >= policy.patience
         if progress is not None:
             progress(n_iter, at.bound.total, change)

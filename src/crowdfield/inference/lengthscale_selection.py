@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -21,6 +21,7 @@ from crowdfield.inference import solvers
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
+from crowdfield.inference.iterate import Fit
 from crowdfield.inference.posed import Posed, thinned
 from crowdfield.inference.selection import LayOut, solve
 from crowdfield.inference.solvers import quiet_blas
@@ -45,7 +46,7 @@ class Learned(NamedTuple):
     """A problem with its learned length-scale, and the uncertainty of that."""
 
     posed: Posed
-    start: Any | None  # a q to continue from
+    start: Fit | None  # the fit to continue from
     log_sd: Array  # [groups of columns learned], of log l; infinite where the data do not say
     tried: Array  # [n, 2] length-scales looked at last, and the objective there with the log prior
 
@@ -59,8 +60,8 @@ class Group(NamedTuple):
     log_prior: LogPrior
 
 
-def learn(posed: Posed, earlier: Any | None, lay_out: LayOut = solvers.for_search) -> Learned:
-    """Learn the length-scales. `earlier`: a q to start from; `lay_out` lays a fit over its sites."""
+def learn(posed: Posed, earlier: Fit | None, lay_out: LayOut = solvers.for_search) -> Learned:
+    """Learn the length-scales. `earlier`: a fit to start from; `lay_out` lays a fit over its sites."""
     search = thinned(posed, SEARCH_SITES)
     search = replace(search, communities=None if posed.communities is None else 1)
     X = coordinates(search.kernel, search.data.X)
@@ -115,10 +116,10 @@ class Visited(NamedTuple):
     objective: float
 
 
-def _by_evidence(posed: Posed, groups: list[Group], q: Any | None, lay_out: LayOut) -> Learned | None:
+def _by_evidence(posed: Posed, groups: list[Group], earlier: Fit | None, lay_out: LayOut) -> Learned | None:
     """Alternate fits and evidences; None where a fit's sites have no evidence in closed form."""
     visited: list[Visited] = []
-    found = Learned(posed, q, np.full(len(groups), np.inf), np.empty((0, 2)))
+    found = Learned(posed, earlier, np.full(len(groups), np.inf), np.empty((0, 2)))
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]
     for _ in range(ROUNDS):
         before = found.posed.kernel.lengthscales(dimension)
@@ -130,7 +131,7 @@ def _by_evidence(posed: Posed, groups: list[Group], q: Any | None, lay_out: LayO
             evidence = partial(_evidence, found.posed, likelihood, groups)
             here = Visited(np.log([before[group.columns[0]] for group in groups]), solved.fit.bound.total)
             tilt = _tilt(evidence, here, visited, TILT * posed.data.n_sites)
-            found = _best_by_evidence(found._replace(start=solved.fit.q), groups, evidence, here, tilt)
+            found = _best_by_evidence(found._replace(start=solved.fit), groups, evidence, here, tilt)
         visited.append(here)
         moved = [abs(np.log(found.posed.kernel.lengthscales(dimension) / before)[group.columns[0]]) for group in groups]
         known = np.where(np.isfinite(found.log_sd), found.log_sd, 0.0)
@@ -197,7 +198,7 @@ def _smooth(tried: Array) -> Array:
 # --- by the objectives of fits --------------------------------------------------------------------------------------
 
 
-def _by_fits(posed: Posed, groups: list[Group], earlier: Any | None, lay_out: LayOut = solvers.here) -> Learned:
+def _by_fits(posed: Posed, groups: list[Group], earlier: Fit | None, lay_out: LayOut = solvers.here) -> Learned:
     """Each fit started from the best so far."""
     best, best_value = earlier, -np.inf
 
@@ -206,7 +207,7 @@ def _by_fits(posed: Posed, groups: list[Group], earlier: Any | None, lay_out: La
         at = posed.with_lengthscales(scales)
         fit = solve(at, best, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL, lay_out=lay_out).fit
         if fit.bound.total > best_value:
-            best, best_value = fit.q, fit.bound.total
+            best, best_value = fit, fit.bound.total
         return fit.bound.total
 
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]

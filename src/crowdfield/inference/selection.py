@@ -33,7 +33,7 @@ class Solved(NamedTuple):
 
 def solve(
     posed: Posed,
-    earlier: Any | None,
+    earlier: Fit | None,
     *,
     max_iter: int,
     tol: float,
@@ -42,7 +42,7 @@ def solve(
 ) -> Solved:
     """Inference with fixed hyperparameters, except for the communities, which are learned.
 
-    `earlier` is a q of fewer reports or another length-scale to start from. `lay_out` lays the method over the sites;
+    `earlier` is a fit of fewer reports or another length-scale to start from. `lay_out` lays the method over the sites;
     those of other processes, for example.
     """
     solver = lay_out(posed)
@@ -72,8 +72,8 @@ def solve(
     return separate if _penalised_objective(posed, separate) > _penalised_objective(posed, best) else best
 
 
-def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter: int, tol: float) -> Any | None:
-    """The q of a fit on a subset of very many sites; `earlier` itself if there are fewer, or sources are known.
+def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Fit | None, max_iter: int, tol: float) -> Fit | None:
+    """The fit to a subset of very many sites; `earlier` itself if there are fewer, or sources are known.
 
     Alternating updates of sources, scale and field converge slowly: the more reports, the slower. On a subset, joint
     steps cost little.
@@ -82,7 +82,7 @@ def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter
     if posed.method != "joint" or not isinstance(engine, FeatureEngine) or data.n_sites < VERY_MANY_SITES:
         return earlier
     reports = np.bincount(data.source, minlength=data.n_sources).astype(np.float64)
-    if earlier is not None and not starting.many_new(reports, starting.unknown(earlier)):
+    if earlier is not None and not starting.many_new(reports, starting.unknown(earlier.q)):
         return earlier
     kept = np.sort(np.random.default_rng(0).choice(data.n_sites, PART, replace=False))  # the same in every fit
     part = replace(
@@ -91,7 +91,7 @@ def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Any | None, max_iter
         prior=posed.prior._replace(mean=posed.prior.mean[kept]),
         communities=None if posed.communities is None else 1,
     )
-    return solve(part, earlier, max_iter=max_iter, tol=max(tol, PART_TOL)).fit.q
+    return solve(part, earlier, max_iter=max_iter, tol=max(tol, PART_TOL)).fit
 
 
 def _split_communities(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:

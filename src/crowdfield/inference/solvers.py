@@ -48,8 +48,8 @@ class Solver(Protocol):
         """q of a state that was found before."""
         ...
 
-    def warm_start(self, q: Any) -> Any:
-        """The state that a q of fewer reports, another length-scale or engine implies here."""
+    def warm_start(self, earlier: Fit) -> Any:
+        """The state to start from after a fit of fewer reports, another length-scale or engine."""
         ...
 
     def counts(self, fit: Fit) -> Array:
@@ -76,8 +76,8 @@ class Solver(Protocol):
         """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         ...
 
-    def with_new_sources(self, q: Any, alpha0: Array) -> Any:
-        """q extended by new sources with the prior [S_new, J, L]."""
+    def with_new_sources(self, earlier: Fit, alpha0: Array) -> Fit:
+        """An earlier fit extended by new sources with the prior [S_new, J, L]."""
         ...
 
 
@@ -102,10 +102,10 @@ class JointSolver:
         with quiet_blas(self.method.engine):  # as when it was fitted: sums in another order differ in the last digit
             return self.method.assemble(state)
 
-    def warm_start(self, q: joint.Posterior) -> joint.State:
-        """The state that a q of fewer reports, another length-scale or engine implies here."""
+    def warm_start(self, earlier: Fit) -> joint.State:
+        """The state to start from after a fit of fewer reports, another length-scale or engine."""
         with quiet_blas(self.method.engine):
-            return self.method.warm_start(q)
+            return self.method.warm_start(earlier)
 
     def counts(self, fit: Fit) -> Array:
         """Expected counts of every source: [S, J, L]."""
@@ -131,9 +131,10 @@ class JointSolver:
         """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         return self.method.likelihood(fit.state)
 
-    def with_new_sources(self, q: joint.Posterior, alpha0: Array) -> joint.Posterior:
-        """q extended by new sources with the prior [S_new, J, L]."""
-        return joint.with_new_sources(q, alpha0)
+    def with_new_sources(self, earlier: Fit, alpha0: Array) -> Fit:
+        """An earlier fit extended by new sources with the prior [S_new, J, L]."""
+        state = joint.with_new_sources(earlier.state, alpha0)
+        return earlier._replace(state=state, q=joint.posterior_with_new_sources(earlier.q, alpha0))
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,10 @@ class MeanFieldSolver:
         with quiet_blas(self.iteration.engine):
             return self.iteration.assemble(state)
 
-    def warm_start(self, q: vb.Posterior) -> vb.State:
-        """The state that a q of fewer reports, another length-scale or engine implies here."""
+    def warm_start(self, earlier: Fit) -> vb.State:
+        """The state to start from after a fit of fewer reports, another length-scale or engine."""
         with quiet_blas(self.iteration.engine):
-            return self.iteration.warm_start(q)
+            return self.iteration.warm_start(earlier.q)
 
     def counts(self, fit: Fit) -> Array:
         """Expected counts of every source: [S, J, L]."""
@@ -186,9 +187,11 @@ class MeanFieldSolver:
         """The Gaussian likelihood of a fit's weights, to compare kernels by; None if the method has none."""
         return None  # the paper compares the bounds of fits
 
-    def with_new_sources(self, q: vb.Posterior, alpha0: Array) -> vb.Posterior:
-        """q extended by new sources with the prior [S_new, J, L]."""
-        return q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
+    def with_new_sources(self, earlier: Fit, alpha0: Array) -> Fit:
+        """An earlier fit extended by new sources with the prior [S_new, J, L]."""
+        q = earlier.q
+        more = q._replace(alpha=np.concatenate([q.alpha, alpha0]), alpha0=np.concatenate([q.alpha0, alpha0]))
+        return earlier._replace(q=more)
 
 
 def _here(sites: Any, one: Any, q: Any) -> Any:

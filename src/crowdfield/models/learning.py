@@ -22,6 +22,7 @@ from crowdfield.inference.instrument.model import with_learned_lengthscale
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned
+from crowdfield.inference.iterate import Fit
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.threads import one_blas_thread
@@ -166,12 +167,12 @@ def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
         model.lengthscale_log_sd_, model.lengthscale_tried_ = found.log_sd, found.tried
 
 
-def _warm_start(model: HeatmapBCC, posed: Posed) -> Any | None:
-    """The state of the earlier fit, extended by new sources."""
+def _warm_start(model: HeatmapBCC, posed: Posed) -> Fit | None:
+    """The earlier fit, extended by new sources."""
     if not hasattr(model, "_solved") or model._posed.data.X.shape[1] < posed.data.X.shape[1]:
         return None  # the features of exact places know no others
-    q = model._solved.fit.q
-    return model._solved.solver.with_new_sources(q, posed.prior.alpha0[len(q.alpha0) :])
+    earlier = model._solved.fit
+    return model._solved.solver.with_new_sources(earlier, posed.prior.alpha0[len(earlier.q.alpha0) :])
 
 
 def _sample_one_state(model: HeatmapBCC, given: FitInput) -> None:

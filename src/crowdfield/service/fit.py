@@ -287,8 +287,8 @@ def _fitted(
 
 
 def _swept(model: Any, sweeps: int) -> Any | None:
-    """The model after more sweeps; None where they make it worse. They begin with a step whose length nothing judges,
-    which now and then leads far away; the sweeps of one fit from nothing are all judged."""
+    """The model after more sweeps; None where they make it worse: a fit that cannot go on from its last state starts
+    from the prior, for which these sweeps are too few."""
     before = model.bound_
     try:
         model = pipeline.settle(model, sweeps)

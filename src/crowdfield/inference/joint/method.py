@@ -24,9 +24,11 @@ from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
 from crowdfield.inference.fields.marginal import LostInformation
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
+from crowdfield.inference.iterate import Fit
 from crowdfield.inference.joint import rows, starting
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
+    MOST_COVARIANCES,
     Evaluated,
     Posterior,
     Rows,
@@ -44,7 +46,6 @@ FARTHEST_MOVE = 2.0  # largest change of a source's logits in one step, because 
 FIRST_PRECISION = 1.0  # smallest ς at the start, because a field without a prior diverges
 SIDE_BY_SIDE = 0.5  # damping of plain steps of several functions, which overshoot if each holds the others fixed
 FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all sources are coupled from the start
-MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, only the most influential sources are coupled
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,17 @@ class Method:
         nothing = np.zeros((len(chosen), F, d, self.engine.size))
         return state._replace(rows=state.rows._replace(position=position, projected=nothing))
 
-    def warm_start(self, q: Posterior) -> State:
-        """The state that a q learned elsewhere (fewer reports, another length-scale or engine) implies here."""
-        if has_weights_of(q, self.engine):
-            prior = self.prior()
-            rooms = prior.rows._replace(position=q.position, projected=np.zeros_like(q.slope))
-            return self.step(self._evaluated(prior._replace(rows=rooms, precision=q.scale.mean), q), 1.0)
-        state, sources_anew = starting.elsewhere(self, q)
-        return self._with_room(state) if sources_anew else self.joined(state)
+    def warm_start(self, earlier: Fit) -> State:
+        """The state to start from after an earlier fit (of fewer reports, another length-scale or engine).
+
+        With the same features it is the state in which that fit ended: its q, and a model of the objective that the
+        first step here replaces.
+        """
+        if not has_weights_of(earlier.q, self.engine):
+            state, sources_anew = starting.elsewhere(self, earlier.q)
+            return self._with_room(state) if sources_anew else self.joined(state)
+        state = earlier.state._replace(alpha0=self.alpha0, communities=self.communities)
+        return self._with_communities(state, earlier.q.moments.log_pi, None)
 
     # --- q from a state --------------------------------------------------------------------------------------------
 
@@ -320,14 +324,7 @@ class Method:
 
     # --- states as vectors -----------------------------------------------------------------------------------------
 
-    def pack(self, state: State) -> Array:
-        return pack(state)
-
-    def unpack(self, like: State, z: Array) -> State:
-        return unpack(like, z)
-
-    def readout(self, state: State, image: State) -> Array:
-        return readout(state, image)
+    pack, unpack, readout = staticmethod(pack), staticmethod(unpack), staticmethod(readout)
 
     # --- how far a step went ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from crowdfield.inference.joint.sums import Coupling, Sums, Table
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import ForeignField
 
+MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, only the most influential sources are coupled
+
 
 class Rows(NamedTuple):
     """q of the confusion matrices' logits given the field, and the field's mean at which it was computed."""
@@ -118,7 +120,31 @@ def spread_over(position: NDArray[np.int64], coupled: Array) -> Array:
     return out
 
 
-def with_new_sources(q: Posterior, alpha0: Array) -> Posterior:
+def with_new_sources(state: State, alpha0: Array) -> State:
+    """A state extended by new sources, which have their prior [S_new, J, L] and no reports yet.
+
+    They are coupled to the field if the others are and there is room.
+    """
+    layout, old = Layout.of(*alpha0.shape[1:]), state.rows
+    logits, covariance = rows.of_dirichlet(alpha0)
+    information = layout.block(np.asarray(np.linalg.inv(covariance)))
+    coupled = len(old.projected)
+    has_room = coupled and (coupled + len(alpha0)) * old.projected[0].size <= MOST_COVARIANCES
+    added = len(alpha0) if has_room else 0
+    position = coupled + np.arange(added) if added else np.full(len(alpha0), -1, dtype=np.int64)
+    new = Rows(
+        logits,
+        information,
+        np.zeros_like(information),
+        np.zeros(information.shape[:3]),
+        np.zeros((added, *old.projected.shape[1:])),
+        position,
+    )
+    both = (np.concatenate(pair) for pair in zip(old, new, strict=True))
+    return state._replace(alpha0=np.concatenate([state.alpha0, alpha0]), rows=Rows(*both))
+
+
+def posterior_with_new_sources(q: Posterior, alpha0: Array) -> Posterior:
     """q extended by new sources, which have their prior [S_new, J, L]."""
     layout = Layout.of(*alpha0.shape[1:])
     logits, covariance = rows.of_dirichlet(alpha0)
