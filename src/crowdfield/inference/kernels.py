@@ -15,9 +15,15 @@ import numpy as np
 from crowdfield.arrays import Array as Array
 from crowdfield.errors import InputError
 
+__all__ = ["RBF", "Kernel", "Matern", "Matern12", "Matern32", "Matern52", "Product", "Radial", "space_time"]
+
 
 class Kernel(ABC):
-    """A covariance function of places [n, D] with k(x, x) = 1."""
+    """A covariance function of places [n, D] with k(x, x) = 1: what `HeatmapBCC(kernel=...)` takes.
+
+    For a kernel of your own subclass `Radial` if it depends on the distance only, or `Matern` if only the smoothness is
+    new.
+    """
 
     level = 0.0  # variance of a constant part, the same everywhere
 
@@ -47,8 +53,10 @@ class Kernel(ABC):
         return np.ones(len(X))
 
     def averaged(self, X: Array, Z: Array, sd: tuple[Array, Array], space: Sequence[int]) -> Array:
-        """E[k(x + u, z + v)] with independent normal u, v of standard deviations sd ([n], [m]) in the columns of
-        `space`: [n, m]. By Gauss–Hermite quadrature, one after the other.
+        """The covariance averaged over uncertain places: [n, m].
+
+        E[k(x + u, z + v)] with independent normal u, v of standard deviations sd ([n], [m]) in the columns of `space`,
+        by Gauss–Hermite quadrature, one pair of places after the other.
         """
         nodes, weights = np.polynomial.hermite_e.hermegauss(DISPLACEMENTS)
         grid = np.stack(np.meshgrid(*[nodes] * len(space), indexing="ij"), -1).reshape(-1, len(space))
@@ -71,7 +79,15 @@ MIXTURE_STEP, MIXTURE_FIRST, MIXTURE_LAST = 0.5, -9.0, 3.0
 
 @dataclass(frozen=True)
 class Radial(Kernel):
-    """A function of the distance r = |(x − x′) / l|, with one l or one per column."""
+    """A kernel of the distance r = |(x − x′) / l|.
+
+    Subclasses give the covariance, `of_distance`, and its spectral density, `density_of_frequency`.
+
+    Parameters
+    ----------
+    lengthscale : float or tuple of float, default=1.0
+        The length-scale l, one for all columns or one per column.
+    """
 
     lengthscale: float | tuple[float, ...] = 1.0
 
@@ -132,13 +148,16 @@ class Radial(Kernel):
         return np.asarray(self.density_of_frequency(xi, frequencies.shape[1]) * scales.prod())
 
 
-class _Matern(Radial):
-    """Matérn kernels: ν is the smoothness; draws have ⌈ν⌉ − 1 derivatives."""
+class Matern(Radial):
+    """Matérn kernels: ν is the smoothness; draws have ⌈ν⌉ − 1 derivatives.
+
+    Subclasses give `nu` and the covariance, `of_distance`; the spectral density follows.
+    """
 
     nu: float
 
     def mixture(self) -> tuple[Array, Array]:
-        """g ~ Gamma(ν, ν): the spectral density is Student's t, a normal distribution with a gamma precision."""
+        """Nodes and weights of g ~ Gamma(ν, ν): the density is Student's t, a normal with a gamma precision."""
         log_g = np.arange(MIXTURE_FIRST, MIXTURE_LAST, MIXTURE_STEP)
         log_weight = self.nu * (log_g + np.log(self.nu) - np.exp(log_g)) - np.log(gamma(self.nu))
         return np.exp(log_g), MIXTURE_STEP * np.exp(log_weight)
@@ -150,8 +169,16 @@ class _Matern(Radial):
         return np.asarray(constant * (2 * nu + 4 * pi**2 * xi**2) ** -(nu + d / 2))
 
 
-class Matern12(_Matern):
-    """ν = 1/2: continuous and rough; in time, an exponential decay."""
+class Matern12(Matern):
+    """The Matérn kernel with ν = 1/2: continuous and rough; in time, an exponential decay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern12
+    >>> Matern12(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.368]])
+    """
 
     nu = 0.5
 
@@ -160,8 +187,16 @@ class Matern12(_Matern):
         return np.asarray(np.exp(-r))
 
 
-class Matern32(_Matern):
-    """ν = 3/2: smooth slopes; the default."""
+class Matern32(Matern):
+    """The Matérn kernel with ν = 3/2, the default: draws have one derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern32
+    >>> Matern32(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.483]])
+    """
 
     nu = 1.5
 
@@ -171,8 +206,16 @@ class Matern32(_Matern):
         return np.asarray((1.0 + z) * np.exp(-z))
 
 
-class Matern52(_Matern):
-    """ν = 5/2: smoother still."""
+class Matern52(Matern):
+    """The Matérn kernel with ν = 5/2: draws have two derivatives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern52
+    >>> Matern52(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.524]])
+    """
 
     nu = 2.5
 
@@ -183,7 +226,15 @@ class Matern52(_Matern):
 
 
 class RBF(Radial):
-    """The squared exponential: infinitely smooth, the limit ν → ∞."""
+    """The squared exponential kernel: infinitely smooth, the limit ν → ∞ of the Matérn kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import RBF
+    >>> RBF(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.607]])
+    """
 
     def mixture(self) -> tuple[Array, Array]:
         """k(r) = Σ_g w_g exp(−r² / 2g) as nodes g and weights, where the kernel is such a mixture."""
@@ -200,7 +251,21 @@ class RBF(Radial):
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """A separable kernel: each factor sees its own columns, for example space (0, 1) and time (2)."""
+    """A separable kernel: a product of kernels of which each sees its own columns. `space_time` makes the usual one.
+
+    Parameters
+    ----------
+    factors : tuple of Kernel
+        The kernels.
+    columns : tuple of tuples of int
+        The columns of X that each of them sees.
+
+    Examples
+    --------
+    >>> from crowdfield.inference.kernels import Matern12, Matern32, Product
+    >>> Product((Matern32(3_000.0), Matern12(6.0)), columns=((0, 1), (2,))).lengthscales(3)
+    array([3000., 3000.,    6.])
+    """
 
     factors: tuple[Kernel, ...]
     columns: tuple[tuple[int, ...], ...]
@@ -297,8 +362,30 @@ def space_time(
     time: str | Kernel = "matern12",
     timescale: float = 1.0,
 ) -> Product:
-    """A separable kernel on (easting, northing, time): places near in space and time are similar.
+    """Make a kernel of easting, northing and time: reports are informative about what is near in space and in time.
 
-    Matérn 1/2 in time is a Markov process; an infinite `timescale` ignores time.
+    Parameters
+    ----------
+    space : str or Kernel, default="matern32"
+        The kernel of the first two columns.
+    lengthscale : float, default=1.0
+        Its length-scale, in the units of these columns.
+    time : str or Kernel, default="matern12"
+        The kernel of the third column. Matérn 1/2 is a Markov process: it suits a truth that can change at any moment.
+    timescale : float, default=1.0
+        Its length-scale, in the unit of that column; infinity ignores time.
+
+    Returns
+    -------
+    Product
+        For ``HeatmapBCC(kernel=...)``.
+
+    Examples
+    --------
+    Places are alike over 3 km and 6 hours:
+
+    >>> from crowdfield.inference.kernels import space_time
+    >>> space_time("matern32", 3_000.0, "matern12", 6.0).lengthscales(3)
+    array([3000., 3000.,    6.])
     """
     return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))

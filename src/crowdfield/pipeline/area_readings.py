@@ -20,7 +20,7 @@ def with_area_readings(reports: Reports, settings: Settings) -> Settings:
     states = settings.states or reports.labels
     positive = in_question(states, reports, settings).state
     found = readings.priors(reports.sources, states, settings.labels or reports.labels, positive)
-    return replace(settings, sources={**found, **settings.sources})
+    return replace(settings, sources={**{str(source): prior for source, prior in found.items()}, **settings.sources})
 
 
 def learn_area_readings(model: Any, reports: Reports, positive: Any) -> None:

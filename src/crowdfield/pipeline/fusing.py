@@ -29,6 +29,7 @@ from crowdfield.pipeline.tables import joined, keys, within
 
 if TYPE_CHECKING:
     import pandas as pd
+    from narwhals.typing import IntoDataFrame
 
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
@@ -83,7 +84,7 @@ class Fused:
 
 
 def fuse(
-    reports: Reports | Any,
+    reports: Reports | IntoDataFrame,
     settings: Settings | None = None,
     *,
     about: Mapping[str, Any] | None = None,
@@ -95,8 +96,9 @@ def fuse(
 
     Parameters
     ----------
-    reports : Reports
-        With a reference system, for example as `crowdfield.io.read` gives them.
+    reports : Reports or table
+        Reports with a reference system, for example as `crowdfield.io.read` gives them, or a table of pandas, GeoPandas
+        or polars, which `crowdfield.io.from_frame` reads.
     settings : Settings, optional
         How to make the map.
     about : mapping, optional
@@ -327,7 +329,7 @@ def _fit(model: Any, reports: Reports) -> Any:
     return model.fit(**as_arguments(model, reports))
 
 
-def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
+def on_cluster(address: str) -> Callable[[HeatmapBCC, Reports], HeatmapBCC]:
     """Give a `fit` for `fuse` that runs over Dask.
 
     Parameters
@@ -347,10 +349,10 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     """
     from crowdfield import distributed
 
-    def fit(model: Any, reports: Reports) -> Any:
+    def fit(model: HeatmapBCC, reports: Reports) -> HeatmapBCC:
         every = np.ones(len(reports), dtype=bool)
-        looks = repeated(reports, every, "a fit over a cluster counts every row once", MOST_CLUSTER_ROWS)
-        return distributed.fit_model(model, looks, None if address == "local" else address)
+        single = repeated(reports, every, "a fit over a cluster counts every row once", MOST_CLUSTER_ROWS)
+        return distributed.fit_model(model, single, None if address == "local" else address)
 
     return fit
 

@@ -19,7 +19,7 @@ confusion = [[5, 5], [5, 5]]
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -115,13 +115,14 @@ class Settings:
     mask: str | None = None
     projection: str | None = None
     snap: bool = False
-    positive: Any = None  # the state that every output shows first; by a rule of thumb if not given (data/positive.py)
+    # The state that every output shows first; by a rule of thumb if not given (data/positive.py).
+    positive: Hashable | None = None
 
     lengthscale: str | float = "learn"
     kernel: str = "matern32"
-    states: Sequence[Any] | None = None
-    grades: str | Sequence[Any] = "auto"
-    labels: Sequence[Any] | None = None
+    states: Sequence[Hashable] | None = None
+    grades: str | Sequence[Hashable] = "auto"
+    labels: Sequence[Hashable] | None = None
     inference: str = "auto"
     engine: str = "auto"
     communities: int | str | None = None
@@ -176,9 +177,13 @@ class Settings:
         if not (isinstance(self.max_iter, int) and self.max_iter > 0):
             raise InputError(f"max_iter is a whole number above 0, not {self.max_iter!r}.")
 
-    def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> Any:
+    def confusion_prior(
+        self, states: Sequence[Hashable], labels: Sequence[Hashable]
+    ) -> dict[Hashable, Sequence[Sequence[float]]] | Sequence[Sequence[float]] | None:
         """Pseudo-counts of the named sources and of all others, as `HeatmapBCC(confusion_prior=...)` wants them."""
-        named = {source: trusted(trust, states, labels) for source, trust in self.sources.items()}
+        named: dict[Hashable, Sequence[Sequence[float]]] = {
+            source: trusted(trust, states, labels) for source, trust in self.sources.items()
+        }
         if self.others is None or not named:
             return named or self.others
         return {None: self.others, **named}
