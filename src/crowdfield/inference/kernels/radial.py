@@ -1,4 +1,4 @@
-"""Stationary kernels of unit variance: the covariance and its spectral density, side by side.
+"""Stationary kernels of unit variance that depend on the distance: covariance and spectral density, side by side.
 
 Frequencies are in cycles per unit of the (unscaled) coordinates, so that k(x) = ∫ S(ξ) e^{2πi ξ·x} dξ and ∫ S = 1.
 """
@@ -12,10 +12,7 @@ from math import gamma, pi
 
 import numpy as np
 
-from crowdfield.arrays import Array as Array
-from crowdfield.errors import InputError
-
-__all__ = ["RBF", "Kernel", "Matern", "Matern12", "Matern32", "Matern52", "Product", "Radial", "space_time"]
+from crowdfield.arrays import Array
 
 
 class Kernel(ABC):
@@ -247,145 +244,3 @@ class RBF(Radial):
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
         """S of the radial frequency, in cycles per length-scale."""
         return np.asarray((2 * pi) ** (dimension / 2) * np.exp(-2 * pi**2 * xi**2))
-
-
-@dataclass(frozen=True)
-class Product(Kernel):
-    """A separable kernel: a product of kernels of which each sees its own columns. `space_time` makes the usual one.
-
-    Parameters
-    ----------
-    factors : tuple of Kernel
-        The kernels.
-    columns : tuple of tuples of int
-        The columns of X that each of them sees.
-
-    Examples
-    --------
-    >>> from crowdfield.inference.kernels import Matern12, Matern32, Product
-    >>> Product((Matern32(3_000.0), Matern12(6.0)), columns=((0, 1), (2,))).lengthscales(3)
-    array([3000., 3000.,    6.])
-    """
-
-    factors: tuple[Kernel, ...]
-    columns: tuple[tuple[int, ...], ...]
-
-    def lengthscales(self, dimension: int) -> Array:
-        """The length-scale of every input column: [D]."""
-        out = np.empty(dimension)
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            out[list(columns)] = factor.lengthscales(len(columns))
-        return out
-
-    def with_lengthscale(self, lengthscale: float | Array) -> Product:
-        """The same kernel with other length-scales, one for all columns or one per column."""
-        dimension = sum(map(len, self.columns))
-        scales = np.broadcast_to(np.asarray(lengthscale, float), (dimension,))
-        factors = []
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            own = scales[list(columns)]
-            factors.append(factor.with_lengthscale(float(own[0]) if np.all(own == own[0]) else own))
-        return Product(tuple(factors), self.columns)
-
-    def covariance(self, X: Array, Z: Array) -> Array:
-        """The covariance k(X, Z) between places: [n, m]."""
-        product = np.ones((len(X), len(Z)))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            product *= factor.covariance(X[:, columns], Z[:, columns])
-        return product
-
-    def averaged(self, X: Array, Z: Array, sd: tuple[Array, Array], space: Sequence[int]) -> Array:
-        """Covariance averaged over uncertain places; factors that have no column of space stay as they are."""
-        product = np.ones((len(X), len(Z)))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            own = [position for position, column in enumerate(columns) if column in space]
-            x, z = X[:, columns], Z[:, columns]
-            product *= factor.averaged(x, z, sd, own) if own else factor.covariance(x, z)
-        return product
-
-    def spectral_density(self, frequencies: Array) -> Array:
-        """S at frequencies [m, D]: [m]."""
-        product = np.ones(len(frequencies))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            product *= factor.spectral_density(frequencies[:, columns])
-        return product
-
-
-@dataclass(frozen=True)
-class WithLevel(Kernel):
-    """An intercept and a smooth part: k(x, x′) + v. The learned level also holds far from all reports."""
-
-    part: Kernel
-    level: float
-
-    @property
-    def smooth(self) -> Kernel:
-        """The kernel without its constant part."""
-        return self.part
-
-    def lengthscales(self, dimension: int) -> Array:
-        """The length-scale of every input column: [D]."""
-        return self.part.lengthscales(dimension)
-
-    def with_lengthscale(self, lengthscale: float | Array) -> WithLevel:
-        """The same kernel with other length-scales: one number for all columns, or one per column."""
-        return WithLevel(self.part.with_lengthscale(lengthscale), self.level)
-
-    def covariance(self, X: Array, Z: Array) -> Array:
-        """The covariance k(X, Z) between places: [n, m]."""
-        return self.part.covariance(X, Z) + self.level
-
-    def variance(self, X: Array) -> Array:
-        """The prior variance k(x, x) at places: [n]."""
-        return self.part.variance(X) + self.level
-
-    def spectral_density(self, frequencies: Array) -> Array:
-        """The density of the smooth part; a constant has all of its density at frequency zero."""
-        return self.part.spectral_density(frequencies)
-
-
-KERNELS: dict[str, type[Radial]] = {"matern12": Matern12, "matern32": Matern32, "matern52": Matern52, "rbf": RBF}
-
-
-def kernel(name: str | Kernel, lengthscale: float | Sequence[float] | Array | None = None) -> Kernel:
-    """A kernel by name, or one that is a kernel already, with its length-scale."""
-    if isinstance(name, Kernel):
-        return name if lengthscale is None else name.with_lengthscale(np.asarray(lengthscale, float))
-    if name not in KERNELS:
-        raise InputError(f"unknown kernel {name!r}: choose one of {', '.join(KERNELS)}, or pass a Kernel.")
-    return KERNELS[name]().with_lengthscale(np.asarray(1.0 if lengthscale is None else lengthscale, float))
-
-
-def space_time(
-    space: str | Kernel = "matern32",
-    lengthscale: float = 1.0,
-    time: str | Kernel = "matern12",
-    timescale: float = 1.0,
-) -> Product:
-    """Make a kernel of easting, northing and time: reports are informative about what is near in space and in time.
-
-    Parameters
-    ----------
-    space : str or Kernel, default="matern32"
-        The kernel of the first two columns.
-    lengthscale : float, default=1.0
-        Its length-scale, in the units of these columns.
-    time : str or Kernel, default="matern12"
-        The kernel of the third column. Matérn 1/2 is a Markov process: it suits a truth that can change at any moment.
-    timescale : float, default=1.0
-        Its length-scale, in the unit of that column; infinity ignores time.
-
-    Returns
-    -------
-    Product
-        For ``HeatmapBCC(kernel=...)``.
-
-    Examples
-    --------
-    Places are alike over 3 km and 6 hours:
-
-    >>> from crowdfield.inference.kernels import space_time
-    >>> space_time("matern32", 3_000.0, "matern12", 6.0).lengthscales(3)
-    array([3000., 3000.,    6.])
-    """
-    return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))
