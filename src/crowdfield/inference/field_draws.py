@@ -49,7 +49,7 @@ class FunctionDraws(Protocol):
         """The draws at places.   [M, D] -> [M, n]"""
         ...
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance, in units of 1/ς, that is to be added as independent noise: [M]."""
         ...
 
@@ -90,7 +90,7 @@ class Interpolated:
         """The draws at places.   [M, D] -> [M, n]"""
         return np.asarray(product.evaluate(self.basis, X, self.weights) + self.sd * self.prior.at(X))
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance that is left for independent noise: [M]."""
         return np.zeros(len(X))
 
@@ -112,7 +112,7 @@ class Truncated:
             out += scale[:, None] * self.sd * self.prior.at(X)
         return out
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance that is left for independent noise: [M]."""
         return self.basis.residual(X) if self.prior is None else np.zeros(len(X))
 

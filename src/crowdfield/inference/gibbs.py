@@ -175,7 +175,7 @@ class Sampler:
     # --- one sweep -------------------------------------------------------------------------------------------------
 
     def step(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Info]:
-        """`step_size` [2, K] of the Metropolis steps for log ς."""
+        """One sweep of all K chains, with the step sizes of its two Metropolis steps for log ς [2, K]."""
         ell = self.log_likelihood(state.log_pi)
         z = self._draw_what_sites_say(self.logits(state.g), ell, rng)
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])

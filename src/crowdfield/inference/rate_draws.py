@@ -59,7 +59,7 @@ class StateRates:
         out = np.stack([function.at(X) for function in self.functions])
         for j, function in enumerate(self.functions):
             out[j] += mean[:, j, None]
-            if (white := function.white(X)).any():
+            if (white := function.noise_variance(X)).any():
                 _add_noise(out[j], np.sqrt(white)[:, None] * function.sd, rng)
         return out
 
@@ -105,7 +105,7 @@ class InstrumentRates:
         g = self.field(X)
         for f, function in enumerate(self.smooth):
             # One noise for the nugget and what the basis leaves out: all draws share the variance of the smooth part.
-            alone = function.white(X) * function.sd[0] ** 2 + self.nugget
+            alone = function.noise_variance(X) * function.sd[0] ** 2 + self.nugget
             _add_noise(g[f], np.sqrt(alone)[:, None], rng)
         logits = self.logits(g)
         return logits[1:] - logits[:1] if len(logits) == 2 else logits

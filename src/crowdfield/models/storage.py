@@ -17,7 +17,7 @@ import crowdfield
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference import kernels, selection, vb
-from crowdfield.inference.blur import asked_places
+from crowdfield.inference.blur import evaluated_places
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
@@ -93,7 +93,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     if reports.count is not None:
         arrays["count"] = reports.count
     if model.covariates is not None and model._setup.covariates is not None:
-        places = asked_places(inexact.sites(model), model.places_.shape[1])
+        places = evaluated_places(inexact.sites(model), model.places_.shape[1])
         kept = KnownCovariates.at(places, model.covariates, list(model._setup.covariates.names))
         header["covariates"] = list(kept.names)
         arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}

@@ -71,7 +71,7 @@ class InstrumentDraws(NamedTuple):
         return out
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
-        """P(label) of every report given this draw and an appearance of its place drawn with it: [R, L]."""
+        """P(label) of every report, given this draw and an appearance of its place that is drawn here: [R, L]."""
         table, likelihood = self._likelihood(draw)
         density = likelihood + self._log_prior(draw)
         density = np.exp(density - density.max(1, keepdims=True)).cumsum(1)
@@ -129,7 +129,7 @@ def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws
 
 
 def root(covariance: Array) -> Array:
-    """A with A Aᵀ = covariance; rounding may have left a little less than nothing in some direction."""
+    """A with A Aᵀ = covariance; eigenvalues that rounding made negative count as zero."""
     value, vector = np.linalg.eigh(covariance)
     return np.asarray(vector * np.sqrt(np.maximum(value, 0.0)))
 

@@ -107,7 +107,7 @@ def _report_information(theta: Array, scores: Array, g: Array) -> Array:
 def _with_scores(
     readings: Readings, theta: Array, g: Array, site: NDArray[np.int64], source: NDArray[np.int64], info: Array
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Reports that are labels, and then those that are scores, with the parameters of both kinds."""
+    """Sites, sources and information of all reports: the labels given, followed by the scores, in all parameters."""
     first = theta.shape[1] - scoring.PARAMETERS
     own = scoring.report_information(theta[readings.source, first:], g[readings.site])
     every = np.zeros((len(info) + len(own), 1 + theta.shape[1], 1 + theta.shape[1]))

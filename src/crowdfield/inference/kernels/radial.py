@@ -76,7 +76,7 @@ MIXTURE_STEP, MIXTURE_FIRST, MIXTURE_LAST = 0.5, -9.0, 3.0
 
 @dataclass(frozen=True)
 class Radial(Kernel):
-    """A kernel of the distance r = |(x − x′) / l|.
+    """A kernel of the scaled distance r = ‖(x − x′) / l‖.
 
     Subclasses give the covariance, `of_distance`, and its spectral density, `density_of_frequency`.
 

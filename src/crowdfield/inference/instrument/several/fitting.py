@@ -122,7 +122,9 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
     eta = said.gradient + checked.gradient + np.einsum("nab,nb->na", lam, at.mean)
     image = State(eta, lam, theta, truth, state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(observed))
+    evidence = (
+        objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, expected_source_variances(observed))
+    )
     return Evaluated(state, q, at, *by_variance, objective, evidence, image, covariance)
 
 
@@ -132,7 +134,7 @@ def _short(step: Array) -> Array:
     return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
 
 
-def usual(observed: Observed) -> Array:
+def expected_source_variances(observed: Observed) -> Array:
     """The variances of a source's parameters before they are learned: [d]."""
     out = np.full(observed.label_parameters, USUAL_LEAN_VARIANCE)
     out[0] = SENSITIVITY_VARIANCE
@@ -140,7 +142,7 @@ def usual(observed: Observed) -> Array:
 
 
 def pass_over(observed: Observed, state: State, at: Places) -> Sums:
-    """All labels and probability vectors."""
+    """The sums over all labels and all probability vectors."""
     labels = _pass_over_labels(observed, state, at)
     if observed.vectors is None:
         return labels
@@ -164,7 +166,7 @@ def pass_over(observed: Observed, state: State, at: Places) -> Sums:
 
 
 def _pass_over_labels(observed: Observed, state: State, at: Places) -> Sums:
-    """Run by run, so that memory stays flat."""
+    """The sums over all labels, in runs of reports, so that memory stays flat."""
     (N, F), S, d = state.eta.shape, len(state.theta), observed.label_parameters
     value, gradient, precision = 0.0, np.zeros((N, F)), np.zeros((N, F * F))
     pull, information = np.zeros((S, d)), np.zeros((S, d * d))
@@ -201,7 +203,8 @@ def responsibilities(checks: Checks, truth: Link, mean: Array) -> tuple[Array, A
 
 
 def _checked(checks: Checks, truth: Link, at: Places, population: Population) -> tuple[Sums, Link]:
-    """The truth reads checked places as a source does, with q(t) for what it says; and the link after a Newton step."""
+    """The sums over checked places, which are reports by the truth itself with q(t) as its label; and the link after a
+    Newton step."""
     N, F = at.mean.shape
     mean, covariance = at.mean[checks.site], at.covariance[checks.site]
     total, r = responsibilities(checks, truth, mean)
@@ -221,7 +224,7 @@ def _checked(checks: Checks, truth: Link, at: Places, population: Population) ->
 
 
 def learned_variances(observed: Observed, at: Evaluated, design: Design, prior: Prior) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates), symmetric in the states."""
+    """The variances that maximise the evidence at this q (MacKay's updates), symmetric in the states."""
     v, _, population = at.state.variances
     F, m, size = at.mean.shape[1], design.basis.size, design.size
     w = at.q.mean.reshape(F, size)[:, :m]
@@ -242,7 +245,7 @@ def _learned_population(observed: Observed, at: Evaluated, population: Populatio
     leans, others = slice(1, 1 + len(observed.state_scores)), slice(1 + len(observed.state_scores), first)
     mean[others] = theta[:, others].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
-    variance = (spread + PSEUDO_SOURCES * usual(observed)) / (len(theta) + PSEUDO_SOURCES)
+    variance = (spread + PSEUDO_SOURCES * expected_source_variances(observed)) / (len(theta) + PSEUDO_SOURCES)
     variance[leans] = variance[leans].mean()
     if observed.vectors is not None:
         variance[first + 1 : -1] = variance[first + 1 : -1].mean()
