@@ -17,7 +17,7 @@ import pytest
 from tests.service.served import serving
 from tests.service.workspace import FLOOD, REGION, fit_all, worker_here
 
-from crowdfield.service.helpers import HelperPool
+from crowdfield.service.helper_pool import HelperPool
 from crowdfield.service.problems import Problem
 from crowdfield.service.settings import Settings
 

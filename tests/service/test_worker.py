@@ -20,7 +20,7 @@ from crowdfield.models import comparison
 from crowdfield.service import effort, fit, fitter, lease, pulse
 from crowdfield.service.database import open_database, writing
 from crowdfield.service.effort import Effort
-from crowdfield.service.fit import rested_map
+from crowdfield.service.fit import map_of_log
 from crowdfield.service.fitter import Job, Outcome
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.layouts import build
@@ -96,7 +96,7 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     assert newest.info["rested"] and newest.head == moving.head
     ledger = Ledger("flood")
     ledger.follow(space.service.engine)
-    made = rested_map(store.situation("flood"), ledger)
+    made = map_of_log(store.situation("flood"), ledger)
     assert made is not None
     again = made[0]
     difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
@@ -112,8 +112,8 @@ def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
     ledger = Ledger("flood")
     ledger.follow(workspace.service.engine)
     situation = workspace.service.store.situation("flood")
-    assert rested_map(situation, ledger, lambda: True, short) is None
-    rested = rested_map(situation, ledger, effort=short)
+    assert map_of_log(situation, ledger, lambda: True, short) is None
+    rested = map_of_log(situation, ledger, effort=short)
     assert rested is not None
     made, model = rested
     assert model.converged_ and made.info["rested"]
@@ -466,5 +466,5 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     monkeypatch.setattr(fit, "MOST_SWEEPS", 1)
     learn = Mock(side_effect=pipeline.learn)
     monkeypatch.setattr(pipeline, "learn", learn)
-    rested = fit.rested_map(situation, ledger, effort=Effort(searched=40))
+    rested = fit.map_of_log(situation, ledger, effort=Effort(searched=40))
     assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]

@@ -28,7 +28,7 @@ from crowdfield.service.database import connect, open_database
 from crowdfield.service.districts import Districts
 from crowdfield.service.events import Broadcast
 from crowdfield.service.health import Monitor
-from crowdfield.service.helpers import (
+from crowdfield.service.helper_pool import (
     CLEAR_SECONDS,
     EXACT_SECONDS,
     FOREVER_SECONDS,

@@ -137,7 +137,7 @@ class Fitter:
         effort = (Effort.rest if job.can_wait else Effort.live)(job.level, job.seconds)
         made: tuple[Published | None, Any] | None
         if job.can_wait:
-            made = fit.rested_map(situation, ledger, lambda: self._overtaken(ledger), effort)
+            made = fit.map_of_log(situation, ledger, lambda: self._overtaken(ledger), effort)
         else:
             made = fit.fit_map(
                 situation, ledger, kept.previous, self._scheduler(ledger), effort, lambda: self._overtaken(ledger)

@@ -257,9 +257,9 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
         # A coarser map is compared with a replay of the same coarseness.
         coarse = newest.info.get("coarser")
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
-        from crowdfield.service.fit import rested_map  # imported here: only replays need the models
+        from crowdfield.service.fit import map_of_log  # imported here: only replays need the models
 
-        made = rested_map(situation, ledger, effort=effort)
+        made = map_of_log(situation, ledger, effort=effort)
         assert made is not None  # nothing interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(made[0].arrays)["probability"] - stored)))
