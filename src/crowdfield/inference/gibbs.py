@@ -117,6 +117,8 @@ class Design:
 class Sampler:
     """The Gibbs sampler: the reports, the prior and the design, which are the same in every sweep."""
 
+    n_steps = 2  # Metropolis steps of a sweep, both of log ς
+
     def __init__(self, data: Data, prior: Prior, basis: Basis, confusion: ConfusionPrior | None = None):
         self.data, self.prior = data, prior
         self.confusion: ConfusionPrior = FixedPrior(prior.alpha0) if confusion is None else confusion

@@ -106,7 +106,7 @@ def _proposal(theta: Array, scores: Array, weights: Array, counts: Array, mean: 
     precision = responses.information_of(p, scores, counts)
     np.einsum("nii->ni", precision)[:] += 1.0 / variance
     move = np.linalg.solve(precision, slope[:, :, None])[:, :, 0]
-    move *= np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(move).max(1, keepdims=True), 1e-300))
+    move = responses.shortened(move, LONGEST_STEP)
     log_density = prior + (weights * logs).sum((1, 2))
     return _Proposal(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
 

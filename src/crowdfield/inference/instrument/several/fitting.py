@@ -22,7 +22,7 @@ from crowdfield.inference.instrument.fitting import (
 from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Columns, Design, Weights
 from crowdfield.inference.instrument.link import SHIFT_SD, Checks, Link
-from crowdfield.inference.instrument.responses import LONGEST_STEP, Population
+from crowdfield.inference.instrument.responses import Population, shortened
 from crowdfield.inference.instrument.several import scoring, weights
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.readings import Readings, read
@@ -117,7 +117,7 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
     covariance = np.asarray(np.linalg.inv(said.information + np.diag(population.precision)))
     slope = said.pull - (state.theta - population.mean) * population.precision
-    theta = state.theta + _short(np.einsum("sij,sj->si", covariance, slope))
+    theta = state.theta + shortened(np.einsum("sij,sj->si", covariance, slope))
     lam = said.precision + checked.precision
     eta = said.gradient + checked.gradient + np.einsum("nab,nb->na", lam, at.mean)
     image = State(eta, lam, theta, truth, state.variances)
@@ -126,12 +126,6 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
         objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, expected_source_variances(observed))
     )
     return Evaluated(state, q, at, *by_variance, objective, evidence, image, covariance)
-
-
-def _short(step: Array) -> Array:
-    """Steps of sources, shortened to the longest allowed change.   [S, d]"""
-    longest = np.abs(step).max(1, keepdims=True)
-    return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
 
 
 def expected_source_variances(observed: Observed) -> Array:
@@ -217,7 +211,7 @@ def _checked(checks: Checks, truth: Link, at: Places, population: Population) ->
     expected = link_prior(population, len(truth.scores))
     slope = one.pull.sum(0) - (truth.theta - expected.mean) * expected.precision
     known = np.asarray(np.linalg.inv(one.information.sum(0) + np.diag(expected.precision)))
-    moved = truth._replace(theta=truth.theta + _short((known @ slope)[None])[0], covariance=known)
+    moved = truth._replace(theta=truth.theta + shortened((known @ slope)[None])[0], covariance=known)
     log_prior = float(responses.log_prior(truth.theta[None], expected)[0])
     nothing = np.zeros((0, 0))
     return Sums(float(value.sum()) + log_prior, gradient, precision, nothing, nothing), moved
