@@ -43,7 +43,7 @@ class Covariates:
 
     @classmethod
     def learn(cls, given: Any, X: Array) -> Covariates:
-        """From the places that have reports."""
+        """Covariates whose columns are standardised by their mean and deviation at the places X that have reports."""
         if not callable(given) and not (isinstance(given, Mapping) and given and all(map(callable, given.values()))):
             raise InputError(
                 "covariates must be a function of places [M, D] that returns [M] or [M, C], or a mapping from names "

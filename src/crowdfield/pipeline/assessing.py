@@ -259,6 +259,7 @@ def _answered(checked: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
+    """The cell of every checked place: [n]."""
     own, degrees = ["easting", "northing"], ["longitude", "latitude"]
     if set(own) <= set(answered.columns):
         places = answered[own].to_numpy(dtype=np.float64)
@@ -288,7 +289,10 @@ def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
 
 
 def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The strata of the plan; they must be those of this map."""
+    """The strata that were checked, the position of every check among them, and the names of all strata.
+
+    An error if the plan was drawn from another map, whose strata differ.
+    """
     named = answered["stratum"].astype(str).to_numpy()
     now = np.array([strata.names[h] for h in strata.code[cell]])
     sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
