@@ -106,7 +106,7 @@ def _proposal(theta: Array, scores: Array, weights: Array, counts: Array, mean: 
     precision = responses.information_of(p, scores, counts)
     np.einsum("nii->ni", precision)[:] += 1.0 / variance
     move = np.linalg.solve(precision, slope[:, :, None])[:, :, 0]
-    move = responses.shortened(move, LONGEST_STEP)
+    move = responses.shortened(np.asarray(move, dtype=np.float64), LONGEST_STEP)
     log_density = prior + (weights * logs).sum((1, 2))
     return _Proposal(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
 
