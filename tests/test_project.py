@@ -17,7 +17,7 @@ RECIPE = yaml.safe_load((ROOT / "deploy" / "conda" / "meta.yaml").read_text())
 ON_CONDA = {"finufft": "python-finufft", "matplotlib": "matplotlib-base"}
 
 
-def test_the_version_is_written_once_and_repeated_rightly():
+def test_the_version_is_written_once_and_its_copies_agree():
     assert "version" in PROJECT["project"]["dynamic"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/crowdfield/__init__.py"
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == crowdfield.__version__

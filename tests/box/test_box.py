@@ -74,7 +74,7 @@ def test_the_probe_tells_an_operator_which_layers_hold(capsys):
         ("fail", None, r"nobody foresaw \(KeyError, tasks.py:\d+\)"),
     ],
 )
-def test_whatever_becomes_of_it_is_an_error_of_ours(tmp_path, task, limits, says):
+def test_however_the_process_ends_the_caller_gets_an_error_of_crowdfield(tmp_path, task, limits, says):
     spent = []
     began = time.monotonic()
     with pytest.raises(ReadingFailedError, match=f"^given: .*{says}") as caught:

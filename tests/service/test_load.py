@@ -142,7 +142,7 @@ def test_a_helper_whose_server_has_ended_ends_without_a_trace(tmp_path):
     assert helper.returncode == 0 and errors == ""
 
 
-def test_what_goes_wrong_in_a_helper_is_told_without_its_trace(helpers):
+def test_errors_in_a_helper_process_are_reported_without_a_stack_trace(helpers):
     with pytest.raises(Problem) as missing:
         helpers.ask({"task": "points", "situation": "none", "version": 1, "exact": False, "target": "/nowhere"})
     assert missing.value.status_code == 503 and "SELECT" not in str(missing.value.detail)  # it has no tables

@@ -141,7 +141,7 @@ def test_settling_gives_way_to_what_is_new_and_keeps_what_it_has_done(workspace,
     assert after.result == "published" and workspace.service.store.version("flood").reports == 31
 
 
-def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
+def test_a_new_worker_continues_where_the_old_one_ended(workspace):
     send(workspace, 8)
     workspace.fit()
     send(workspace, 5, label="dry")
@@ -255,7 +255,7 @@ def test_a_finer_map_that_takes_too_long_is_counted_and_leaves_the_coarser_one_i
     assert told["failure"] is None and told["version"] == 1
 
 
-def test_old_versions_are_let_go(make_workspace):
+def test_old_versions_are_deleted(make_workspace):
     space = make_workspace(keep_versions=2)
     space.client("admin").post("/situations", json=FLOOD)
     for n in (1, 2, 3):
@@ -264,7 +264,7 @@ def test_old_versions_are_let_go(make_workspace):
     assert [v.number for v in space.service.store.versions("flood")] == [3, 2]
 
 
-def test_what_the_model_warns_of_is_said(workspace):
+def test_warnings_of_the_model_are_shown_with_the_map(workspace):
     send(workspace, 5)
     workspace.fit()
     (remark,) = workspace.service.store.version("flood").info["remarks"]

@@ -40,7 +40,7 @@ TRUST = {
     "low": (1.2, 1.0),
 }
 
-_TABLES = {
+TABLES = {
     "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "place", "accuracy", "count", "score",
              "score_columns", "crs", "dates", "encoding", "layer", "polygons", "reading", "missing", "positive",
              "map_labels", "duplicates"),
@@ -235,16 +235,16 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     out: dict[str, Any] = {}
     for table, content in read_toml(path).items():
-        if table not in (*_TABLES, "sources"):
-            raise InputError(f"{path}: no table [{table}]{_suggestion(table, (*_TABLES, 'sources'))}")
+        if table not in (*TABLES, "sources"):
+            raise InputError(f"{path}: no table [{table}]{_suggestion(table, (*TABLES, 'sources'))}")
         if not isinstance(content, Mapping):
             raise InputError(f"{path}: '{table}' must be a table: write [{table}] on a line of its own.")
         if table == "sources":
             out["sources"] = {name: _trust(path, name, entry) for name, entry in content.items()}
             continue
         for name in content:
-            if name not in _TABLES[table]:
-                raise InputError(f"{path}: [{table}] has no '{name}'{_suggestion(name, _TABLES[table])}")
+            if name not in TABLES[table]:
+                raise InputError(f"{path}: [{table}] has no '{name}'{_suggestion(name, TABLES[table])}")
         if table == "read":
             out["read"] = dict(content)
         else:
