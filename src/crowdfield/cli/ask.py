@@ -162,6 +162,7 @@ def inspect(
 
 
 def _inspect_map(file: Path, talk: Talk) -> None:
+    """Show what a map or a saved run contains."""
     from crowdfield import io, pipeline
     from crowdfield.cli.console import table
     from crowdfield.data.positive import display_order

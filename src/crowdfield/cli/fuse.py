@@ -105,6 +105,7 @@ def fuse(
 
 
 def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None, cluster: str | None, talk: Any) -> Any:
+    """The run: continued from a saved one if there is one, else fitted here or on a cluster."""
     from crowdfield import pipeline
 
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
@@ -119,6 +120,7 @@ def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None,
 def _write(
     fused: Any, outputs: list[Path], figure: Path | None, next_looks: Path | None, picture: opt.Picture, talk: Any
 ) -> list[Path]:
+    """Write all outputs; returns their paths."""
     from crowdfield import io, pipeline
     from crowdfield.cli.inputs import picture_options
 
@@ -150,6 +152,7 @@ def _write(
 
 
 def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    """The result of the command, as data for JSON and as lines of text."""
     import numpy as np
 
     from crowdfield.geography.lengths import length_in_words

@@ -182,6 +182,7 @@ def _fit_into(
     sites_to: str | PathLike[str] | None,
     progress: Progress | None,
 ) -> None:
+    """Fit over Dask, and store the result in the model."""
     pieces, columns = reading.pieces(given, client, places, label, source)
     surveys: list[reading.Survey] = client.gather(
         [client.submit(reading.survey, p, columns, pure=False) for p in pieces]

@@ -196,6 +196,7 @@ def assess(
 
 
 def _as_table(checked: Any) -> pd.DataFrame:
+    """Checks as a table with coordinates and states."""
     if isinstance(checked, pd.DataFrame):
         return checked
     try:
@@ -246,6 +247,7 @@ def _proportion(hit: np.ndarray, level: float) -> Estimate | None:
 
 
 def _answered(checked: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The checks that have an answer, and a note about the others."""
     if "state" not in checked.columns:
         raise InputError("the checks have no column 'state' that says what is true at each place.")
     said = checked["state"].map(lambda value: None if pd.isna(value) or str(value).strip() == "" else value)
@@ -277,6 +279,7 @@ def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
 
 
 def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
+    """The true state of every check, as its position among the states: [n]."""
     by_text = {str(state): code for code, state in enumerate(states)}
     # Forms hold a state under a name of letters, digits and underscores.
     short = [slug(state) for state in states]
@@ -315,6 +318,7 @@ def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple
 
 
 def _post_stratified(strata: Strata, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """As `_designed`, for checks that are a simple random sample: their strata are those of the cells they lie in."""
     raise_for = [name for h, name in enumerate(strata.names) if not (strata.code[cell] == h).any()]
     if raise_for:
         raise InputError(
@@ -337,6 +341,7 @@ def _mapped_means(
 
 
 def _state(heatmap: Heatmap, sample: Sample, j: int, predicted: Predicted, level: float) -> dict[str, Any]:
+    """The estimates of one state."""
     found = {
         "area": stratified.area(sample, j, level),
         "area_pp": stratified.prediction_powered(sample, predicted, level),
@@ -347,6 +352,7 @@ def _state(heatmap: Heatmap, sample: Sample, j: int, predicted: Predicted, level
 
 
 def _row(state: Any, mapped_share: float, found: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    """The estimates of one state as a row of the table, with interval ends and errors of both kinds."""
     out: dict[str, Any] = {"state": state, "mapped_share": mapped_share}
     for name, estimate in found.items():
         value, low, high = (np.nan,) * 3 if estimate is None else estimate

@@ -154,6 +154,7 @@ def fuse(
 
 
 def _from_frame(frame: Any, settings: Settings) -> Reports:
+    """Reports from a table, with the reading options of the settings."""
     from crowdfield.io import from_frame
 
     known = ("lat", "lon", "label", "source", "time", "id", "count", "crs", "positive")
@@ -390,6 +391,7 @@ def _finish(
     about: Mapping[str, Any],
     progress: Progress,
 ) -> Fused:
+    """Draw the map of a fitted model, check the model, and put the run together."""
     progress(f"Drawing {grid.columns:,} × {grid.rows:,} cells")
     metadata = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

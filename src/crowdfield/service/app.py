@@ -287,6 +287,7 @@ class Service:
             log.warning("the models could not be preloaded", extra={"why": str(problem.detail)})
 
     async def _warm(self, situation: str) -> None:
+        """Keep the model of a map loaded while somebody watches it."""
         pool = self.pools.answers
         ask = self._question_to(pool, {"task": "warm", "situation": situation})
         try:

@@ -183,6 +183,7 @@ def _published(
     began: float,
     effort: Effort,
 ) -> Published:
+    """The version to publish: the map as arrays, the model, and facts about both."""
     grid, model, metres = situation.grid, fit.model, mapped.metres
     observations = placed.observations(mapped.entries)
     cells = grid.counts(metres, observations).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
@@ -255,6 +256,7 @@ def _fitted(
     interrupted: Callable[[], bool] = never,
     at_once: int | None = None,
 ) -> Fit:
+    """The model fitted to the reports: continued from the previous one where possible, else anew."""
     said = placed.as_reports(situation, reports)
     if said.is_score.any() and (scheduler is not None or situation.model["inference"] not in READ_SCORES):
         said = replace(said, score=None)

@@ -129,6 +129,7 @@ class Fitter:
             return failure(error)
 
     def _renew(self, job: Job) -> Outcome:
+        """Fit the map again, and publish a version if it differs from the newest."""
         from crowdfield.service import fit
 
         situation = self._store.situation(job.situation)
@@ -194,6 +195,7 @@ class Fitter:
         return kept
 
     def _stored(self, situation: Situation, number: int, head: int, data: bytes) -> "Previous | None":
+        """The model that was stored with a version, as a start for the next fit; None if it cannot be continued."""
         from crowdfield.service import fit
 
         newest = self._store.version(situation.id, number)

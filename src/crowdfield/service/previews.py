@@ -58,6 +58,7 @@ def of_map(read: uploads.Read, situation: Situation, plan: ImportPlan) -> Import
 
 
 def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offer_silence: bool) -> ImportPreview:
+    """What importing the file into this map would do: rows used, labels, rejected rows, points to draw."""
     inside = [situation.region.holds(row["longitude"], row["latitude"]) for row in read.rows]
     known = [row["label"] in situation.labels for row in read.rows]
     used = [here and named for here, named in zip(inside, known, strict=True)]

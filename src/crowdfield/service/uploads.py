@@ -194,6 +194,7 @@ def _areas(answer: Answer) -> dict[str, Any]:
 
 
 def _rows(answer: Answer) -> Read:
+    """The reports of a file that was read in the box, as rows for the log, with what was rejected."""
     header, arrays = answer.header, answer.arrays
     if not header["on_earth"]:
         raise InputError("the places in this file are nowhere on Earth; a live map needs longitude and latitude")
