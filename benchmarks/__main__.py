@@ -61,7 +61,7 @@ OTHERS = {
 
 
 def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
-    """A process for each, so that peak memory is its own."""
+    """Run one measurement in a process of its own, so that its peak memory is that of the measurement."""
     command = [sys.executable, "-m", "benchmarks", "--case", case, "--size", str(size)]
     clock = Clock.now()
     try:

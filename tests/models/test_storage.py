@@ -1,4 +1,4 @@
-"""One file a model: what is read back predicts the same, goes on the same, and nothing in the file can run."""
+"""One file per model: what is read back predicts and updates as the saved one, and nothing in the file can run."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""A run kept in a file goes on as if it had never stopped."""
+"""A saved run continues as if it had never stopped."""
 
 import zipfile
 

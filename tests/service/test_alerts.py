@@ -1,4 +1,4 @@
-"""Alerts: told once when a district passes its limit, once when it is over, and only to whom the operator allows."""
+"""Alerts: one message when a district passes its limit, one when it is over, and only to whom the operator allows."""
 
 import asyncio
 import email

@@ -1,4 +1,4 @@
-"""Fits are fair, on a real server: no map delays another, whatever it does, and what goes wrong is told."""
+"""Fits are fair, on a real server: no map delays another, whatever it does, and failures are shown."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Health tells the truth, on a real server: whatever is broken is told, and told again when it is well."""
+"""Health tells the truth, on a real server: it reports what is broken, and reports when it works again."""
 
 import os
 import shutil

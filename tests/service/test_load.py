@@ -1,4 +1,4 @@
-"""While strangers ask for the dearest things they may, reports are acknowledged and health is told.
+"""While strangers send the most expensive requests they may, reports are acknowledged and health is reported.
 
 How fast is measured by `python -m benchmarks service`; here the bounds are generous: other tests share the machine.
 """
@@ -52,7 +52,7 @@ def strangers(server, kind, seconds):
 
 
 @pytest.mark.parametrize("kind", ["basemap", "exports", "points", "tiles", "all"])
-def test_reports_are_acknowledged_while_twelve_strangers_ask_for_the_dearest(server, kind):
+def test_reports_are_acknowledged_while_twelve_strangers_send_the_most_expensive_requests(server, kind):
     load = strangers(server, kind, 4)
     took: list[float] = []
     health: list[float] = []
