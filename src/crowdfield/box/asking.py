@@ -101,7 +101,7 @@ def ask(
         header, arrays = unpacked(ended.content)
     except Garbled:
         raise errors.ReadingFailedError(
-            f"{shown}: reading it ended the process that did so. Is the file complete?"
+            f"{shown}: the process that read it ended unexpectedly. Is the file complete?"
         ) from None
     if "error" in header:
         raise _error(header["error"], limits, shown)
@@ -118,7 +118,7 @@ def believing(shown: str) -> Iterator[None]:
     except errors.CrowdfieldError:
         raise
     except (Garbled, KeyError, IndexError, TypeError, ValueError, AttributeError):
-        raise errors.ReadingFailedError(f"{shown}: reading it gave no answer that can be used.") from None
+        raise errors.ReadingFailedError(f"{shown}: the process that read it gave no valid answer.") from None
 
 
 def _run(question: bytes, limits: Limits, environment: dict[str, str]) -> _Ended:

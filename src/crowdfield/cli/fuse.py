@@ -73,8 +73,8 @@ def fuse(
         raise typer.BadParameter("say where the map goes, for example: -o map.tif")
     if cluster is not None and state is not None:
         raise typer.BadParameter(
-            "a run fitted over Dask leaves what it learned at each place with the workers, so that nothing can go on "
-            "from it. Write the map with -o, or drop --cluster to keep the run."
+            "a run that was fitted over Dask cannot be continued, because what it learned about each place stays with "
+            "the workers. Write the map with -o, or leave out --cluster to save the run."
         )
     # Check suffixes and folders before the fit, which may take minutes.
     for path in outputs:
@@ -110,7 +110,7 @@ def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None,
 
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
         if state is not None and state.exists():
-            say(f"Going on from {state}")
+            say(f"Continuing from {state}")
             return pipeline.extend(pipeline.load_run(state, settings.covariates), table, about=about, progress=say)
         if cluster is None:
             return pipeline.fuse(table, settings, about=about, progress=say)

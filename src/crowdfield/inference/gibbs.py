@@ -288,7 +288,9 @@ class _Conditional:
         np.einsum("ii->i", precision)[:] += scale
         self.root, info = lapack.dpotrf(precision, lower=1, clean=0, overwrite_a=1)
         if info != 0:
-            raise NumericalError("the precision of the features is not positive definite; are the coordinates sane?")
+            raise NumericalError(
+                "the precision of the features is not positive definite. Are coordinates and length-scale in one unit?"
+            )
         self.half = lapack.dtrtrs(self.root, b, lower=1)[0]
         log_det = 2.0 * np.log(np.diag(self.root)).sum()
         self.log_density = (shape + 0.5 * len(b)) * np.log(scale) - rate * scale

@@ -127,7 +127,7 @@ def of_predictor(
     if isinstance(predictor, SamplePredictor):
         return _of_chains(predictor, size, region, rng)
     if not isinstance(predictor, FieldPredictor):
-        raise InputError("joint draws of an instrument model that was sampled are not there. Use inference='auto'.")
+        raise InputError("an instrument model that was sampled has no joint draws of this kind. Use inference='auto'.")
     functions = tuple(field_draws.of_field(field, size, region, rng) for field in predictor.fields)
     return StateRates(functions, predictor.prior_mean, size)
 

@@ -97,7 +97,7 @@ class FieldClassifier(ReportClassifier):
         found, engine = fit(kernel, tol)
         if not found.converged:
             warnings.warn(
-                f"{type(self).__name__} had not settled after {found.n_iter} sweeps; raise max_iter, or tol.",
+                f"{type(self).__name__} had not converged after {found.n_iter} sweeps; raise max_iter, or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
