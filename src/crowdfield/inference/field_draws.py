@@ -149,7 +149,7 @@ def of_field(field: Field, size: int, region: Array, rng: np.random.Generator) -
 
 
 def _of_exact(field: ExactField, size: int, rng: np.random.Generator) -> tuple[Basis, Array]:
-    """The same posterior as weights of a basis with a feature for every place that is not redundant."""
+    """Draws of an exact posterior, as weights of a basis with a feature for every place that is not redundant."""
     basis = ExactBasis(field.kernel, field.X)
     mean, covariance = field.kernel.covariance(basis.Z, field.X) @ field.beta, field.covariance_at(basis.Z)
     half = sla.solve_triangular(basis.root, covariance, lower=True, check_finite=False)

@@ -157,7 +157,7 @@ def names_of(given: Given, count: int) -> tuple[str, ...]:
 
 
 def raw_values(given: Given, X: Array) -> Array:
-    """As the user's functions return them: [M, C]."""
+    """The covariates at places, as the user's functions return them: [M, C]."""
     if isinstance(given, Mapping):
         columns = [raw_values(each, X) for each in given.values()]
         if any(column.shape[1] != 1 for column in columns):

@@ -146,7 +146,7 @@ def _of_instrument(
 
 
 def _of_several(model: MapQueries, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
-    """The same for states without an order."""
+    """Variables, names of dimensions and coordinates for ArviZ, of the instrument model of states without an order."""
     variables = {
         "sensitivity": draws.theta[:, :, 0],
         "lean": draws.theta[:, :, 1 : 1 + len(model.reports_.labels)],

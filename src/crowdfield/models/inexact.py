@@ -130,7 +130,7 @@ def latent(model: MapQueries) -> tuple[Array, Array]:
 
 
 def latent_at(predictor: Predictor, posed: Posed, X: Array) -> tuple[Array, Array]:
-    """The same at any places with the columns of sites: [M, F] each."""
+    """Mean and variance of the latent functions at any places with the columns of sites: [M, F] each."""
     mean, variance = predictor.latent(X)
     flat = flattening(posed, X)[:, None]
     return flat * mean, flat**2 * variance

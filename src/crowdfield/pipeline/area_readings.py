@@ -24,7 +24,7 @@ def with_area_readings(reports: Reports, settings: Settings) -> Settings:
 
 
 def learn_area_readings(model: Any, reports: Reports, positive: Any) -> None:
-    """The same for a fitted model before `partial_fit`, whose new reports may come from new sources."""
+    """Give a fitted model confusion priors for new sources with a reading, before `partial_fit` adds their reports."""
     new = [source for source in reports.sources if source not in set(model.reports_.sources)]
     found = readings.priors(new, model.classes_.tolist(), model.reports_.labels, positive)
     if not found:

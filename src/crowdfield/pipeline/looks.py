@@ -64,7 +64,7 @@ class Look:
     most_probable: Hashable | None = None
 
     def plain(self) -> dict[str, Any]:
-        """The same as values that JSON can hold."""
+        """The place to look at as values that JSON can hold."""
         return asdict(self)
 
 

@@ -189,7 +189,7 @@ class Settings:
         return {None: self.others, **named}
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values, for a file that must be read again."""
+        """All settings as JSON values, for a file that must be read again."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _as_json(value) for name, value in values.items()}
 
