@@ -20,7 +20,8 @@ from benchmarks.cases import CASES
 from benchmarks.machine import Clock, describe, is_quiet
 from benchmarks.promises import PAPER, judge
 
-# Seconds and MB of the authors' code (full GP), 10 iterations, 2 reports a site, on two cores; and of its "SVI".
+# {places: seconds and MB of the authors' research code (full GP), and of its "SVI"}: 10 iterations, two reports per
+# place, two cores, measured before this project had benchmarks.
 AUTHORS = {1000: (6.6, 396, 2.0, 319), 4000: (168.0, 2081, 12.2, 959), 8000: (None, None, 44.0, 1966)}
 
 QUICK = {
@@ -60,7 +61,7 @@ OTHERS = {
 
 
 def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
-    """A process for each, so that peak memory is its own."""
+    """Run one measurement in a process of its own, so that its peak memory is that of the measurement."""
     command = [sys.executable, "-m", "benchmarks", "--case", case, "--size", str(size)]
     clock = Clock.now()
     try:
@@ -74,7 +75,7 @@ def measure(case: str, size: int, timeout: float) -> dict[str, Any]:
     if case == "authors" and "seconds" in result:
         seconds, megabytes, svi_seconds, _ = AUTHORS.get(size, (None, None, None, None))
         result |= {"their_seconds": seconds, "their_peak_mb": megabytes, "their_svi_seconds": svi_seconds}
-        # Their seconds come from another run on two cores (they are not a package to install): see docs/engines.md.
+        # Their code is not a package to install, so that their seconds are those of an earlier run (AUTHORS).
         result["ratio"] = None if seconds is None else seconds / result["seconds"]
         result["ratio_to_svi"] = None if svi_seconds is None else svi_seconds / result["seconds"]
     others = clock.others()

@@ -65,7 +65,7 @@ def heatmap(size: int, inference: str, lengthscale: float | Literal["learn"] = 1
 
 
 def authors(size: int, inference: str = "vb") -> Result:
-    """Two reports a site on a map ten length-scales wide, as in the table of the authors' code."""
+    """Two reports per site on a map ten length-scales wide, as in the table of the authors' code."""
     world, rng = worlds.field(size, 20), np.random.default_rng(1)
     second = rng.integers(0, 10, size)  # a reliable source looks again
     again = np.where(rng.random(size) < 0.9, world.truth, ~world.truth).astype(np.int64)

@@ -31,7 +31,7 @@ class World(NamedTuple):
 
 
 def draw(seed: int, sources: int, side: int = 40) -> World:
-    """1 to 30 reports a source, 4 in the median, anywhere on a map of four length-scales."""
+    """1 to 30 reports per source, 4 in the median, anywhere on a map of four length-scales."""
     rng = np.random.default_rng(seed)
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2).astype(float)
     field = draw_field(grid, rng=rng, lengthscale=side / 4, inverse_scale=0.1)

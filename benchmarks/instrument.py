@@ -70,7 +70,7 @@ def draw(crowd: Crowd, seed: int) -> World:
 
 
 def estimator(**way: Any) -> cf.HeatmapBCC:
-    """With the priors that worlds are drawn from."""
+    """An estimator with the priors that worlds are drawn from."""
     return cf.HeatmapBCC(
         lengthscale=LENGTHSCALE,
         reports_model="instrument",

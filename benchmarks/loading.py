@@ -1,4 +1,4 @@
-"""Clients without a key that ask a live map for the dearest things they may: each from an address of its own.
+"""Clients without a key that ask a live map for the most expensive things they may: each from an address of its own.
 
     python -m benchmarks.loading --port 8000 --situation map --kind exports --clients 12 --seconds 10
 

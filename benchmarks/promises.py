@@ -124,7 +124,7 @@ class Judged(NamedTuple):
 
 
 def judge(results: Iterable[Result]) -> list[Judged]:
-    """A promise that fails on a busy machine is not called broken: nobody knows."""
+    """A verdict on every promise. One that fails on a busy machine is not called broken: nobody knows."""
     by_case = {(r["case"], r["size"]): r for r in results}
 
     def find(case: str, size: int, name: str) -> float | None:

@@ -4,7 +4,7 @@
 
 Single reports acknowledged durably (steady and as fast as they go), warm tiles, 200 event streams, and the time from a
 report to the new version that holds it, at 10,000 reports on a grid of 256 × 256. Then acknowledgement side by side:
-while nobody else asks, and while twelve clients without a key ask for the dearest thing they may, one kind of it after
+while nobody else asks, and while twelve clients without a key send the most expensive requests they may, one kind after
 the other and all kinds together. It must stay under ten times its quiet p99, and under a second. Last, a map of 100,000
 reports (`--only large`, `--reports N`): one more report, the first reason, vector tiles of points, figures of
 districts, and what a page loads first; see `benchmarks/large_map.py`.
@@ -122,7 +122,7 @@ async def streams_and_version(port: int, key: str, streams: int) -> dict[str, fl
 
 
 def acknowledgement(port: int, key: str, seconds: float) -> dict[str, Any]:
-    """Latency of single reports, quiet and while others ask for what is dearest."""
+    """Latency of single reports, quiet and while others send the most expensive requests."""
     found: dict[str, Any] = {}
     for kind in ("quiet", *KINDS, "all", "quiet again"):
         load = None

@@ -50,7 +50,7 @@ SWEEPS = (0, 1, 3, 7, 15, 40)  # after which draws are looked at
 
 @cache
 def root() -> NDArray[np.float64]:
-    """Of the covariance of all cells, the same in every world: half the work of a world otherwise."""
+    """A square root of the covariance of all cells. It is the same in every world, and half of the work."""
     cells = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE).centres()
     covariance = Matern32(LENGTHSCALE).covariance(cells, cells)
     return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))

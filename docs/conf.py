@@ -25,6 +25,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 # One page per public name, made from its docstring (docs/reference/api.rst lists them).
 autosummary_generate = True
 autosummary_imported_members = True
+smartquotes_action = "De"  # dashes and ellipses; quotes of code stay straight
+default_role = "py:obj"  # `fuse` in a docstring links to its page
 autodoc_typehints = "none"  # numpydoc's parameter lists say the types
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -33,7 +35,8 @@ numpydoc_xref_param_type = False
 
 html_theme = "furo"
 html_title = f"crowdfield {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {"source_repository": ""}

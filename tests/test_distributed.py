@@ -1,4 +1,4 @@
-"""The same answer over Dask as in one process, whatever the reports come in, and whoever dies on the way."""
+"""The same answer over Dask as in one process, whatever form the reports have, and even if a worker dies."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_done_over_a_cluster_is_said(client, case):
+def test_settings_that_a_cluster_cannot_fit_are_refused(client, case):
     settings, words = BAD[case]
     with pytest.raises(InputError, match=words):
         over_dask.fit(Reports.from_frame(crowd(n=300)), client, model=cf.HeatmapBCC(**SETTINGS, **settings))

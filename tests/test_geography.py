@@ -22,7 +22,7 @@ def test_lengths_are_in_metres(text, metres):
 
 
 @pytest.mark.parametrize("text", ["", "m", "2 miles", "-5m", "0", 0, math.nan, "1,5km", None, True])
-def test_what_is_no_length_is_refused(text):
+def test_text_that_is_not_a_length_is_refused(text):
     with pytest.raises(InputError, match="length"):
         geography.parse_length(text)
 
@@ -54,7 +54,7 @@ def test_regions_are_west_south_east_north(text, region):
         "west=1,south=2,east=3", "west=1,south=2,east=3,top=4", {"west": 0}, None, 5, "0,0,1,91",
     ],
 )  # fmt: skip
-def test_what_is_no_region_is_refused(text):
+def test_text_that_is_not_a_region_is_refused(text):
     with pytest.raises(InputError, match="region"):
         geography.parse_region(text)
 
@@ -299,7 +299,7 @@ def test_a_mask_without_polygons_is_refused(tmp_path, content, says):
 
 
 @pytest.mark.parametrize("crs", ["EPSG:0", "nowhere", ""])
-def test_what_is_no_crs_is_refused(crs):
+def test_text_that_is_not_a_reference_system_is_refused(crs):
     with pytest.raises(InputError, match="EPSG:4326"):
         geography.check_crs(crs)
     with pytest.raises(InputError, match="EPSG:4326"):

@@ -118,7 +118,7 @@ BAD: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case):
+def test_the_error_names_what_is_wrong_with_the_input(case):
     function, arguments, message = BAD[case]
     with pytest.raises(InputError, match=message):
         function(*arguments)

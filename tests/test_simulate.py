@@ -128,7 +128,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case):
+def test_the_error_names_what_is_wrong_with_the_input(case):
     call, message = BAD[case]
     with pytest.raises(InputError, match=message):
         call()

@@ -1,17 +1,22 @@
 """What a user's type checker and editor see: real types behind `cf.`, and errors where something is wrong."""
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.docs.public import described
 
 import crowdfield as cf
 
 ROOT = Path(__file__).resolve().parents[1]
 
 CLIENT = """
+from collections.abc import Hashable
 from typing import assert_type
 
 import numpy as np
@@ -20,7 +25,7 @@ from numpy.typing import NDArray
 
 import crowdfield as cf
 from crowdfield.io import ReadResult
-from crowdfield.pipeline import Fused, ModelCheck
+from crowdfield.pipeline import Assessment, Fused, ModelCheck
 
 result = cf.io.read("reports.csv")
 assert_type(result, ReadResult)
@@ -40,6 +45,9 @@ assert_type(cf.check_model(model), ModelCheck)
 assert_type(cf.metrics.auc([0, 1], [0.2, 0.8]), float)
 assert_type(cf.simulate.simulate(10, rng=np.random.default_rng(0)).reports, cf.Reports)
 assert_type(cf.geography.parse_length("2km"), float)
+assert_type(cf.geography.wrap(181.0), float)
+assert_type(fused.heatmap.positive, Hashable)
+assert_type(cf.assess(model, pd.DataFrame()), Assessment)
 for estimator in (cf.IBCC(), cf.GPClassifier(), cf.IBCCGP(), cf.KernelDensity(), cf.MajorityVote(), cf.SVM()):
     assert_type(estimator.predict_proba([[0.0]]), NDArray[np.float64])
 """
@@ -52,6 +60,37 @@ cf.Grid(west="0", east=1, south=0, north=1, columns=1, rows=1)  # not a number
 cf.HeatMapBCC()  # no such name
 cf.io.read(3)  # not a path
 """
+
+
+# Parameters that take any object, and why.
+TAKES_ANYTHING = {
+    ("testing.check_report_classifier", "estimator"),  # whatever follows the contract, without a common base class
+}
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """Public functions, and the public methods and properties of public classes."""
+    for name, found in described():
+        if not inspect.isclass(found):
+            yield name, found
+            continue
+        for member, value in inspect.getmembers(found):
+            function = value.fget if isinstance(value, property) else value
+            public = not member.startswith("_") and inspect.isroutine(function)
+            if public and getattr(function, "__module__", "").startswith("crowdfield"):
+                yield f"{name}.{member}", function
+
+
+def test_no_public_function_takes_or_returns_any():
+    """Keywords that are passed on (**options) are described in words."""
+    loose = []
+    for name, function in public_functions():
+        signature = inspect.signature(function)
+        named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        loose += [(name, p.name) for p in named if p.annotation in (Any, "Any")]
+        if signature.return_annotation in (Any, "Any", inspect.Signature.empty):
+            loose.append((name, "return"))
+    assert set(loose) == TAKES_ANYTHING
 
 
 def imported_for_type_checkers(package: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ reports (docs/accuracy.md). A report about an area stays one report.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,7 +77,9 @@ def of_source(source: Any) -> str | None:
     return next((reading for reading, ending in _ENDINGS.items() if str(source).endswith(ending)), None)
 
 
-def priors(sources: Sequence[Any], states: Sequence[Any], labels: Sequence[Any], positive: Any) -> dict[Any, Any]:
+def priors(
+    sources: Sequence[Hashable], states: Sequence[Hashable], labels: Sequence[Hashable], positive: Hashable
+) -> dict[Hashable, list[list[float]]]:
     """Pseudo-counts that sources with a reading start from, for `HeatmapBCC(confusion_prior=...)`.
 
     Parameters

@@ -8,7 +8,7 @@
 The three parts (`draw_field`, `draw_crowd`, `draw_reports`) can be used alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,12 +67,12 @@ class Field:
     f: Array
     rho: Array
     t: NDArray[np.int64]
-    states: tuple[Any, ...]
+    states: tuple[Hashable, ...]
 
     def __len__(self) -> int:
         return len(self.t)
 
-    def at(self, index: Any) -> "Field":
+    def at(self, index: slice | NDArray[np.integer] | NDArray[np.bool_] | list[int]) -> "Field":
         """The same truth at some of the places."""
         places, f, rho, t = (_frozen(part[index]) for part in (self.places, self.f, self.rho, self.t))
         return Field(places, f, rho, t, self.states)
@@ -101,8 +101,8 @@ class Crowd:
 
     confusion: Array
     kinds: tuple[str, ...]
-    sources: tuple[Any, ...]
-    labels: tuple[Any, ...]
+    sources: tuple[Hashable, ...]
+    labels: tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def simulate(
     rng: np.random.Generator,
     places: tuple[int, int] | Grid | ArrayLike = (40, 40),
     continuous: bool = False,
-    states: int | Sequence[Any] = 2,
-    labels: Sequence[Any] | None = None,
+    states: int | Sequence[Hashable] = 2,
+    labels: Sequence[Hashable] | None = None,
     reliable: int = 10,
     noisy: int = 10,
     biased: int = 0,
@@ -219,7 +219,7 @@ def draw_field(
     lengthscale: float | Sequence[float] = 20.0,
     inverse_scale: float = 1.2,
     prior_mean: Mean = 0.0,
-    states: int | Sequence[Any] = 2,
+    states: int | Sequence[Hashable] = 2,
     method: str = "auto",
 ) -> Field:
     """Draw f ~ GP(m, k / ς), ρ = softmax(f) and t ~ Categorical(ρ) at places.
@@ -287,9 +287,9 @@ def draw_crowd(
     reliable: int = 10,
     noisy: int = 10,
     biased: int = 0,
-    states: int | Sequence[Any] = 2,
-    labels: Sequence[Any] | None = None,
-    sources: Sequence[Any] | None = None,
+    states: int | Sequence[Hashable] = 2,
+    labels: Sequence[Hashable] | None = None,
+    sources: Sequence[Hashable] | None = None,
 ) -> Crowd:
     """Draw confusion matrices as in the paper: reliable sources first, then noisy, then biased ones.
 

@@ -66,15 +66,15 @@ def test_the_probe_tells_an_operator_which_layers_hold(capsys):
         ("sleep", Limits(seconds=3), "took longer than 3 s"),
         ("spin", Limits(seconds=20, processor_seconds=1), "more than 1 s of processor time"),
         ("eat", None, "more than the 768 MB of memory"),
-        ("crash", None, "ended the process"),
-        ("vanish", None, "ended the process"),
+        ("crash", None, "ended unexpectedly"),
+        ("vanish", None, "ended unexpectedly"),
         ("flood", Limits(answer=2**22), "more than can be handed over"),
-        ("lie", None, "ended the process"),
-        ("run_code", None, "ended the process"),
+        ("lie", None, "ended unexpectedly"),
+        ("run_code", None, "ended unexpectedly"),
         ("fail", None, r"nobody foresaw \(KeyError, tasks.py:\d+\)"),
     ],
 )
-def test_whatever_becomes_of_it_is_an_error_of_ours(tmp_path, task, limits, says):
+def test_however_the_process_ends_the_caller_gets_an_error_of_crowdfield(tmp_path, task, limits, says):
     spent = []
     began = time.monotonic()
     with pytest.raises(ReadingFailedError, match=f"^given: .*{says}") as caught:

@@ -201,7 +201,7 @@ def test_questions_can_be_asked_of_a_file_of_reports(tmp_path, run, reports):
     assert code == 0 and result["auc"] > 0.7 and result["places"] > 50
 
 
-def test_a_kept_run_goes_on_with_only_the_new_reports(tmp_path, run, reports):
+def test_a_saved_run_continues_with_only_the_new_reports(tmp_path, run, reports):
     lines = reports.read_text().splitlines(keepends=True)
     early = tmp_path / "early.csv"
     early.write_text("".join(lines[:200]))
@@ -331,7 +331,7 @@ def test_a_state_that_is_not_there_is_named_before_the_fit(run, reports, tmp_pat
     assert code == 1 and "the map has: dry, flooded" in " ".join(err.split())
 
 
-def test_a_file_of_which_little_is_used_is_said_and_what_to_do(tmp_path, capsys):
+def test_a_file_with_few_usable_rows_gives_a_warning_with_advice(tmp_path, capsys):
     path = tmp_path / "photos.csv"
     rows = [f"-19.8,34.8,ann,{'wet' if k % 2 else 'dry'}" for k in range(20)]  # twenty points of one photo
     path.write_text("\n".join(["lat,lon,source,label", *rows]))

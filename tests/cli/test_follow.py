@@ -172,7 +172,7 @@ def test_a_form_without_submissions_makes_no_file(tmp_path, run, server):
         ({"kept": "lat,lon\n"}, FORMS[0], "not a file of submissions. Name a new one"),
     ],
 )
-def test_what_goes_wrong_is_said_in_words(tmp_path, run, server, change, path, words):
+def test_errors_say_what_is_wrong_and_never_show_the_token(tmp_path, run, server, change, path, words):
     server.state |= change
     if "token" in change:
         (tmp_path / "token").write_text(change["token"])

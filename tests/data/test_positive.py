@@ -14,7 +14,7 @@ from tests.label_sets import LABELS_AND_POSITIVE
 
 from crowdfield import io, plot
 from crowdfield.data import Grid, Heatmap, Region, Reports
-from crowdfield.data.positive import decide, front_first, scale_name, theme
+from crowdfield.data.positive import decide, display_order, scale_name, theme
 from crowdfield.errors import InputError
 from crowdfield.pipeline import Settings
 from crowdfield.pipeline.looks import looks_of
@@ -73,7 +73,7 @@ def test_the_words_of_the_labels_decide_in_any_order(states, wanted):
     for given in (states, states[::-1]):
         found = decide(given)
         assert (found.state, found.sure) == (wanted, True)
-        assert front_first(given, found.state)[0] == wanted
+        assert display_order(given, found.state)[0] == wanted
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The public names: all that `crowdfield.__all__` lists, and all that the modules among them list."""
+"""The public names: all that `crowdfield.__all__` lists, all that the modules among them list, and the kernels."""
 
 import inspect
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import crowdfield as cf
+from crowdfield.inference import kernels
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -17,6 +18,9 @@ def public_names() -> Iterator[tuple[str, Any]]:
             continue
         for inner in found.__all__:
             yield f"{name}.{inner}", getattr(found, inner)
+    # `HeatmapBCC(kernel=...)` takes them, and `space_time` is the way to maps in time.
+    for name in kernels.__all__:
+        yield f"inference.kernels.{name}", getattr(kernels, name)
 
 
 def described() -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ import copy
 import doctest
 import inspect
 import re
+import tomllib
 import types
 import warnings
 from pathlib import Path
@@ -20,8 +21,8 @@ LISTED = re.findall(r"^   ([A-Za-z][\w.]*)$", PAGE.read_text(), re.MULTILINE)
 # Containers, errors and results that are made by a function whose page has the example.
 WITHOUT_EXAMPLE = {
     "datasets.Haiti", "datasets.Tacloban", "datasets.Unosat", "distributed.DistributedHeatmapBCC", "io.Rasters",
-    "io.ReadResult", "io.Reject", "io.Rejects", "pipeline.Look", "pipeline.ModelCheck", "testing.Crowd",
-    "geography.Region",
+    "inference.kernels.Kernel", "inference.kernels.Matern", "inference.kernels.Radial", "io.ReadResult", "io.Reject",
+    "io.Rejects", "pipeline.Assessment", "pipeline.Look", "pipeline.ModelCheck", "testing.Crowd", "geography.Region",
 }  # fmt: skip
 
 
@@ -33,6 +34,34 @@ def test_every_public_name_has_a_page():
 
 
 EVERY = dict(described())
+
+
+def test_docstrings_of_all_public_modules_are_linted():
+    """The list in pyproject.toml names every module that defines something public, and no module that is not there."""
+    ignored = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]["per-file-ignores"]
+    (linted,) = (pattern for pattern in ignored if pattern.startswith("!"))
+    listed = [f"{name}.py" for name in re.search(r"\{(.*)\}", linted)[1].split(",")]
+    package = ROOT / "src" / "crowdfield"
+    assert not [pattern for pattern in listed if not list(package.glob(pattern))]
+    files = {Path(inspect.getfile(inspect.unwrap(found))).relative_to(package) for found in EVERY.values()}
+    assert not [str(file) for file in files if not any(file.match(pattern) for pattern in listed)]
+
+
+RETURNED = re.compile(r"\b[A-Z]\w+")
+
+
+def test_every_type_that_a_public_function_returns_has_a_page():
+    """A user who calls a function can look up what it gives back."""
+    classes = {found.__name__ for found in EVERY.values() if inspect.isclass(found)}
+    own = {
+        word: name
+        for name, found in EVERY.items()
+        if inspect.isfunction(found)
+        for word in RETURNED.findall(str(inspect.signature(found).return_annotation))
+        if inspect.isclass(there := getattr(inspect.getmodule(found), word, None))
+        and there.__module__.startswith("crowdfield")
+    }
+    assert own and not {word: name for word, name in own.items() if word not in classes}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -107,4 +107,4 @@ def test_averages_of_functions_are_exact_for_polynomials_of_degree_four(D):
     X[:, 0], X[1, D] = 1.0, 0.5
     found = blur.averaged(lambda x: x[:, 0] ** 4, X, D)
     assert found == pytest.approx([1.0, 1.0 + 6.0 * 0.25 + 3.0 * 0.25**2])
-    assert len(blur.asked_places(X, D)) == 2 + (2 if D == 1 else 6)
+    assert len(blur.evaluated_places(X, D)) == 2 + (2 if D == 1 else 6)

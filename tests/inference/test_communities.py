@@ -13,7 +13,7 @@ BASE = np.array([[2.0, 1.0], [1.0, 2.0]])
 
 
 def counts(seed=0, sources=150, reports=30):
-    """What is said of states that are known."""
+    """Counts of labels [S, J, L] that sources of three groups give to known states."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 3, sources)
     state = rng.integers(0, 2, (sources, reports))

@@ -59,7 +59,7 @@ def test_draws_have_the_moments_of_the_posterior(name, low, high):
     field, X, n = field_of(name), lattice(low, high, 9, 8), 3000
     rng = np.random.default_rng(3)
     draws = field_draws.of_field(field, n, field_draws.corners(X), rng)
-    noise = np.sqrt(draws.white(X))[:, None] * draws.sd * rng.standard_normal((len(X), n))
+    noise = np.sqrt(draws.noise_variance(X))[:, None] * draws.sd * rng.standard_normal((len(X), n))
     values = draws.at(X) + noise
     mean, variance = field.at(X)
     sd = np.sqrt(variance)
@@ -99,7 +99,7 @@ def test_many_columns_are_drawn_without_fourier_features():
     field = engine.posterior(engine.summarise(slice(0, 40), np.ones(40), np.ones(40)), 1.0)
     draws = field_draws.of_field(field, 2000, field_draws.corners(X), np.random.default_rng(0))
     np.testing.assert_allclose(draws.at(X).std(axis=1) ** 2, field.at(X)[1], rtol=0.15, atol=1e-3)
-    assert draws.white(X + 3.0).max() > 0.0
+    assert draws.noise_variance(X + 3.0).max() > 0.0
 
 
 @pytest.mark.parametrize("states", [2, 3])

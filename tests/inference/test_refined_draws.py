@@ -62,7 +62,7 @@ def long_run(model, sweeps=2_500, chains=4):
     basis = q.fields[0].basis
     sampler = gibbs.Sampler(posed.data, posed.prior, basis)
     rng = np.random.default_rng(1)
-    state, step_size = sampling._warmed_up(sampler, chains, 300, rng)
+    state, step_size = sampling.warmed_up(sampler, chains, 300, rng)
     phi, out = basis.features(posed.data.X), []
     for _ in range(sweeps):
         state, _ = sampler.step(state, rng, step_size)
@@ -97,7 +97,7 @@ def test_moves_along_the_ridge_leave_the_posterior_as_it_is(few, exact):
     q, posed = few._solved.fit.q, few._posed
     basis = q.fields[0].basis
     sampler, rng = gibbs.Sampler(posed.data, posed.prior, basis), np.random.default_rng(3)
-    state, step_size = sampling._warmed_up(sampler, 4, 300, rng)
+    state, step_size = sampling.warmed_up(sampler, 4, 300, rng)
     phi, moved = basis.features(posed.data.X), []
     for _ in range(1_500):
         state, _ = sampler.step(state, rng, step_size)

@@ -224,7 +224,7 @@ READ: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_an_export_is_read_rightly(tmp_path, case):
+def test_an_export_is_read_correctly(tmp_path, case):
     content, options, wanted = READ[case]
     path = tmp_path / "export"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -305,7 +305,7 @@ def test_an_export_in_doubt_is_refused_with_what_reads_it(tmp_path, case):
         io.read(path, **(options[0] if options else {}))
 
 
-def test_other_columns_that_may_be_the_label_are_said_unless_one_was_named(tmp_path):
+def test_a_note_names_other_possible_label_columns_unless_one_was_chosen(tmp_path):
     path = tmp_path / "reports.csv"
     rows = [f"18.{i},-72.3,{'road' if i % 2 else 'house'},{'high' if i % 3 else 'low'}\n" for i in range(12)]
     path.write_text("lat,lon,type,severity\n" + "".join(rows))
@@ -351,7 +351,7 @@ def test_how_exact_places_are_is_read_in_metres(tmp_path, content, options, want
         np.testing.assert_array_equal(io.read(tmp_path / "again.csv").reports.accuracy, wanted)
 
 
-def test_far_off_places_are_said_and_left_out_of_the_region(tmp_path):
+def test_places_far_from_all_others_are_noted_and_left_out_of_the_region(tmp_path):
     rows = [f"{18.5 + i / 1000},{-72.3 - i / 1000},{'ab'[i % 2]}" for i in range(200)]
     rows[3] = "50.2,5.7,a"  # Belgium
     rows[7] = "-72.31,18.52,a"  # latitude and longitude exchanged

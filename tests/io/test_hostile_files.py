@@ -92,7 +92,7 @@ def test_a_hostile_mask_is_a_clear_error(tmp_path, listener, capsys, case):
     assert len(heard) == before and not (tmp_path / "map.csv").exists()
 
 
-def test_addresses_are_no_files(capsys, listener):
+def test_addresses_are_not_opened_as_files(capsys, listener):
     address, heard = listener
     for name in (address, f"WFS:{address}", f"/vsicurl/{address}", f"GeoJSON:{address}/x", "PG:host=127.0.0.1"):
         fails(capsys, "inspect", name)

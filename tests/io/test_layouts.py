@@ -440,7 +440,7 @@ def test_odk_names_its_columns_with_a_hyphen(tmp_path):
     assert result.layout == "kobo" and said(result) == [(2.0, 1.0, "high", "eve")]
 
 
-def test_odks_status_of_the_upload_is_no_answer(tmp_path):
+def test_the_upload_status_of_odk_is_not_taken_for_an_answer(tmp_path):
     """As ODK Central writes it: groups joined by hyphens, and rows that end before their last, empty columns."""
     text = (
         "SubmissionDate,meta-instanceID,reporter,place-corner-Latitude,place-corner-Longitude,place-corner-Accuracy,"
@@ -585,13 +585,13 @@ def test_times_are_read_in_the_order_the_file_shows(tmp_path, cells, seconds):
     assert io.read(write(tmp_path, "t.csv", text)).reports.time.tolist() == seconds
 
 
-def test_a_time_that_cannot_be_read_is_told_and_the_report_kept(tmp_path):
+def test_a_report_whose_time_cannot_be_read_is_kept_and_noted(tmp_path):
     result = io.read(write(tmp_path, "t.csv", "lat,lon,label,time\n1,2,x,yesterday\n1,3,y,31/02/2010\n1,4,y,\n"))
     assert result.used == 3 and np.isnan(np.asarray(result.reports.time)).all()
     assert any("2 times in column 'time' could not be read" in note for note in result.notes)
 
 
-def test_dates_that_could_be_either_are_told(tmp_path):
+def test_ambiguous_dates_are_noted(tmp_path):
     path = write(tmp_path, "t.csv", "lat,lon,label,date\n1,2,x,03/04/2010\n1,2,y,05/06/2010\n")
     assert any("day/month/year" in note for note in io.read(path).notes)
     assert io.read(path, dates="mdy").reports.time[0] == 1267660800
@@ -650,7 +650,7 @@ def test_lines_are_counted_through_quoted_line_breaks(tmp_path):
     assert io.read(write(tmp_path, "l.csv", text)).rejects[0].line == 6
 
 
-def test_progress_is_told_and_ends_at_the_end(tmp_path):
+def test_progress_is_reported_and_reaches_the_end(tmp_path):
     path = write(tmp_path, "plain.csv", PLAIN * 1)
     calls = []
     io.read(path, progress=lambda done, total: calls.append((done, total)))

@@ -131,7 +131,7 @@ def test_a_web_page_called_xls_is_a_table(tmp_path, charset, encoding):
 
 @pytest.mark.parametrize("packed", ["gz", "zip"])
 @pytest.mark.parametrize("kind", ["gpx", "topojson", "xls"])
-def test_they_may_be_packed(tmp_path, packed, kind):
+def test_gpx_topojson_and_html_may_be_compressed(tmp_path, packed, kind):
     content = {
         "gpx": gpx(tmp_path, {"type": "wet"}, {"type": "dry"}).read_bytes(),
         "topojson": topojson({"reports": points([-72.3, 18.5], [-72.4, 18.6])}).encode(),

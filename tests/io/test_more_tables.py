@@ -44,7 +44,7 @@ def test_every_square_is_where_its_own_letters_say():
 @pytest.mark.parametrize(
     "text", ["61SUJ2306", "18SAJ2306", "18SUJ230", "18SIJ23", "ann", "18SUJ1234567890123", "18suj2306"]
 )
-def test_what_is_no_reference(text):
+def test_text_that_is_not_a_grid_reference_gives_no_place(text):
     assert mgrs(text) is None
 
 
@@ -74,7 +74,7 @@ def test_numbers_of_days_are_dates_of_a_spreadsheet(tmp_path, cells):
     assert any("spreadsheet" in note for note in read.notes)
 
 
-def test_numbers_that_are_not_all_days_are_no_dates(tmp_path):
+def test_numbers_are_dates_only_if_all_can_be_counts_of_days(tmp_path):
     path = tmp_path / "sheet.csv"
     path.write_text("lat,lon,label,source,date\n18.5,-72.3,wet,ann,45200.5\n18.6,-72.3,dry,bob,12\n")
     read = io.read(path)
@@ -90,7 +90,7 @@ def test_numbers_that_are_not_all_days_are_no_dates(tmp_path):
         ("score", "3 4", False),
     ],
 )
-def test_a_column_of_confidences_that_is_not_used_is_said(tmp_path, column, cells, said):
+def test_a_note_names_a_column_of_confidences_that_is_not_used(tmp_path, column, cells, said):
     path = tmp_path / "sure.csv"
     first, second = cells.split()
     path.write_text(f"lat,lon,label,source,{column}\n18.5,-72.3,wet,ann,{first}\n18.6,-72.3,dry,bob,{second}\n")

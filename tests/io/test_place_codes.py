@@ -57,7 +57,7 @@ def test_the_accuracy_is_that_of_a_tile_of_the_cells_size(code, side):
     "text",
     ["", "8FVC9G8F", "9G8F+6X", "8FVC9G8F+6", "8FVC0G8F+6X", "00000000+", "8FVC9G00+22", "XFVC9G8F+6X", "8XVC9G8F+6X"],
 )
-def test_what_is_no_full_plus_code_is_none(text):
+def test_text_that_is_not_a_full_plus_code_gives_no_place(text):
     assert place_codes.plus_code(text) is None
 
 
@@ -141,7 +141,7 @@ def test_names_that_look_like_geohashes_are_not_taken_for_places(tmp_path, cells
         ("76RRGMXPQ", "is not a place"),
     ],
 )
-def test_codes_that_are_no_places_are_refused_in_words(tmp_path, cell, says):
+def test_codes_that_are_not_places_are_refused_with_a_reason(tmp_path, cell, says):
     lines = ["plus_code,label", "76RRGMXP+2V,wet", f"{cell},dry"]
     result = cf.io.read(write(tmp_path, *lines), place="plus_code")
     assert result.used == 1 and says in result.rejects[0].reason

@@ -59,7 +59,7 @@ def test_a_file_of_vectors_alone_needs_no_label(tmp_path, header, options, state
     assert "label from the most probable score" in result.statement
 
 
-def test_numbers_that_are_no_vectors_are_left_alone(tmp_path):
+def test_numbers_that_are_not_probability_vectors_are_ignored(tmp_path):
     lines = ["lat,lon,label,p_a,p_b", "18.5,-72.3,wet,0.7,0.9", "18.6,-72.3,dry,0.1,0.8"]
     assert cf.io.read(write(tmp_path, *lines)).reports.score is None
     assert cf.io.read(write(tmp_path, HEADER, *ROWS[:2], *ROWS[4:]), score_columns="none").reports.score is None

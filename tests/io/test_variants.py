@@ -162,7 +162,7 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_a_variant_is_read_rightly(tmp_path, case):
+def test_a_variant_of_a_layout_is_read_correctly(tmp_path, case):
     content, wanted = READ[case]
     path = tmp_path / "reports"
     path.write_text(content, encoding="utf-8")
@@ -217,7 +217,7 @@ def test_a_probability_is_read_for_the_state_that_is_named(tmp_path):
     np.testing.assert_allclose(result.reports.score, np.array([[0.1, 0.9], [0.8, 0.2]]))
 
 
-def test_a_second_geopoint_of_a_form_is_said_with_the_options_that_read_it(tmp_path):
+def test_a_note_names_a_second_geopoint_of_a_form_and_how_to_read_it(tmp_path):
     header = [*KOBO, "_site_latitude", "_site_longitude", "flooded"]
     path = tmp_path / "kobo.csv"
     path.write_text(
@@ -230,13 +230,13 @@ def test_a_second_geopoint_of_a_form_is_said_with_the_options_that_read_it(tmp_p
     assert not any("could also be" in note for note in there.notes)
 
 
-def test_what_is_no_state_is_said(tmp_path):
+def test_notes_name_labels_that_are_not_states(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_text(READ["answers that are no states"][0])
     assert any("'Unknown' is an answer, not a state; --states" in note for note in io.read(path).notes)
 
 
-def test_rows_with_exchanged_coordinates_are_said_and_left_out_of_the_region(tmp_path):
+def test_rows_with_exchanged_coordinates_are_noted_and_left_out_of_the_region(tmp_path):
     rows = [(18.5 + i / 1000, -72.3 - i / 700) for i in range(40)]
     rows[5::10] = [place[::-1] for place in rows[5::10]]
     path = tmp_path / "reports.csv"
@@ -254,7 +254,7 @@ def test_a_part_of_a_shapefile_is_refused_with_the_file_to_give(tmp_path):
         io.read(tmp_path / "damage.dbf")
 
 
-def test_what_a_feature_is_called_is_no_source(tmp_path):
+def test_the_name_of_a_feature_is_not_taken_for_its_source(tmp_path):
     features = [
         {
             "type": "Feature",

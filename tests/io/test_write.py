@@ -340,7 +340,7 @@ def test_what_cannot_be_done_is_said(tmp_path, call, words):
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".nc"])
-def test_files_that_are_no_maps_are_named(tmp_path, suffix):
+def test_the_error_names_a_file_that_is_not_a_map(tmp_path, suffix):
     with pytest.raises(ReportFormatError, match="broken"):
         io.read_map(_text(tmp_path / f"broken{suffix}"))
 

@@ -187,8 +187,8 @@ def test_telling_how_exact_places_are_is_worth_it():
         ({}, [1.0, 2.0], "one per report"),
         ({}, -1.0, "accuracy of -1"),
         ({}, "far", "must be numbers"),
-        ({"inference": "vb"}, 3.0, "takes places for exact"),
-        ({"inference": "gibbs"}, 3.0, "takes places for exact"),
+        ({"inference": "vb"}, 3.0, "treats places as exact"),
+        ({"inference": "gibbs"}, 3.0, "treats places as exact"),
     ],
 )
 def test_an_accuracy_that_makes_no_sense_is_refused(settings, accuracy, says):

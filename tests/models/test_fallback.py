@@ -57,7 +57,7 @@ def test_a_model_that_cannot_be_fitted_to_parts_of_the_reports_loses_the_compari
     assert model.reports_model_ == "one_state" and model.model_comparison_.instrument == -np.inf
 
 
-def test_where_neither_can_be_fitted_the_error_says_why_of_both_and_leaves_the_estimator_as_it_was():
+def test_if_neither_model_can_be_fitted_the_error_names_both_causes_and_the_estimator_is_unchanged():
     X, y, sources = crowd(3)
     model = cf.HeatmapBCC(lengthscale=4e4, **LARGER_VARIANCE)
     with pytest.raises(NumericalError, match=r"neither model .* one-state model: .* instrument model: "):

@@ -68,7 +68,7 @@ def test_one_trusted_source_decides(how):
 
 @each_inference
 def test_a_tiny_lengthscale_leaves_each_site_to_its_own_reports(how):
-    """Sites that know nothing of each other, and a matrix that is all but given: Bayes' rule by hand."""
+    """Independent sites and an almost certain confusion matrix: Bayes' rule by hand."""
     X = np.repeat(np.arange(6.0)[:, None] * 10.0, [1, 2, 3, 1, 2, 3], axis=0)
     y = np.array([1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0])
     sure = {"only": np.array([[0.8, 0.2], [0.3, 0.7]]) * 1e7}

@@ -9,7 +9,7 @@ import crowdfield as cf
 
 
 def simulated(seed, states=2, reports=150, sources=5, side=8):
-    """A field with bands of states; four sources mostly right, one a coin."""
+    """A field with bands of states; four sources are mostly right, one guesses."""
     rng = np.random.default_rng(seed)
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2).astype(float)
     t = (grid[:, 0] * states // side).astype(int)

@@ -27,7 +27,7 @@ def test_reproduces_the_stored_gold_of_tacloban(data_folder):
     crowd = np.load(data_folder / "prn" / "prn_crowdlabels_structural_damage_3_0.npy")
     p, x, y = (np.load(data_folder / "prn" / f"prn_gold_{part}_structural_damage_3.npy") for part in "pxy")
     model = cf.IBCC(confusion_prior=[[19, 1], [15, 5]], proportion_prior=[100, 100], max_iter=13)
-    with pytest.warns(ConvergenceWarning, match="not settled"):
+    with pytest.warns(ConvergenceWarning, match="not converged"):
         model.fit(crowd[:, 1:3], crowd[:, 3], sources=crowd[:, 0])
     cells = np.column_stack([x, y])
     assert np.abs(model.predict_proba(cells) - p).max() < 1e-12

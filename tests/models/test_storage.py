@@ -1,4 +1,4 @@
-"""One file a model: what is read back predicts the same, goes on the same, and nothing in the file can run."""
+"""One file per model: what is read back predicts and updates as the saved one, and nothing in the file can run."""
 
 import io
 import json
@@ -40,7 +40,7 @@ each = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 
 
 @each
-def test_what_is_read_back_predicts_the_same_and_goes_on_the_same(settings, tmp_path):
+def test_a_loaded_model_predicts_and_updates_like_the_saved_one(settings, tmp_path):
     X, y, s = crowd()
     # The last reports are too few for another comparison of the two models, which takes longer than all else here.
     first = int(len(y) / comparison.GROWTH_BEFORE_COMPARING_AGAIN) + 10

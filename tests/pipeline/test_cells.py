@@ -13,7 +13,7 @@ MODELS = ["one_state", "instrument"]
 
 
 def reports(seed=0):
-    """Thirty votes that all but settle a few places which their surroundings do not explain."""
+    """Thirty votes that make a few places nearly certain which their surroundings do not explain."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0.0, 20.0, (60, 2)).round(2)
     wet = rng.random(60) < 0.5

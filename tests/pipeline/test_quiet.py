@@ -31,7 +31,7 @@ def east_and_west(fused):
     return np.nanmean(shown[:, half + 1 :]), np.nanmean(shown[:, : half - 1])
 
 
-def test_what_cannot_be_learned_is_said():
+def test_a_note_says_what_reports_of_one_label_cannot_tell():
     with pytest.warns(DataWarning, match="All reports say"):
         fused = pipeline.fuse(calls(), SETTINGS)
     (said,) = fused.about["warnings"]
@@ -50,7 +50,7 @@ def test_silence_tells_where_nobody_called():
     assert "silence" in fused.table()["source"].tolist()
 
 
-def test_a_run_with_silence_goes_on(tmp_path):
+def test_a_run_with_silence_can_be_continued(tmp_path):
     whole = calls()
     early = np.arange(61) % 2 == 0
     early[60] = True
@@ -125,7 +125,7 @@ def test_fuse_suggests_counting_silence_and_does_so_when_asked(tmp_path, capsys)
     assert json.loads(out)["reports"] == 61 and "nothing can be learned" not in err
 
 
-def test_one_source_that_nobody_vouches_for_is_said():
+def test_a_note_says_that_a_single_source_cannot_be_judged():
     rng = np.random.default_rng(3)
     places = np.array(CENTRE) + rng.uniform(-0.05, 0.05, (80, 2))
     labels = np.where(places[:, 0] > CENTRE[0], "flooded", "dry")

@@ -31,6 +31,7 @@ def test_a_config_file_becomes_settings(tmp_path):
     settings = Settings(**read_settings(written(tmp_path, GOOD)))
     assert settings.cell == "250m" and settings.seed == 3 and settings.read["positive"] == "collapsed structure"
     prior = settings.confusion_prior(("no", "yes"), ("no", "yes"))
+    assert isinstance(prior, dict)
     assert prior["rumours"] == [[5.0, 5.0], [6.0, 4.0]]
     assert prior["fire-brigade"][0][0] > 20 * prior["fire-brigade"][0][1]
 

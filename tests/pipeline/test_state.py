@@ -1,4 +1,4 @@
-"""A run kept in a file goes on as if it had never stopped."""
+"""A saved run continues as if it had never stopped."""
 
 import zipfile
 
@@ -35,7 +35,7 @@ def kept(halves, tmp_path):
     return fused, pipeline.load_run(tmp_path / "run.cf")
 
 
-def test_a_run_comes_back_as_it_was(kept):
+def test_a_saved_run_is_read_back_unchanged(kept):
     before, after = kept
     np.testing.assert_allclose(after.heatmap.probability, before.heatmap.probability, atol=1e-9)
     np.testing.assert_allclose(after.heatmap.sd, before.heatmap.sd, atol=1e-9)
@@ -72,7 +72,7 @@ def test_nothing_in_the_file_can_run(kept, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 broken"])
-def test_a_file_that_is_no_run_is_named_in_the_error(tmp_path, content):
+def test_the_error_names_a_file_that_is_not_a_run(tmp_path, content):
     path = tmp_path / "other.cf"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"other\.cf is not a run"):

@@ -86,7 +86,7 @@ def test_the_expected_share_is_the_mean_of_the_map(fused, areas, found):
             )
 
 
-def test_what_is_odd_about_a_district_is_said(found):
+def test_notes_name_districts_that_the_map_does_not_cover_or_that_overlap(found):
     rows = found.table.set_index("area")
     assert rows.loc["elsewhere", "cells"] == 0 and np.isnan(rows.loc["elsewhere", "share_flooded"])
     assert "does not reach" in rows.loc["elsewhere", "note"]

@@ -1,4 +1,4 @@
-"""Alerts: told once when a district passes its limit, once when it is over, and only to whom the operator allows."""
+"""Alerts: one message when a district passes its limit, one when it is over, and only to whom the operator allows."""
 
 import asyncio
 import email
@@ -38,7 +38,7 @@ RULE = Alert(
         (False, 0.045, ""),
     ],
 )  # fmt: skip
-def test_an_alert_is_told_at_its_edges_only(standing, share, expected):
+def test_an_alert_sends_a_message_only_when_its_state_changes(standing, share, expected):
     before = {} if standing is None else {"west": standing}
     raised, cleared = changes(RULE, before, {"west": share})
     assert (raised, cleared) == (["west"] * (expected == "raised"), ["west"] * (expected == "cleared"))

@@ -331,7 +331,7 @@ def test_a_retracted_report_leaves_the_map_as_if_it_had_never_been(mapped):
 # Events
 
 
-def test_events_tell_of_versions_and_go_on_where_a_listener_left_off(mapped):
+def test_events_announce_versions_and_resume_after_the_last_one_received(mapped):
     store = mapped.service.store
     first = store.events(0, name="flood")
     assert [e.kind for e in first] == ["version"] and first[0].data["version"] == 1
@@ -455,7 +455,7 @@ def test_the_first_key_is_made_once(make_workspace):
 # Operations
 
 
-def test_health_and_metrics(mapped):
+def test_health_and_metrics_describe_a_working_service(mapped):
     client = mapped.client()
     assert client.get("/health").json() == {"status": "ok"}
     told = mapped.client("reader").get("/health").json()

@@ -115,7 +115,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_file_names_lead_nowhere(workspace, name, tmp_path, monkeypatch):
+def test_file_names_cannot_reach_other_files(workspace, name, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     table = "source,lat,lon,label\ns,18.5,-72.3,dry\n"
     reply = workspace.client("reporter").post("/situations/flood/import", files={"file": (name, table)})
@@ -126,7 +126,7 @@ def test_file_names_lead_nowhere(workspace, name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "app.js/../../app.py", "nothing", "."])
-def test_paths_lead_nowhere(workspace, name):
+def test_paths_cannot_reach_other_files(workspace, name):
     for folder in ("static", "vendor", "legend"):
         reply = workspace.client().get(f"/{folder}/{name}")
         assert reply.status_code in (404, 422) and "import " not in reply.text

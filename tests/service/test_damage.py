@@ -63,7 +63,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", ["check", "backup", "keys", "retention", "serve"])
-def test_a_file_that_is_no_database_is_named(run, junk, command, tmp_path):
+def test_the_error_names_a_file_that_is_not_a_database(run, junk, command, tmp_path):
     more = {"backup": [str(tmp_path / "b.zip")], "retention": ["--source", "x"], "serve": ["--port", "0"]}
     code, said = run(command, *more.get(command, []), "--database", junk)
     assert code == 1 and "is not a crowdfield database" in said

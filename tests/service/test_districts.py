@@ -71,7 +71,7 @@ def test_figures_of_stored_districts_agree_with_the_published_map(space):
     assert told["version"] == 1 and told["unit"] == "km²" and any("does not reach 1 of 3" in n for n in told["notes"])
 
 
-def test_of_grades_it_is_told_how_much_is_at_least_each(make_workspace):
+def test_figures_of_grades_say_how_much_is_at_least_each_grade(make_workspace):
     made = make_workspace()
     admin = made.client("admin")
     graded = FLOOD | {"id": "damage", "states": ["destroyed", "no damage", "minor damage", "major damage"]}

@@ -1,4 +1,4 @@
-"""Fits are fair, on a real server: no map delays another, whatever it does, and what goes wrong is told."""
+"""Fits are fair, on a real server: no map delays another, whatever it does, and failures are shown."""
 
 import os
 import signal
@@ -128,7 +128,7 @@ def test_a_map_too_large_for_its_deadline_is_coarser_says_so_and_delays_nobody(m
     assert maps.client.get("/situations/huge/tiles/probability/9/153/229.png").status_code == 200
 
 
-def test_a_fit_that_needs_too_much_memory_is_told_and_delays_nobody(maps):
+def test_a_fit_that_needs_too_much_memory_is_reported_and_delays_no_other_map(maps):
     # Twelve states with thousands of separate places and a short length-scale: gigabytes.
     maps.start("fat", states=HUGE["states"], columns=16, model={"lengthscale": 100.0})
     maps.send("fat", 2900)
@@ -152,7 +152,7 @@ def test_a_fitting_process_that_is_killed_is_replaced_and_told(maps):
     assert maps.about("struck")["failures"] <= 1 and maps.about("small")["version"] > before["version"]
 
 
-def test_an_error_of_a_fit_is_counted_and_told_and_a_retraction_cures_it(maps):
+def test_an_error_of_a_fit_is_counted_and_shown_until_a_retraction_removes_its_cause(maps):
     maps.start("bad")
     maps.send("bad", 3)
     maps.wait("bad")
@@ -224,7 +224,7 @@ def seconds_of_a_coarser_fit():
     return time.perf_counter() - began
 
 
-def test_a_fit_past_its_deadline_is_ended_told_and_tried_with_fewer_reports(tmp_path):
+def test_a_fit_past_its_deadline_is_killed_reported_and_tried_with_fewer_reports(tmp_path):
     deadline = max(SHORTEST_DEADLINE, round(DEADLINE * seconds_of_a_coarser_fit(), 1))
     environment = {
         "CROWDFIELD_WORKER": "true", "CROWDFIELD_FIT_SECONDS": str(deadline), "CROWDFIELD_FIT_MEMORY": str(2**32),

@@ -1,4 +1,4 @@
-"""Health tells the truth, on a real server: whatever is broken is told, and told again when it is well."""
+"""Health tells the truth, on a real server: it reports what is broken, and reports when it works again."""
 
 import os
 import shutil
@@ -148,7 +148,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_told_refuses_reports_and_recovers_by_itself(small_disk, tmp_path):
+def test_a_full_disk_is_reported_and_refuses_reports_until_there_is_space(small_disk, tmp_path):
     environment = QUICKLY | {"CROWDFIELD_DISK_RESERVE": str(4 * 2**20)}
     database = str(small_disk / "workspace.db")
     with serving(tmp_path, database=database, environment=environment) as live, live.client("admin") as admin:

@@ -164,7 +164,7 @@ def test_a_command_line_in_a_file_does_not_reach_the_database(attacked, tmp_path
             assert client.get("/me").json()["role"] == "reporter"
 
 
-def test_rejected_rows_are_told_by_their_lines_in_the_file(attacked):
+def test_rejected_rows_are_listed_with_their_lines_in_the_file(attacked):
     """Some are rejected by the reader, some by the map: all by the line that a person finds them on."""
     table = "\n".join(
         [

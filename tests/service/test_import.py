@@ -152,7 +152,7 @@ def test_reports_that_all_say_the_same_are_offered_silence(make_workspace):
 
 
 @pytest.mark.skipif(not OUTLINES.is_file(), reason="outlines of countries are not installed; `make setup` fetches them")
-def test_no_suggestion_lies_in_the_sea_and_a_place_there_is_said_to_be_there(make_workspace):
+def test_no_suggestion_lies_in_the_sea_and_a_place_there_is_said_to_be_at_sea(make_workspace):
     space = make_workspace()
     # Along the north coast of Haiti's southern peninsula.
     rows = [f"s{i % 4},{18.42 + 0.004 * (i % 5)},{-73.2 + 0.02 * i},{('ok', 'bad')[i % 2]}" for i in range(40)]
@@ -270,7 +270,7 @@ def test_previews_ask_for_the_rights_that_the_import_asks_for(workspace):
     assert send(workspace.client("reader"), "/situations/flood/import/preview", TABLE).status_code == 403
 
 
-def test_a_live_map_is_told_to_the_pipeline_with_the_defaults_of_fuse(workspace):
+def test_a_live_map_uses_the_settings_of_the_pipeline_with_the_defaults_of_fuse(workspace):
     situation = workspace.service.store.situation("flood")
     ledger = Ledger("flood")
     ledger.trust["fire brigade"] = "high"

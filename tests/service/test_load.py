@@ -1,4 +1,4 @@
-"""While strangers ask for the dearest things they may, reports are acknowledged and health is told.
+"""While strangers send the most expensive requests they may, reports are acknowledged and health is reported.
 
 How fast is measured by `python -m benchmarks service`; here the bounds are generous: other tests share the machine.
 """
@@ -17,7 +17,7 @@ import pytest
 from tests.service.served import serving
 from tests.service.workspace import FLOOD, REGION, fit_all, worker_here
 
-from crowdfield.service.helpers import HelperPool
+from crowdfield.service.helper_pool import HelperPool
 from crowdfield.service.problems import Problem
 from crowdfield.service.settings import Settings
 
@@ -52,7 +52,7 @@ def strangers(server, kind, seconds):
 
 
 @pytest.mark.parametrize("kind", ["basemap", "exports", "points", "tiles", "all"])
-def test_reports_are_acknowledged_while_twelve_strangers_ask_for_the_dearest(server, kind):
+def test_reports_are_acknowledged_while_twelve_strangers_send_the_most_expensive_requests(server, kind):
     load = strangers(server, kind, 4)
     took: list[float] = []
     health: list[float] = []
@@ -142,7 +142,7 @@ def test_a_helper_whose_server_has_ended_ends_without_a_trace(tmp_path):
     assert helper.returncode == 0 and errors == ""
 
 
-def test_what_goes_wrong_in_a_helper_is_told_without_its_trace(helpers):
+def test_errors_in_a_helper_process_are_reported_without_a_stack_trace(helpers):
     with pytest.raises(Problem) as missing:
         helpers.ask({"task": "points", "situation": "none", "version": 1, "exact": False, "target": "/nowhere"})
     assert missing.value.status_code == 503 and "SELECT" not in str(missing.value.detail)  # it has no tables

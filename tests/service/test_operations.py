@@ -103,7 +103,7 @@ def test_a_backup_restores_into_either_database_and_back(filled, database, tmp_p
     assert found.facts["flood"]["replayed"] < operations.SAME_MAP
 
 
-def test_a_restored_log_goes_on_counting(filled, database, tmp_path, make_workspace):
+def test_a_restored_log_continues_its_numbering(filled, database, tmp_path, make_workspace):
     saved = tmp_path / "backup.zip"
     operations.backup(filled.settings.database, saved)
     target = f"{database}.restored" if "://" not in database else database

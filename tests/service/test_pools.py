@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from crowdfield.service.helpers import Helper, HelperDied, ResultCache
+from crowdfield.service.helper_pool import Helper, HelperDied, ResultCache
 from crowdfield.service.pools import Caller, Pool, current_caller
 from crowdfield.service.problems import Problem
 

@@ -328,7 +328,7 @@ def test_one_report_more_changes_no_published_count(world):
         assert after["features"] == before and after["total"] == 20
 
 
-def test_what_is_told_of_versions_and_events_is_about_the_whole_map(world):
+def test_versions_events_and_lists_of_maps_name_no_source(world):
     with world.served.client() as reader:
         for version in reader.get("/situations/one/versions").json():
             assert set(version) == {"number", "reports", "created", "seconds", "info"}

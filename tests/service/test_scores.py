@@ -46,7 +46,7 @@ def test_probabilities_in_a_file_give_the_same_map_through_fuse_and_through_the_
     assert np.abs(arrays["probability"] - fused.heatmap.probability).max() < 0.01
 
 
-def test_probabilities_in_messages_are_stored_told_and_continue_a_map_of_labels(make_workspace):
+def test_probabilities_in_messages_are_stored_shown_and_update_a_map_of_labels(make_workspace):
     space = make_workspace()
     client = space.client("admin")
     client.post("/situations", json=FLOOD)

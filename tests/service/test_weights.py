@@ -91,7 +91,7 @@ def test_figures_count_people_as_the_command_line_does(weighted, tmp_path):
     assert flooded["share"] == pytest.approx(flooded["amount"] / west["weight"])
 
 
-def test_a_raster_that_ends_within_the_map_is_told_and_counts_what_it_holds(space):
+def test_a_raster_that_covers_part_of_the_map_is_noted_and_counts_that_part(space):
     """It reaches the western half alone: nothing is known of people in the east, which is not the same as nobody."""
     admin = space.client("admin")
     half = raster(2.0 * np.ones((60, 30)), edges=(WEST - 0.05, SOUTH - 0.05, (WEST + EAST) / 2, NORTH + 0.05))
@@ -199,7 +199,7 @@ CUT_OFF = people(1, 1)[:2000]
     ],
     ids=["empty", "GeoJSON", "PNG", "cut off", "no system", "elsewhere", "negative", "zeros", "no values", "bands"],
 )
-def test_a_file_that_is_no_raster_of_amounts_is_refused_in_our_words(space, content, words):
+def test_a_file_that_is_not_a_raster_of_amounts_is_refused_with_a_clear_message(space, content, words):
     sent = put(space.client("admin"), content)
     assert sent.status_code == 422, sent.text
     told = sent.json()["detail"]
@@ -229,7 +229,7 @@ def test_weights_tell_readers_nothing_of_reports_that_the_map_does_not(weighted)
     assert answers[0] == answers[1]
 
 
-def test_weights_of_another_region_are_not_used_and_that_is_said(space):
+def test_weights_of_another_region_are_not_used_and_a_note_says_so(space):
     admin = space.client("admin")
     admin.post("/situations", json=FLOOD | {"id": "moved"}).raise_for_status()
     rows = [{"longitude": WEST + 0.05 * i, "latitude": 18.5, "label": "dry", "source": "s"} for i in range(1, 8)]

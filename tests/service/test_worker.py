@@ -20,7 +20,7 @@ from crowdfield.models import comparison
 from crowdfield.service import effort, fit, fitter, lease, pulse
 from crowdfield.service.database import open_database, writing
 from crowdfield.service.effort import Effort
-from crowdfield.service.fit import rested_map
+from crowdfield.service.fit import map_of_log
 from crowdfield.service.fitter import Job, Outcome
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.layouts import build
@@ -96,7 +96,7 @@ def test_a_map_that_rests_depends_on_the_log_alone(make_workspace):
     assert newest.info["rested"] and newest.head == moving.head
     ledger = Ledger("flood")
     ledger.follow(space.service.engine)
-    made = rested_map(store.situation("flood"), ledger)
+    made = map_of_log(store.situation("flood"), ledger)
     assert made is not None
     again = made[0]
     difference = np.abs(unpack(again.arrays)["probability"] - arrays(space, newest.number)["probability"]).max()
@@ -112,8 +112,8 @@ def test_rest_gives_way_to_what_is_new(workspace, monkeypatch):
     ledger = Ledger("flood")
     ledger.follow(workspace.service.engine)
     situation = workspace.service.store.situation("flood")
-    assert rested_map(situation, ledger, lambda: True, short) is None
-    rested = rested_map(situation, ledger, effort=short)
+    assert map_of_log(situation, ledger, lambda: True, short) is None
+    rested = map_of_log(situation, ledger, effort=short)
     assert rested is not None
     made, model = rested
     assert model.converged_ and made.info["rested"]
@@ -141,7 +141,7 @@ def test_settling_gives_way_to_what_is_new_and_keeps_what_it_has_done(workspace,
     assert after.result == "published" and workspace.service.store.version("flood").reports == 31
 
 
-def test_a_new_worker_goes_on_where_the_old_one_ended(workspace):
+def test_a_new_worker_continues_where_the_old_one_ended(workspace):
     send(workspace, 8)
     workspace.fit()
     send(workspace, 5, label="dry")
@@ -255,7 +255,7 @@ def test_a_finer_map_that_takes_too_long_is_counted_and_leaves_the_coarser_one_i
     assert told["failure"] is None and told["version"] == 1
 
 
-def test_old_versions_are_let_go(make_workspace):
+def test_old_versions_are_deleted(make_workspace):
     space = make_workspace(keep_versions=2)
     space.client("admin").post("/situations", json=FLOOD)
     for n in (1, 2, 3):
@@ -264,7 +264,7 @@ def test_old_versions_are_let_go(make_workspace):
     assert [v.number for v in space.service.store.versions("flood")] == [3, 2]
 
 
-def test_what_the_model_warns_of_is_said(workspace):
+def test_warnings_of_the_model_are_shown_with_the_map(workspace):
     send(workspace, 5)
     workspace.fit()
     (remark,) = workspace.service.store.version("flood").info["remarks"]
@@ -466,5 +466,5 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     monkeypatch.setattr(fit, "MOST_SWEEPS", 1)
     learn = Mock(side_effect=pipeline.learn)
     monkeypatch.setattr(pipeline, "learn", learn)
-    rested = fit.rested_map(situation, ledger, effort=Effort(searched=40))
+    rested = fit.map_of_log(situation, ledger, effort=Effort(searched=40))
     assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]

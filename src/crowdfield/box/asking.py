@@ -101,7 +101,7 @@ def ask(
         header, arrays = unpacked(ended.content)
     except Garbled:
         raise errors.ReadingFailedError(
-            f"{shown}: reading it ended the process that did so. Is the file complete?"
+            f"{shown}: the process that read it ended unexpectedly. Is the file complete?"
         ) from None
     if "error" in header:
         raise _error(header["error"], limits, shown)
@@ -118,10 +118,11 @@ def believing(shown: str) -> Iterator[None]:
     except errors.CrowdfieldError:
         raise
     except (Garbled, KeyError, IndexError, TypeError, ValueError, AttributeError):
-        raise errors.ReadingFailedError(f"{shown}: reading it gave no answer that can be used.") from None
+        raise errors.ReadingFailedError(f"{shown}: the process that read it gave no valid answer.") from None
 
 
 def _run(question: bytes, limits: Limits, environment: dict[str, str]) -> _Ended:
+    """Start the process, send it the question, and take its answer within the limits of time and size."""
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-P", "-s", "-B", "-m", "crowdfield.box"],
@@ -178,6 +179,7 @@ def _environment() -> dict[str, str]:
 
 
 def _send(pipe: IO[bytes], question: bytes) -> None:
+    """Write the question to the process and close its input."""
     try:
         pipe.write(question)
         pipe.close()
@@ -186,6 +188,7 @@ def _send(pipe: IO[bytes], question: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes], most: int) -> tuple[bytes, bool]:
+    """Read an answer of at most so many bytes; and whether it would have been longer."""
     parts, size = [], 0
     while block := pipe.read(_BLOCK):
         size += len(block)
@@ -205,6 +208,7 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int]:
 
 
 def _error(failure: Any, limits: Limits, shown: str) -> errors.CrowdfieldError:
+    """The error that the process reported, as one of ours; texts are cut to a length, because they may be hostile."""
     failure = failure if isinstance(failure, dict) else {}
     name, message = str(failure.get("kind", "")), str(failure.get("message", ""))[:2000]
     if name == "MemoryError":

@@ -46,6 +46,7 @@ def shut(limits: Limits, readable: Iterable[Path]) -> list[str]:
 
 
 def _set_limits(limits: Limits) -> None:
+    """Limit memory, files and processor time of this process."""
     import resource
     import signal
 
@@ -84,6 +85,7 @@ _SYSTEM_PATHS = (
 
 
 def _restrict_paths(libc: ctypes.CDLL, readable: Iterable[Path]) -> bool:
+    """With Landlock, allow reading of code, system files and these paths only; whether the kernel supports it."""
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return False
@@ -107,6 +109,7 @@ def _code_paths() -> list[Path]:
 
 
 def _allow_reading(libc: ctypes.CDLL, rules: int, path: Path) -> None:
+    """Add a rule that allows reading a file or a folder."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -158,6 +161,7 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 def _filter_calls(libc: ctypes.CDLL) -> bool:
+    """With seccomp, refuse all system calls that reading a file does not need; whether the kernel supports it."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False

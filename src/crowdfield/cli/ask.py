@@ -162,9 +162,10 @@ def inspect(
 
 
 def _inspect_map(file: Path, talk: Talk) -> None:
+    """Show what a map or a saved run contains."""
     from crowdfield import io, pipeline
     from crowdfield.cli.console import table
-    from crowdfield.data.positive import front_first
+    from crowdfield.data.positive import display_order
     from crowdfield.geography.lengths import length_in_words
     from crowdfield.geography.projection import crs_in_words
     from crowdfield.io.layers import description
@@ -178,7 +179,7 @@ def _inspect_map(file: Path, talk: Talk) -> None:
             str(state): float(heatmap.of(state)[heatmap.mask].mean()) for state in heatmap.states if heatmap.mask.any()
         },
     }
-    ordered = [str(state) for state in front_first(heatmap.states, heatmap.positive)]
+    ordered = [str(state) for state in display_order(heatmap.states, heatmap.positive)]
     states = [[name, share(data["mean_probability"][name])] for name in ordered if name in data["mean_probability"]]
     lines = [
         f"{file.name}: a map of {grid.columns:,} × {grid.rows:,} cells of "

@@ -82,6 +82,7 @@ def _check_outputs(action: str, outputs: list[Path]) -> None:
 
 
 def _plan(fused: Fused, outputs: list[Path], talk: Talk, **wanted: Any) -> None:
+    """Draw the places to check, write them and show how many each stratum gets."""
     from crowdfield.cli.console import table
     from crowdfield.io.layers import plain
     from crowdfield.pipeline.sampling_plan import plan, write_plan
@@ -102,6 +103,7 @@ def _plan(fused: Fused, outputs: list[Path], talk: Talk, **wanted: Any) -> None:
 
 
 def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None, level: float, talk: Talk) -> None:
+    """Judge the map by the answers, write the figures, and fit again with them if asked to."""
     from crowdfield import pipeline
     from crowdfield.cli.console import share, table
     from crowdfield.cli.inputs import write_finding

@@ -41,7 +41,7 @@ def check_model(
     for path in outputs:
         can_be_written({"--output": path})
     fused = run_from(run, settings_from(beliefs), talk)
-    with talk.progress("Asking the reports"):
+    with talk.progress("Predicting left-out reports"):
         found = ask(fused.model, draws=draws)
     for path in outputs:
         write_finding(found, path)

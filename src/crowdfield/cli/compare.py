@@ -45,6 +45,7 @@ def compare(
 
 
 def _lines(found: dict[str, Any], least: float) -> list[str]:
+    """What changed, in sentences."""
     from crowdfield.cli.console import share
     from crowdfield.pipeline.comparing import SURE
 

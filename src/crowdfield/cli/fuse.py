@@ -73,8 +73,8 @@ def fuse(
         raise typer.BadParameter("say where the map goes, for example: -o map.tif")
     if cluster is not None and state is not None:
         raise typer.BadParameter(
-            "a run fitted over Dask leaves what it learned at each place with the workers, so that nothing can go on "
-            "from it. Write the map with -o, or drop --cluster to keep the run."
+            "a run that was fitted over Dask cannot be continued, because what it learned about each place stays with "
+            "the workers. Write the map with -o, or leave out --cluster to save the run."
         )
     # Check suffixes and folders before the fit, which may take minutes.
     for path in outputs:
@@ -105,11 +105,12 @@ def fuse(
 
 
 def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None, cluster: str | None, talk: Any) -> Any:
+    """The run: continued from a saved one if there is one, else fitted here or on a cluster."""
     from crowdfield import pipeline
 
     with talk.warnings_as_remarks(), talk.progress("Fusing") as say:
         if state is not None and state.exists():
-            say(f"Going on from {state}")
+            say(f"Continuing from {state}")
             return pipeline.extend(pipeline.load_run(state, settings.covariates), table, about=about, progress=say)
         if cluster is None:
             return pipeline.fuse(table, settings, about=about, progress=say)
@@ -119,6 +120,7 @@ def _fused(table: Any, about: dict[str, Any], settings: Any, state: Path | None,
 def _write(
     fused: Any, outputs: list[Path], figure: Path | None, next_looks: Path | None, picture: opt.Picture, talk: Any
 ) -> list[Path]:
+    """Write all outputs; returns their paths."""
     from crowdfield import io, pipeline
     from crowdfield.cli.inputs import picture_options
 
@@ -150,6 +152,7 @@ def _write(
 
 
 def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    """The result of the command, as data for JSON and as lines of text."""
     import numpy as np
 
     from crowdfield.geography.lengths import length_in_words

@@ -10,6 +10,7 @@ import sys
 from typer.testing import CliRunner
 
 from crowdfield.cli.app import app
+from crowdfield.pipeline.settings import TABLES
 
 INTRODUCTION = """\
 # The command line
@@ -36,16 +37,15 @@ codes: 0 done, 1 something is wrong with the data, 2 something is wrong with how
 
 A config file holds settings for repeatable runs; options on the command line override it:
 
-    [read]                      # format, lat, lon, label, source, time, id, text, crs, dates, encoding, positive,
-                                # map_labels, duplicates
+    [read]
     positive = "collapsed structure"
 
-    [map]                       # region, cell, mask, projection, snap, positive
+    [map]
     region = [-72.6, 18.2, -72.0, 18.8]   # west, south, east, north
     cell = "500m"
 
-    [model]                     # lengthscale, kernel, states, labels, inference, engine, communities, prior_mean,
-    lengthscale = "2km"         # scale_shape, scale_rate, max_iter, tol, seed, covariates, silence
+    [model]
+    lengthscale = "2km"
 
     [sources.fire-brigade]
     trust = "high"              # certain, high, medium or low
@@ -55,9 +55,19 @@ A config file holds settings for repeatable runs; options on the command line ov
 """
 
 
+CONFIG = """\
+What each table may hold; the names are those of the options below and of `crowdfield.pipeline.Settings`:
+
+| table | settings |
+|---|---|
+"""
+
+
 def page() -> str:
-    """The whole page as Markdown: each command's own help."""
-    return "\n".join([INTRODUCTION, *(f"## crowdfield {name}\n\n{_indented(_help(name))}" for name in commands())])
+    """The whole page as Markdown: an introduction, the settings of a config file, and each command's own help."""
+    tables = "".join(f"| `[{name}]` | {', '.join(f'`{key}`' for key in keys)} |\n" for name, keys in TABLES.items())
+    helps = [f"## crowdfield {name}\n\n{_indented(_help(name))}" for name in commands()]
+    return "\n".join([INTRODUCTION, CONFIG + tables, *helps])
 
 
 def commands() -> list[str]:

@@ -66,14 +66,14 @@ def report(
     except InputError as problem:
         raise typer.BadParameter(str(problem)) from problem
     fused = run_from(run, settings_from(beliefs), talk)
-    what = {
-        "title": title,
-        "since": None if since is None else map_from(since),
-        "districts": None if districts is None else _districts(districts, by, fused),
-        "checks": None if checks is None else _table(checks),
-    }
+    earlier = None if since is None else map_from(since)
+    totals = None if districts is None else _districts(districts, by, fused)
+    found = None if checks is None else _table(checks)
     with talk.progress("Writing the report"):
-        written = [pipeline.write_report(fused, path, texts=words, **what) for path in outputs]
+        written = [
+            pipeline.write_report(fused, path, texts=words, title=title, since=earlier, districts=totals, checks=found)
+            for path in outputs
+        ]
     talk.result({"written": [str(path) for path in written]}, [f"wrote {path}" for path in written])
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data.grid import Grid
 from crowdfield.data.knowledge import joint_sd
-from crowdfield.data.positive import decide, front_first, matching
+from crowdfield.data.positive import decide, display_order, matching
 from crowdfield.errors import InputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import geopandas
+    import xarray
+    from matplotlib.figure import Figure
 
 # A cell is "unknown" if its standard deviation is above this share of the prior standard deviation.
 UNKNOWN_SHARE = 0.85
@@ -54,7 +59,7 @@ class Heatmap:
     """
 
     grid: Grid
-    states: tuple[Any, ...]
+    states: tuple[Hashable, ...]
     probability: NDArray[np.float64]  # [rows, columns, J]
     sd: NDArray[np.float64]  # [rows, columns, J]
     reports: NDArray[np.int64]  # [rows, columns]
@@ -107,7 +112,7 @@ class Heatmap:
         return np.where(self.mask, best.astype(np.float64), np.nan)
 
     @property
-    def positive(self) -> Any:
+    def positive(self) -> Hashable:
         """The state the map is about, shown first everywhere: the one its makers named, else by `data.positive`."""
         named = self.metadata.get("positive")
         if named is not None:
@@ -118,10 +123,10 @@ class Heatmap:
     @property
     def order(self) -> tuple[int, ...]:
         """Indices of ``states`` in the order in which they are shown: the state in question, then from bad to good."""
-        return tuple(self.states.index(state) for state in front_first(self.states, self.positive))
+        return tuple(self.states.index(state) for state in display_order(self.states, self.positive))
 
     @property
-    def grades(self) -> tuple[Any, ...] | None:
+    def grades(self) -> tuple[Hashable, ...] | None:
         """The states from the least grade to the worst, where they are grades; else None."""
         return self.states if self.metadata.get("ordered") and len(self.states) > 2 else None
 
@@ -142,7 +147,7 @@ class Heatmap:
         mean = self.probability @ step
         return mean, np.sqrt(np.maximum(self.probability @ step**2 - mean**2, 0.0))
 
-    def at_least(self, state: Any) -> Heatmap:
+    def at_least(self, state: Hashable) -> Heatmap:
         """The map of two states, "at least STATE" and "less than STATE", of a map of grades.
 
         The standard deviation is exact for the second grade and for the worst. In between it is approximate: the
@@ -170,12 +175,12 @@ class Heatmap:
         both = np.stack([below, above], axis=-1)
         return Heatmap(self.grid, names, both, np.stack([sd, sd], axis=-1), self.reports, metadata)
 
-    def _graded(self) -> tuple[Any, ...]:
+    def _graded(self) -> tuple[Hashable, ...]:
         if self.grades is None:
             raise InputError("the states of this map have no order. Name it with --grades A,B,C (grades= in Python).")
         return self.grades
 
-    def of(self, state: Any) -> NDArray[np.float64]:
+    def of(self, state: Hashable) -> NDArray[np.float64]:
         """The probability of one state.   [rows, columns]
 
         Examples
@@ -189,7 +194,7 @@ class Heatmap:
             raise InputError(f"there is no state {state!r}; the map has {self.states!r}.")
         return self.probability[..., self.states.index(state)]
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> xarray.Dataset:
         """An ``xarray.Dataset`` with dimensions (state, y, x), its CRS by the CF convention in ``spatial_ref``.
 
         Examples
@@ -227,7 +232,7 @@ class Heatmap:
                 dataset[name].attrs["grid_mapping"] = "spatial_ref"
         return dataset
 
-    def to_geodataframe(self) -> Any:
+    def to_geodataframe(self) -> geopandas.GeoDataFrame:
         """A ``geopandas.GeoDataFrame`` with one polygon per cell; cells outside the mask are left out.
 
         Examples
@@ -278,7 +283,7 @@ class Heatmap:
         parts = (self.grid, self.states, self.probability, self.sd, self.reports, dict(self.metadata))
         return Heatmap, parts
 
-    def plot(self, **options: Any) -> Any:
+    def plot(self, **options: Any) -> Figure:
         """Draw the map; see :func:`crowdfield.plot.heatmap` for the options.
 
         Examples
@@ -289,7 +294,8 @@ class Heatmap:
         'Figure'
         """
         # Imported by name, because plotting belongs to a higher layer.
-        return import_module("crowdfield.plot").heatmap(self, **options)
+        figure: Figure = import_module("crowdfield.plot").heatmap(self, **options)
+        return figure
 
 
 def _named(long_name: str, units: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ map uses it:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal
@@ -30,7 +30,7 @@ Theme = Literal["water", "harm", "plain"]
 class Positive:
     """The state in question, why it was chosen, and whether that reason is more than a coin toss."""
 
-    state: Any
+    state: Hashable
     because: str
     sure: bool = True
 
@@ -68,7 +68,7 @@ def decide(states: Sequence[Any], counts: Sequence[float] | None = None, given: 
     return Positive(graded[-1], "nothing tells the states apart, so the last one is taken", sure=False)
 
 
-def matching(states: Sequence[Any], given: Any) -> Any:
+def matching(states: Sequence[Hashable], given: Hashable) -> Hashable:
     """The state that was asked for: itself, else the same word in other letters ("1" is 1, "Flooded" is flooded)."""
     if given in states:
         return given
@@ -85,8 +85,8 @@ def named_states(labels: Sequence[Any]) -> tuple[Any, ...]:
     return kept if len(kept) >= 2 else tuple(labels)
 
 
-def front_first(states: Sequence[Any], positive: Any) -> tuple[Any, ...]:
-    """All states: the one in question, then the others from bad to good, "cannot tell" last."""
+def display_order(states: Sequence[Hashable], positive: Hashable) -> tuple[Hashable, ...]:
+    """The states as they are shown: the one in question first, then from bad to good, "cannot tell" last."""
     rest = [state for state in states if state != positive]
     rest.sort(key=lambda state: (-meaning(state, states), -grade(state)))  # stable: equals keep their order
     return (positive, *rest)

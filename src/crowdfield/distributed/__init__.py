@@ -17,7 +17,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.data import Reports
 from crowdfield.distributed import instrument, reading
@@ -36,6 +36,7 @@ from crowdfield.models.instrument import set_up
 from crowdfield.models.learned import FitInput
 
 if TYPE_CHECKING:
+    from dask.dataframe import DataFrame
     from distributed import Client
 
 __all__ = ["DistributedHeatmapBCC", "fit", "fit_model"]
@@ -74,14 +75,14 @@ class DistributedHeatmapBCC(HeatmapBCC):
 
 
 def fit(
-    reports: Any,
+    reports: str | PathLike[str] | Sequence[str | PathLike[str]] | Reports | DataFrame,
     client: Client | str | None = None,
     *,
     model: HeatmapBCC | None = None,
     places: Sequence[str] | None = None,
     label: str = "label",
     source: str | None = "source",
-    gold: tuple[Any, Any] | None = None,
+    gold: tuple[ArrayLike, ArrayLike] | None = None,
     partitions: int | None = None,
     sites_to: str | PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -181,6 +182,7 @@ def _fit_into(
     sites_to: str | PathLike[str] | None,
     progress: Progress | None,
 ) -> None:
+    """Fit over Dask, and store the result in the model."""
     pieces, columns = reading.pieces(given, client, places, label, source)
     surveys: list[reading.Survey] = client.gather(
         [client.submit(reading.survey, p, columns, pure=False) for p in pieces]

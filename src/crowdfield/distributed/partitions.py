@@ -34,6 +34,7 @@ class Partitions:
 
     @classmethod
     def laid_out(cls, client: Client, data: list[Future], sizes: list[int], posed: Posed, engine: Engine) -> Partitions:
+        """Make the sites of every partition on the worker that has its reports."""
         bare = Prior(np.empty(0), posed.prior.shape, posed.prior.rate, np.empty(0))  # q brings the rest along
         layout = client.submit(hold, (type(engine), engine.basis, posed.mean_at, bare), pure=False)  # type: ignore[attr-defined]
         first = np.concatenate([[0], np.cumsum(sizes)])

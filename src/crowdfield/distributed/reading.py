@@ -86,6 +86,7 @@ class Survey(NamedTuple):
 
 
 def _frame(piece: Any, columns: Columns) -> pd.DataFrame:
+    """The needed columns of a piece of a Parquet file, or of a partition, as a table."""
     if not isinstance(piece, Piece):
         return pd.DataFrame(piece)  # a partition of a Dask DataFrame, or Reports
     import fsspec
@@ -102,6 +103,7 @@ def _where(piece: Any) -> str:
 
 
 def _places(frame: pd.DataFrame, columns: Columns, where: str) -> Array:
+    """The coordinates of all reports of a piece [R, D]; an error if one is missing."""
     try:
         values = frame[columns.places].to_numpy(dtype=np.float64) + 0.0  # −0.0 and 0.0 are one place
     except (TypeError, ValueError) as bad:
@@ -244,6 +246,7 @@ def pieces(
 def _parquet(
     given: list[str], places: Sequence[str] | None, label: str, source: str | None
 ) -> tuple[list[Any], Columns]:
+    """All row groups of Parquet files as pieces, and which columns to read."""
     import fsspec
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
@@ -282,6 +285,7 @@ def _runs(rows: list[int]) -> Iterator[list[int]]:
 
 
 def _columns(names: list[str], places: Sequence[str] | None, label: str, source: str | None, where: str) -> Columns:
+    """Which columns to read; an error that names the argument if one is not there."""
     if places is None:
         places = next((pair for pair in COORDINATES if all(c in names for c in pair)), None)
         if places is None:

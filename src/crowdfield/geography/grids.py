@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from crowdfield.errors import InputError
 from crowdfield.geography.lengths import parse_length
 from crowdfield.geography.projection import WGS84, choose_crs, lattice, transform, transform_visible, unproject
 from crowdfield.geography.regions import centre, held, main_bounds, map_bounds, span, wrap
+
+if TYPE_CHECKING:
+    import shapely
 
 # What `cover` adds around a region's lattice, so that every place of the region lies in a cell: a millimetre for
 # rounding, and for wide regions what may bulge between two points of the lattice, as a share of the whole.
@@ -167,7 +170,7 @@ def degrees_around(grid: Grid, margin: float = 0.0) -> Region | None:
     return Region(float(lon.min()), float(lonlat[:, 1].min()), float(lon.max()), float(lonlat[:, 1].max()))
 
 
-def mask(grid: Grid, area: Any) -> NDArray[np.bool_]:
+def mask(grid: Grid, area: Mapping[str, Any] | str | Path | shapely.Geometry) -> NDArray[np.bool_]:
     """Tell which cells of a grid have their centre in an area.
 
     Parameters

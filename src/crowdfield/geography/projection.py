@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from crowdfield.data.region import Region
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError
 from crowdfield.geography.regions import bounds, centre, span, wrap
+
+if TYPE_CHECKING:
+    from pyproj import Transformer
 
 WGS84 = "EPSG:4326"
 
@@ -83,7 +86,7 @@ def lattice(region: Region) -> NDArray[np.float64]:
     return np.column_stack([(x.ravel() + 180.0) % 360.0 - 180.0, y.ravel()])
 
 
-def check_crs(crs: Any) -> str:
+def check_crs(crs: object) -> str:
     """Give a CRS as text that others understand: EPSG:n where it has a number.
 
     Parameters
@@ -226,7 +229,7 @@ def transform_visible(places: ArrayLike, source: str, target: str) -> NDArray[np
 
 
 @lru_cache(maxsize=64)
-def transformer(source: str, target: str) -> Any:
+def transformer(source: str, target: str) -> Transformer:
     """Give a pyproj transformer between two systems, easting or longitude first.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,15 @@ WIDEST = 180.0
 MIDDLE_OF = 50_000
 
 
-def wrap(longitude: Any) -> Any:
+@overload
+def wrap(longitude: float) -> float: ...
+
+
+@overload
+def wrap(longitude: ArrayLike) -> NDArray[np.float64]: ...
+
+
+def wrap(longitude: ArrayLike) -> float | NDArray[np.float64]:
     """Bring longitudes into [−180, 180).
 
     Parameters

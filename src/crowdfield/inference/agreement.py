@@ -36,7 +36,7 @@ class Draws(Protocol):
         ...
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
-        """P(label) of every report: [R, L]."""
+        """P(label) of every report, given one draw; what the draw leaves open is drawn by rng: [R, L]."""
         ...
 
 

@@ -92,14 +92,14 @@ def by_level(sd: Array) -> Iterator[tuple[float, NDArray[np.int64]]]:
         yield level, np.flatnonzero(which == i)
 
 
-def of(kernel: Kernel) -> Blurred | None:
+def blurred_part(kernel: Kernel) -> Blurred | None:
     """The part of a kernel that handles inexact places, if there is one."""
     return kernel.smooth if isinstance(kernel.smooth, Blurred) else None
 
 
 def coordinates(kernel: Kernel, X: Array) -> Array:
     """Places without their standard deviation: [n, D]."""
-    blurred = of(kernel)
+    blurred = blurred_part(kernel)
     return X if blurred is None else X[:, : blurred.dimension]
 
 
@@ -111,7 +111,7 @@ def damping(frequencies: Array, sd: float) -> Array:
 def lost_variance(kernel: Kernel, X: Array) -> Array | None:
     """k(0) − Var f̄ of one place somewhere in what is averaged over, in units of the smooth part's variance: [n]; zero
     for whole areas; None where all are exact."""
-    blurred = of(kernel)
+    blurred = blurred_part(kernel)
     if blurred is None or X.shape[1] == blurred.dimension:
         return None
     whole = blurred.part.variance(X[:, : blurred.dimension])
@@ -144,7 +144,7 @@ def averaged(function: Callable[[Array], Array], X: Array, dimension: int) -> Ar
     return out
 
 
-def asked_places(X: Array, dimension: int) -> Array:
+def evaluated_places(X: Array, dimension: int) -> Array:
     """All places at which `averaged` evaluates its function: [n′, D]."""
     x, sd = split(X, dimension)
     rows = np.flatnonzero(sd)

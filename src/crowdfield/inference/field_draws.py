@@ -49,7 +49,7 @@ class FunctionDraws(Protocol):
         """The draws at places.   [M, D] -> [M, n]"""
         ...
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance, in units of 1/ς, that is to be added as independent noise: [M]."""
         ...
 
@@ -90,7 +90,7 @@ class Interpolated:
         """The draws at places.   [M, D] -> [M, n]"""
         return np.asarray(product.evaluate(self.basis, X, self.weights) + self.sd * self.prior.at(X))
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance that is left for independent noise: [M]."""
         return np.zeros(len(X))
 
@@ -112,7 +112,7 @@ class Truncated:
             out += scale[:, None] * self.sd * self.prior.at(X)
         return out
 
-    def white(self, X: Array) -> Array:
+    def noise_variance(self, X: Array) -> Array:
         """The prior variance that is left for independent noise: [M]."""
         return self.basis.residual(X) if self.prior is None else np.zeros(len(X))
 
@@ -149,7 +149,7 @@ def of_field(field: Field, size: int, region: Array, rng: np.random.Generator) -
 
 
 def _of_exact(field: ExactField, size: int, rng: np.random.Generator) -> tuple[Basis, Array]:
-    """The same posterior as weights of a basis with a feature for every place that is not redundant."""
+    """Draws of an exact posterior, as weights of a basis with a feature for every place that is not redundant."""
     basis = ExactBasis(field.kernel, field.X)
     mean, covariance = field.kernel.covariance(basis.Z, field.X) @ field.beta, field.covariance_at(basis.Z)
     half = sla.solve_triangular(basis.root, covariance, lower=True, check_finite=False)

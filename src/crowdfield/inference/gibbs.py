@@ -117,6 +117,8 @@ class Design:
 class Sampler:
     """The Gibbs sampler: the reports, the prior and the design, which are the same in every sweep."""
 
+    n_steps = 2  # Metropolis steps of a sweep, both of log ς
+
     def __init__(self, data: Data, prior: Prior, basis: Basis, confusion: ConfusionPrior | None = None):
         self.data, self.prior = data, prior
         self.confusion: ConfusionPrior = FixedPrior(prior.alpha0) if confusion is None else confusion
@@ -175,7 +177,7 @@ class Sampler:
     # --- one sweep -------------------------------------------------------------------------------------------------
 
     def step(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Info]:
-        """`step_size` [2, K] of the Metropolis steps for log ς."""
+        """One sweep of all K chains, with the step sizes of its two Metropolis steps for log ς [2, K]."""
         ell = self.log_likelihood(state.log_pi)
         z = self._draw_what_sites_say(self.logits(state.g), ell, rng)
         weights, scale, accepted = self._draw_field(state, z, rng, step_size[0])
@@ -286,7 +288,9 @@ class _Conditional:
         np.einsum("ii->i", precision)[:] += scale
         self.root, info = lapack.dpotrf(precision, lower=1, clean=0, overwrite_a=1)
         if info != 0:
-            raise NumericalError("the precision of the features is not positive definite; are the coordinates sane?")
+            raise NumericalError(
+                "the precision of the features is not positive definite. Are coordinates and length-scale in one unit?"
+            )
         self.half = lapack.dtrtrs(self.root, b, lower=1)[0]
         log_det = 2.0 * np.log(np.diag(self.root)).sum()
         self.log_density = (shape + 0.5 * len(b)) * np.log(scale) - rate * scale

@@ -59,7 +59,7 @@ class StateRates:
         out = np.stack([function.at(X) for function in self.functions])
         for j, function in enumerate(self.functions):
             out[j] += mean[:, j, None]
-            if (white := function.white(X)).any():
+            if (white := function.noise_variance(X)).any():
                 _add_noise(out[j], np.sqrt(white)[:, None] * function.sd, rng)
         return out
 
@@ -105,7 +105,7 @@ class InstrumentRates:
         g = self.field(X)
         for f, function in enumerate(self.smooth):
             # One noise for the nugget and what the basis leaves out: all draws share the variance of the smooth part.
-            alone = function.white(X) * function.sd[0] ** 2 + self.nugget
+            alone = function.noise_variance(X) * function.sd[0] ** 2 + self.nugget
             _add_noise(g[f], np.sqrt(alone)[:, None], rng)
         logits = self.logits(g)
         return logits[1:] - logits[:1] if len(logits) == 2 else logits
@@ -127,7 +127,7 @@ def of_predictor(
     if isinstance(predictor, SamplePredictor):
         return _of_chains(predictor, size, region, rng)
     if not isinstance(predictor, FieldPredictor):
-        raise InputError("joint draws of an instrument model that was sampled are not there. Use inference='auto'.")
+        raise InputError("an instrument model that was sampled has no joint draws of this kind. Use inference='auto'.")
     functions = tuple(field_draws.of_field(field, size, region, rng) for field in predictor.fields)
     return StateRates(functions, predictor.prior_mean, size)
 

@@ -24,7 +24,7 @@ from crowdfield.inference.gibbs import FixedPrior, Sampler, State
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import Posterior
 from crowdfield.inference.quadrature import logsumexp
-from crowdfield.inference.sampling import TARGET_ACCEPTANCE
+from crowdfield.inference.sampling import FIRST_STEP, LONGEST_STEP, TARGET_ACCEPTANCE
 from crowdfield.inference.threads import one_blas_thread
 
 MOST_SWEEPS = 15  # after which mean and spread of ς no longer change (docs/benchmarks/totals.md)
@@ -32,7 +32,6 @@ ALONG_RIDGE = 5  # moves along the ridge per sweep: they take a fifth of its tim
 MOST_WORK = 1.5e11  # floating-point operations of all sweeps of all draws together: a few seconds
 OVERHEAD = 1e4  # operations per place, report and entry of a confusion matrix that take as long as a sweep's other work
 CHAINS = 25  # draws processed together: their arrays fit into the processor's cache
-FIRST_STEP, LONGEST_STEP = 0.8, 4.0  # of the Metropolis steps of log ς
 
 
 class JointDraws(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ TRACED_SOURCES = 32  # sources with the most reports, whose confusion diagonals 
 FEWEST_SWEEPS, MOST_SWEEPS, SITES_SWEPT = 750, 1_500, 150_000
 POOR_RHAT, POOR_ESS = 1.1, 100.0
 TARGET_ACCEPTANCE = 0.44  # of a one-dimensional Metropolis step
+FIRST_STEP, LONGEST_STEP = 0.8, 4.0  # sizes of Metropolis steps, which are steps of logarithms
 MOST_FEATURES = 500  # every sweep of every chain factors an m × m matrix
 
 
@@ -165,7 +166,7 @@ def run(
     if sweeps is None:
         sweeps = int(np.clip(SITES_SWEPT // max(data.n_sites, 1), FEWEST_SWEEPS, MOST_SWEEPS))
     sampler = Sampler(data, prior, basis, confusion)
-    state, step_size = _warmed_up(sampler, chains, warm_up, rng)
+    state, step_size = warmed_up(sampler, chains, warm_up, rng)
     record = _Record.of(data, sampler, chains, sweeps, draws)
     for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)
@@ -191,15 +192,33 @@ def run(
     )
 
 
-def _warmed_up(sampler: Sampler, chains: int, warm_up: int, rng: np.random.Generator) -> tuple[Any, Array]:
-    """A state after the warm-up, and the step sizes found in it."""
-    state = sampler.init(chains, rng)
-    step_size = np.full((2, chains), 0.8)
-    for sweep in range(warm_up):
+class AnySampler(Protocol):
+    """A Gibbs sampler with Metropolis steps in its sweeps, of the one-state or the instrument model."""
+
+    @property
+    def n_steps(self) -> int:
+        """The number of Metropolis steps in a sweep."""
+        ...
+
+    def init(self, chains: int, rng: np.random.Generator) -> Any:
+        """A first state of every chain."""
+        ...
+
+    def step(self, state: Any, rng: np.random.Generator, step_size: Array) -> tuple[Any, Any]:
+        """One sweep of all chains: the new state, and by-products with the acceptance of the Metropolis steps."""
+        ...
+
+
+def warmed_up(
+    sampler: AnySampler, chains: int, sweeps: int, rng: np.random.Generator, first_step: float = FIRST_STEP
+) -> tuple[Any, Array]:
+    """The state of all chains after warm-up sweeps, and the step sizes [n_steps, chains] that these have found."""
+    state, step_size = sampler.init(chains, rng), np.full((sampler.n_steps, chains), first_step)
+    for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)
         # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
         step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
-        step_size = np.minimum(step_size, 4.0)
+        step_size = np.minimum(step_size, LONGEST_STEP)
     return state, step_size
 
 

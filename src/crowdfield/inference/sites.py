@@ -33,8 +33,10 @@ Sum = TypeVar("Sum", bound=Any)
 
 @dataclass(frozen=True)
 class Sites:
-    """When these sites are one partition of a larger set, `first` and `total` say which part, so that the same sites
-    are watched.
+    """The sites of this process: their reports, their priors and the engine of the field, cut into blocks.
+
+    When they are one partition of a larger set, `first` and `total` say which part of it, so that convergence is
+    monitored at the same sites.
     """
 
     data: Data

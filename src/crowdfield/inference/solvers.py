@@ -45,7 +45,7 @@ class Solver(Protocol):
         ...
 
     def in_state(self, state: Any) -> Any:
-        """q of a state that was found before."""
+        """The q of a state in which an earlier fit ended."""
         ...
 
     def warm_start(self, earlier: Fit) -> Any:
@@ -98,7 +98,7 @@ class JointSolver:
         return replace(self, method=replace(self.method, communities=communities))
 
     def in_state(self, state: joint.State) -> joint.Posterior:
-        """q of a state that was found before."""
+        """The q of a state in which an earlier fit ended."""
         with quiet_blas(self.method.engine):  # as when it was fitted: sums in another order differ in the last digit
             return self.method.assemble(state)
 
@@ -154,7 +154,7 @@ class MeanFieldSolver:
         return replace(self, iteration=replace(self.iteration, communities=communities))
 
     def in_state(self, state: vb.State) -> vb.Posterior:
-        """q of a state that was found before."""
+        """The q of a state in which an earlier fit ended."""
         with quiet_blas(self.iteration.engine):
             return self.iteration.assemble(state)
 

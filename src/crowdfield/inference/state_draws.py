@@ -43,7 +43,7 @@ class StateDraws(NamedTuple):
         return np.asarray(np.einsum("rj,rjl->rl", softmax(rest), self.pi[draw][self.source]))
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
-        """P(label) of every report given this draw and a state of its place drawn with it: [R, L]."""
+        """P(label) of every report, given this draw and a state of its place that is drawn here: [R, L]."""
         _, joint = self._joint(draw)
         cumulative = softmax(joint).cumsum(1)
         state = np.minimum((rng.random((len(joint), 1)) > cumulative).sum(1), joint.shape[1] - 1)

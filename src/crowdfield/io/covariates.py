@@ -46,6 +46,7 @@ class Rasters:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The name of every covariate, in the order of the columns."""
         return tuple(raster.name for raster in self.rasters)
 
     def __call__(self, places: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from crowdfield.io import columns, score_columns
 from crowdfield.io.collect import settle_labels
 from crowdfield.io.places import places as cell_places
 
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
 WGS84 = "EPSG:4326"
 _SAMPLE = 1_000  # cells of a column that say what it holds
 _NAME = "the data frame"  # in messages, where a file's name would stand
 
 
 def from_frame(
-    frame: Any,
+    frame: IntoDataFrame,
     *,
     lat: str | None = None,
     lon: str | None = None,

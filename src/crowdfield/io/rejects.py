@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 class Advised(str):
     """A reason, followed by advice for somebody who can set the reader's options; ``without_advice`` is for others.
-    ``choices``: the options that would help, with the values that each could have."""
+
+    ``choices``: the options that would help, with the values that each could have.
+    """
 
     without_advice: str
     choices: Mapping[str, Sequence[str]]
 
     def __new__(cls, reason: str, advice: str, choices: Mapping[str, Sequence[str]] | None = None) -> Advised:
+        """Join both into one text."""
         made = super().__new__(cls, f"{reason} {advice}")
         made.without_advice, made.choices = reason, choices or {}
         return made
@@ -54,6 +57,7 @@ class Refusals:
         self._reasons: dict[tuple[str, str], int] = {}
 
     def add(self, refusals: Iterable[Refusal]) -> None:
+        """Add more rejected rows."""
         for rows, column, reason in refusals:
             many = np.atleast_1d(np.asarray(rows)).astype(np.uint32)
             self.count += len(many)

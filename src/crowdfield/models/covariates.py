@@ -43,7 +43,7 @@ class Covariates:
 
     @classmethod
     def learn(cls, given: Any, X: Array) -> Covariates:
-        """From the places that have reports."""
+        """Covariates whose columns are standardised by their mean and deviation at the places X that have reports."""
         if not callable(given) and not (isinstance(given, Mapping) and given and all(map(callable, given.values()))):
             raise InputError(
                 "covariates must be a function of places [M, D] that returns [M] or [M, C], or a mapping from names "
@@ -157,7 +157,7 @@ def names_of(given: Given, count: int) -> tuple[str, ...]:
 
 
 def raw_values(given: Given, X: Array) -> Array:
-    """As the user's functions return them: [M, C]."""
+    """The covariates at places, as the user's functions return them: [M, C]."""
     if isinstance(given, Mapping):
         columns = [raw_values(each, X) for each in given.values()]
         if any(column.shape[1] != 1 for column in columns):

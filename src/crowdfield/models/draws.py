@@ -122,6 +122,7 @@ def to_arviz(model: MapQueries, size: int, rng: np.random.Generator) -> Any:
 def _of_instrument(
     model: MapQueries, draws: InstrumentDraws
 ) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
+    """Variables, names of dimensions and coordinates for ArviZ, of the instrument model."""
     labels = [str(model.reports_.labels[code]) for code in model._setup.order[1:]]
     covariates = model._setup.covariates
     variables = {
@@ -145,6 +146,7 @@ def _of_instrument(
 
 
 def _of_several(model: MapQueries, draws: StatesDraws) -> tuple[dict[str, Array], dict[str, list[str]], dict[str, Any]]:
+    """Variables, names of dimensions and coordinates for ArviZ, of the instrument model of states without an order."""
     variables = {
         "sensitivity": draws.theta[:, :, 0],
         "lean": draws.theta[:, :, 1 : 1 + len(model.reports_.labels)],

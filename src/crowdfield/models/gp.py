@@ -64,6 +64,7 @@ class FieldClassifier(ReportClassifier):
         return self._predictor.latent(places)
 
     def _fit_field(self, places: Array, votes: Array) -> None:
+        """Fit the Gaussian process to votes [N, J] at places [N, D], with its length-scale if that is to be learned."""
         max_iter, tol = whole("max_iter", self.max_iter), positive("tol", self.tol)
         C = contrast(votes.shape[1])
         scale = Gamma(positive("scale_shape", self.scale_shape), positive("scale_rate", self.scale_rate))
@@ -96,7 +97,7 @@ class FieldClassifier(ReportClassifier):
         found, engine = fit(kernel, tol)
         if not found.converged:
             warnings.warn(
-                f"{type(self).__name__} had not settled after {found.n_iter} sweeps; raise max_iter, or tol.",
+                f"{type(self).__name__} had not converged after {found.n_iter} sweeps; raise max_iter, or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -98,7 +98,7 @@ class IBCC(ReportClassifier):
         q, info = ibcc.run(counts, alpha0, nu0, max_iter=max_iter, tol=tol)
         if not info.converged:
             warnings.warn(
-                f"IBCC had not settled after {max_iter} iterations; raise max_iter, or tol if you can do with less.",
+                f"IBCC had not converged after {max_iter} iterations. Raise max_iter, or tol if that is exact enough.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

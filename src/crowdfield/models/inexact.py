@@ -100,7 +100,7 @@ def with_site_columns(sites: Array, X: Array) -> Array:
 def refuse(what: str, reports: Reports) -> None:
     """Raise an error if some places are inexact, for methods that cannot use that."""
     if reports.accuracy is not None:
-        raise InputError(f"{what} takes places for exact. Leave the accuracy out, or use inference='auto'.")
+        raise InputError(f"{what} treats places as exact. Leave the accuracy out, or use inference='auto'.")
 
 
 def sites(model: MapQueries) -> Array:
@@ -130,7 +130,7 @@ def latent(model: MapQueries) -> tuple[Array, Array]:
 
 
 def latent_at(predictor: Predictor, posed: Posed, X: Array) -> tuple[Array, Array]:
-    """The same at any places with the columns of sites: [M, F] each."""
+    """Mean and variance of the latent functions at any places with the columns of sites: [M, F] each."""
     mean, variance = predictor.latent(X)
     flat = flattening(posed, X)[:, None]
     return flat * mean, flat**2 * variance

@@ -121,8 +121,8 @@ def keep_instrument(
 def _warn_not_converged(n_iter: int, change: float) -> None:
     """Warn that a fit ended before it converged. change: the largest change in the last sweep."""
     warnings.warn(
-        f"HeatmapBCC had not settled after {n_iter} sweeps (the last moved something by {change:.1e}). "
-        "Raise max_iter, or tol if you can do with less.",
+        f"HeatmapBCC had not converged after {n_iter} sweeps (the last changed something by {change:.1e}). "
+        "Raise max_iter, or tol if that is exact enough.",
         ConvergenceWarning,
         stacklevel=6,  # point at the line that called `fit`, past keep_..., the fitting function, `learn` and `fit`
     )

@@ -20,6 +20,8 @@ from crowdfield.models.base import Array, ReportClassifier, validated_places, wh
 from crowdfield.models.reported import ReportedPlaces, reported_places, same_places
 
 if TYPE_CHECKING:
+    from arviz import InferenceData
+
     from crowdfield.data import Reports
     from crowdfield.inference.communities import Communities
     from crowdfield.inference.instrument.model import AnyFitted
@@ -134,7 +136,7 @@ class MapQueries(ReportClassifier):
     def totals(
         self,
         places: ArrayLike,
-        areas: Any,
+        areas: ArrayLike | Sequence[ArrayLike] | Mapping[Hashable, ArrayLike],
         weights: ArrayLike | None = None,
         level: float = 0.9,
         thresholds: ArrayLike = totals.THRESHOLDS,
@@ -331,7 +333,7 @@ class MapQueries(ReportClassifier):
         check_is_fitted(self, "classes_")
         return left_out.table(self)
 
-    def to_arviz(self, draws: int = 500, random_state: int | np.random.Generator | None = None) -> Any:
+    def to_arviz(self, draws: int = 500, random_state: int | np.random.Generator | None = None) -> InferenceData:
         """The posterior and the log likelihood of every report as ArviZ's InferenceData; needs crowdfield[arviz].
 
         For Gibbs these are the draws that were kept, chain by chain; for other methods, draws of their Gaussian

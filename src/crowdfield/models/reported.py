@@ -36,15 +36,15 @@ class ReportedPlaces(NamedTuple):
 
 def reported_places(model: MapQueries) -> ReportedPlaces:
     """P(t) and its standard deviation at every reported place."""
-    sd = _of_instruments(model) if model.reports_model_ == "instrument" else _of_states(model)
+    sd = _sd_by_instrument_model(model) if model.reports_model_ == "instrument" else _sd_by_one_state_model(model)
     # No distribution over [0, 1] with mean p has a larger variance; it is zero where the state is certain.
     most = np.sqrt(model.posterior_ * (1.0 - model.posterior_))
     rows = inexact.exact_rows(model)  # the true places of inexact sites are not known
     return ReportedPlaces(model.places_[rows], model.posterior_[rows], np.minimum(sd, most)[rows])
 
 
-def _of_instruments(model: MapQueries) -> Array:
-    """The root mean square over the things at a place."""
+def _sd_by_instrument_model(model: MapQueries) -> Array:
+    """The standard deviation of P(t) at every place: the root mean square over the things reported on there. [P, J]"""
     fitted, thing_at = model._instrument, model._setup.place
     variance = fitted.site_sds**2
     count = np.bincount(thing_at, minlength=len(model.places_))
@@ -52,8 +52,8 @@ def _of_instruments(model: MapQueries) -> Array:
     return np.asarray(np.sqrt(np.stack(sums, axis=1) / np.maximum(count, 1)[:, None]))
 
 
-def _of_states(model: MapQueries) -> Array:
-    """Mean and standard deviation of P(t | f, reports) over q(f)."""
+def _sd_by_one_state_model(model: MapQueries) -> Array:
+    """The standard deviation of P(t | f, reports) over q(f) at every place: [P, J]."""
     mean, variance = inexact.latent(model)
     said = log_likelihoods(model)
     C = contrast(said.shape[1])

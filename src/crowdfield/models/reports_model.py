@@ -31,7 +31,7 @@ def choose(model: HeatmapBCC, given: FitInput, warm: bool) -> Choice:
     needs, reason = _needs_instrument(model, given), _why_no_instrument(model, given)
     if needs is not None and model.reports_model == "one_state":
         raise InputError(
-            f"{needs} are parts of the instrument model; reports_model='one_state' has no room for them. "
+            f"{needs} are parts of the instrument model; reports_model='one_state' cannot use them. "
             "Leave reports_model at 'auto'" + (", or use prior_mean." if needs == "covariates" else ".")
         )
     if model.reports_model == "instrument" or needs is not None:

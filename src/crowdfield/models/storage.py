@@ -17,7 +17,7 @@ import crowdfield
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference import kernels, selection, vb
-from crowdfield.inference.blur import asked_places
+from crowdfield.inference.blur import evaluated_places
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
@@ -93,7 +93,7 @@ def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
     if reports.count is not None:
         arrays["count"] = reports.count
     if model.covariates is not None and model._setup.covariates is not None:
-        places = asked_places(inexact.sites(model), model.places_.shape[1])
+        places = evaluated_places(inexact.sites(model), model.places_.shape[1])
         kept = KnownCovariates.at(places, model.covariates, list(model._setup.covariates.names))
         header["covariates"] = list(kept.names)
         arrays |= {"covariate_places": kept.places, "covariate_values": kept.values}
@@ -141,6 +141,7 @@ def load(cls: type[Model], path: str | os.PathLike[str], covariates: Given | Non
 
 
 def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], covariates: Given | None) -> Model:
+    """A model from the header and the arrays of its file."""
     settings = {name: _restored(name, value) for name, value in header["settings"].items()}
     if "covariates" in header:
         places, values = arrays["covariate_places"], arrays["covariate_values"]
@@ -216,6 +217,7 @@ def _learn_again(model: HeatmapBCC, read: Stored) -> None:
 
 
 def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:
+    """The state of a fit of the one-state model as named arrays; `_state_of` is the inverse."""
     arrays: dict[str, Any] = {"precision": np.array([state.precision])}
     if state.communities is not None:
         arrays["community_beta"], arrays["community_weight"] = state.communities.beta, state.communities.weight
@@ -229,6 +231,7 @@ def _arrays_of(state: joint.State | vb.State) -> dict[str, Array]:
 
 
 def _state_of(header: dict[str, Any], arrays: dict[str, Any]) -> State:
+    """The state of a fit from the arrays of a file; None for files of earlier versions, which are fitted again."""
     if header["version"] < VERSION:
         return None
     if header["reports_model"] == "instrument":
@@ -271,6 +274,7 @@ def _setting(name: str, value: Any) -> Any:
 
 
 def _restored(name: str, value: Any) -> Any:
+    """A constructor argument from JSON; the inverse of `_setting`."""
     if isinstance(value, dict) and "by source" in value:
         return {key: matrix for key, matrix in value["by source"]}
     if isinstance(value, dict) and "kernel" in value:
@@ -279,6 +283,7 @@ def _restored(name: str, value: Any) -> Any:
 
 
 def _kernel(value: kernels.Kernel) -> dict[str, Any]:
+    """A kernel as JSON."""
     if isinstance(value, kernels.Product):
         return {"kernel": "product", "factors": [_kernel(f) for f in value.factors], "columns": value.columns}
     for name, kind in kernels.KERNELS.items():

@@ -71,6 +71,7 @@ class Areas(NamedTuple):
 
 
 def _stacked(masks: Sequence[Any], n_places: int) -> sp.csr_matrix:
+    """The matrix [A, M] of areas that are given as masks or as row numbers."""
     rows = []
     for number, given in enumerate(masks):
         mask = np.asarray(given)
@@ -88,6 +89,7 @@ def _stacked(masks: Sequence[Any], n_places: int) -> sp.csr_matrix:
 
 
 def _checked(share: sp.csr_matrix, n_places: int) -> sp.csr_matrix:
+    """The matrix of areas [A, M], or an error if its shape or its shares are wrong."""
     if share.shape[1] != n_places:
         raise InputError(f"areas must have one column per place: {n_places} places, but shape {share.shape}.")
     if share.nnz and not (np.isfinite(share.data).all() and share.data.min() >= 0.0 and share.data.max() <= 1.0):
@@ -198,6 +200,7 @@ def _counted(model: MapQueries) -> tuple[list[str], Array]:
 def _drawn(
     model: MapQueries, places: Array, shown: Shown, weighed: sp.csr_matrix, rng: np.random.Generator, size: int
 ) -> Array:
+    """How much of each area is in which state, in every draw: [A, J, n]."""
     known = model.places_ if len(shown.site) else places[:0]
     region, exact = corners(places, known), _refined(model, size, rng)
     rates: rate_draws.StateRates | rate_draws.InstrumentRates
@@ -256,6 +259,7 @@ def _reported(
     size: int,
     rng: np.random.Generator,
 ) -> area_totals.Reported:
+    """Draws of the states of everything reported on, and its weight in every area [A, N]."""
     if isinstance(model._predictor, Fitted | FittedStates):
         fitted, thing_at = model._predictor, model._setup.place
         shared = np.bincount(thing_at, minlength=len(model.places_))
@@ -271,6 +275,7 @@ def _reported(
 
 
 def _predicted(model: MapQueries, places: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of the state probabilities at places, in blocks: [M, J] each."""
     probability = np.empty((len(places), len(model.classes_)))
     sd = np.empty_like(probability)
     for start in range(0, len(places), PREDICTED):
@@ -280,6 +285,7 @@ def _predicted(model: MapQueries, places: Array) -> tuple[Array, Array]:
 
 
 def _weights(weights: ArrayLike | None, n_places: int) -> Array:
+    """The weight of each place [M]; 1 by default."""
     if weights is None:
         return np.ones(n_places)
     out = np.asarray(weights, dtype=np.float64)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crowdfield.pipeline.assessing import Assessment as Assessment
     from crowdfield.pipeline.checking import ModelCheck as ModelCheck
     from crowdfield.pipeline.checking import check_model as check_model
     from crowdfield.pipeline.comparing import Change as Change
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 # The module of every public name, and of the steps (tests/test_typing.py compares this with the imports above).
 _WHERE = {
     "TRUST": "settings",
+    "Assessment": "assessing",
     "AtTime": "mapping",
     "Change": "comparing",
     "Fused": "fusing",

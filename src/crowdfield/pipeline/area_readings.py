@@ -20,11 +20,11 @@ def with_area_readings(reports: Reports, settings: Settings) -> Settings:
     states = settings.states or reports.labels
     positive = in_question(states, reports, settings).state
     found = readings.priors(reports.sources, states, settings.labels or reports.labels, positive)
-    return replace(settings, sources={**found, **settings.sources})
+    return replace(settings, sources={**{str(source): prior for source, prior in found.items()}, **settings.sources})
 
 
 def learn_area_readings(model: Any, reports: Reports, positive: Any) -> None:
-    """The same for a fitted model before `partial_fit`, whose new reports may come from new sources."""
+    """Give a fitted model confusion priors for new sources with a reading, before `partial_fit` adds their reports."""
     new = [source for source in reports.sources if source not in set(model.reports_.sources)]
     found = readings.priors(new, model.classes_.tolist(), model.reports_.labels, positive)
     if not found:

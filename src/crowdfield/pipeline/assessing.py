@@ -8,15 +8,16 @@ The estimates do not depend on the model: they rely only on the random choice of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from crowdfield.data import Heatmap
-from crowdfield.data.positive import decide, front_first
+from crowdfield.data.positive import decide, display_order
 from crowdfield.errors import InputError
 from crowdfield.geography import WGS84, transform
 from crowdfield.inference import stratified
@@ -28,6 +29,11 @@ from crowdfield.pipeline.fusing import Fused, fuse_on
 from crowdfield.pipeline.sampling_plan import Strata
 from crowdfield.pipeline.tables import joined, names_of
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from crowdfield.models.base import ReportClassifier
+
 __all__ = ["Assessment", "assess", "read_checked", "reliability", "with_gold"]
 
 BINS = 10  # bins of the reliability diagram, at most
@@ -37,11 +43,28 @@ MOST_CHANGED_CELLS = 0.01  # share of cells that may change their stratum in a m
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """Estimates with confidence intervals.
+    """What spot checks say of a map, with confidence intervals, as `crowdfield.assess` returns it.
 
-    states: one row per state: mapped_share (of the map), area (share that really is in the state), area_pp (the same,
-    prediction-powered), users and producers accuracy, each with _low and _high; commission and omission are one less.
-    reliability: what the map says of the state in question, `positive`, against what checks found.
+    Attributes
+    ----------
+    checks : int
+        How many places were checked.
+    level : float
+        Coverage of the intervals.
+    accuracy : Estimate
+        The share of the map that is right: ``value``, ``low`` and ``high``.
+    states : DataFrame
+        One row per state: ``mapped_share`` (of the map), ``area`` (the share that really is in the state), ``area_pp``
+        (the same, prediction-powered), ``users`` and ``producers`` accuracy, each also with ``_low`` and ``_high``.
+        Errors of commission and omission are one minus these accuracies.
+    strata : DataFrame
+        One row per stratum of the sample.
+    reliability : DataFrame
+        What the map says of the state in question, against what the checks found.
+    positive : state
+        The state in question.
+    notes : tuple of str
+        What a reader should know about the estimates.
     """
 
     checks: int
@@ -50,10 +73,11 @@ class Assessment:
     states: pd.DataFrame
     strata: pd.DataFrame
     reliability: pd.DataFrame
-    positive: Any
+    positive: Hashable
     notes: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
+        """All figures as numbers, words and lists, for JSON."""
         from crowdfield.io.layers import plain
 
         out: dict[str, Any] = plain(
@@ -71,6 +95,7 @@ class Assessment:
         return out
 
     def lines(self) -> list[str]:
+        """The accuracy and the notes, in sentences."""
         right = self.accuracy
         return [
             f"{self.checks:,} checks: {100 * right.value:.0f} % of the map is right "
@@ -78,14 +103,18 @@ class Assessment:
             *(f"note: {note}." for note in self.notes),
         ]
 
-    def figure(self) -> Any:
-        """Reliability and areas."""
+    def figure(self) -> Figure:
+        """Draw the reliability diagram, and the area of every state on the map and in truth."""
         from crowdfield.pipeline.assessment_picture import draw
 
         return draw(self)
 
 
-def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
+def assess(
+    subject: Heatmap | Fused | ReportClassifier,
+    checked: pd.DataFrame | tuple[ArrayLike, ArrayLike],
+    level: float = 0.95,
+) -> Assessment:
     """Estimate the accuracy of a map and the true area of each state from spot checks, with confidence intervals.
 
     The intervals are valid even if the model is wrong: they rely only on the random choice of the places
@@ -167,6 +196,7 @@ def assess(subject: Any, checked: Any, level: float = 0.95) -> Assessment:
 
 
 def _as_table(checked: Any) -> pd.DataFrame:
+    """Checks as a table with coordinates and states."""
     if isinstance(checked, pd.DataFrame):
         return checked
     try:
@@ -204,7 +234,7 @@ def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]
     positive = decide(classes, shown.mean(axis=0)).state
     asked = classes.index(positive)
     diagram = reliability(shown[:, asked], truth == asked, np.ones(len(truth)), level)
-    order = [classes.index(state) for state in front_first(classes, positive)]
+    order = [classes.index(state) for state in display_order(classes, positive)]
     shown_states = pd.DataFrame([states[j] for j in order])
     return Assessment(len(truth), level, right, shown_states, table, diagram, positive, tuple(notes))
 
@@ -217,6 +247,7 @@ def _proportion(hit: np.ndarray, level: float) -> Estimate | None:
 
 
 def _answered(checked: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The checks that have an answer, and a note about the others."""
     if "state" not in checked.columns:
         raise InputError("the checks have no column 'state' that says what is true at each place.")
     said = checked["state"].map(lambda value: None if pd.isna(value) or str(value).strip() == "" else value)
@@ -230,6 +261,7 @@ def _answered(checked: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
+    """The cell of every checked place: [n]."""
     own, degrees = ["easting", "northing"], ["longitude", "latitude"]
     if set(own) <= set(answered.columns):
         places = answered[own].to_numpy(dtype=np.float64)
@@ -247,6 +279,7 @@ def _cells(heatmap: Heatmap, answered: pd.DataFrame) -> np.ndarray:
 
 
 def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
+    """The true state of every check, as its position among the states: [n]."""
     by_text = {str(state): code for code, state in enumerate(states)}
     # Forms hold a state under a name of letters, digits and underscores.
     short = [slug(state) for state in states]
@@ -259,7 +292,10 @@ def _truth(states: Sequence[Any], answered: pd.DataFrame) -> np.ndarray:
 
 
 def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The strata of the plan; they must be those of this map."""
+    """The strata that were checked, the position of every check among them, and the names of all strata.
+
+    An error if the plan was drawn from another map, whose strata differ.
+    """
     named = answered["stratum"].astype(str).to_numpy()
     now = np.array([strata.names[h] for h in strata.code[cell]])
     sizes = dict(zip(strata.names, strata.cells.tolist(), strict=True))
@@ -282,6 +318,7 @@ def _designed(strata: Strata, answered: pd.DataFrame, cell: np.ndarray) -> tuple
 
 
 def _post_stratified(strata: Strata, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """As `_designed`, for checks that are a simple random sample: their strata are those of the cells they lie in."""
     raise_for = [name for h, name in enumerate(strata.names) if not (strata.code[cell] == h).any()]
     if raise_for:
         raise InputError(
@@ -304,6 +341,7 @@ def _mapped_means(
 
 
 def _state(heatmap: Heatmap, sample: Sample, j: int, predicted: Predicted, level: float) -> dict[str, Any]:
+    """The estimates of one state."""
     found = {
         "area": stratified.area(sample, j, level),
         "area_pp": stratified.prediction_powered(sample, predicted, level),
@@ -314,6 +352,7 @@ def _state(heatmap: Heatmap, sample: Sample, j: int, predicted: Predicted, level
 
 
 def _row(state: Any, mapped_share: float, found: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    """The estimates of one state as a row of the table, with interval ends and errors of both kinds."""
     out: dict[str, Any] = {"state": state, "mapped_share": mapped_share}
     for name, estimate in found.items():
         value, low, high = (np.nan,) * 3 if estimate is None else estimate

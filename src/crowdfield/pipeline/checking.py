@@ -114,6 +114,7 @@ class ModelCheck:
         return [finding.sentence for finding in self.findings if not finding.holds]
 
     def _about_habits(self) -> Finding:
+        """Does the map predict reports better than the habits of their sources?"""
         figures = (
             f"{self.surprise:.3f} bits per left-out report, {self.habit_surprise:.3f} by label frequencies; "
             f"gain {self.gain:.3f} ± {self.gain_error:.3f}"
@@ -128,6 +129,7 @@ class ModelCheck:
         )
 
     def _about_agreement(self) -> Finding:
+        """Do reports about one place agree more than the model expects?"""
         found = self.agreement
         if not found.pairs:
             return Finding("agreement", True, "No place has two reports, so their agreement cannot be checked.")
@@ -147,6 +149,7 @@ class ModelCheck:
         )
 
     def _about_probabilities(self) -> Finding:
+        """Are the probabilities of left-out reports calibrated?"""
         gap = (
             f"mean error {100 * self.calibration_error:.1f} percentage points, "
             f"{100 * self.calibration_by_chance:.1f} by chance"

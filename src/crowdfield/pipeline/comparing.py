@@ -11,6 +11,7 @@ taken as those of a beta distribution. The two posteriors are taken as independe
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class Change:
     """
 
     grid: Grid
-    state: Any
+    state: Hashable
     before: Array
     after: Array
     sd: Array
@@ -111,8 +112,7 @@ class Change:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Summary of the whole map: cells that rose or fell with high probability, and the mean share before and
-        after."""
+        """How many cells rose or fell with high probability, and the mean share of the map before and after."""
         words = self.verdict()
         mapped = words != ""
         cells = int(np.count_nonzero(mapped))
@@ -137,7 +137,7 @@ class Change:
         return self.grid.crs is not None and not CRS.from_user_input(self.grid.crs).is_geographic
 
 
-def compare(before: Heatmap, after: Heatmap, *, state: Any = None, least: float = 0.0) -> Change:
+def compare(before: Heatmap, after: Heatmap, *, state: Hashable | None = None, least: float = 0.0) -> Change:
     """Compare two maps: what changed, and how probable it is that the change is real.
 
     The maps may be on different grids: each cell of the later takes the cell of the earlier that holds its centre.
@@ -249,7 +249,7 @@ def write_change(change: Change, path: str | Path) -> Path:
     return path
 
 
-def _moments_of(heatmap: Heatmap, state: Any) -> tuple[Array, Array, Array]:
+def _moments_of(heatmap: Heatmap, state: Hashable) -> tuple[Array, Array, Array]:
     from crowdfield.plot import unknown
 
     j = heatmap.states.index(state)

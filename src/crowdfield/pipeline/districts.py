@@ -62,6 +62,7 @@ def locate(areas: NamedAreas, grid: Grid, mask: NDArray[np.bool_]) -> Located:
 
 
 def _cells(shape: Any, grid: Grid, centres: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64], bool]:
+    """The cells of a district, the share of each that it covers, and whether these shares are partial."""
     near = _window(shape, grid)
     if not len(near):
         return near, np.empty(0), False

@@ -29,6 +29,7 @@ from crowdfield.pipeline.tables import joined, keys, within
 
 if TYPE_CHECKING:
     import pandas as pd
+    from narwhals.typing import IntoDataFrame
 
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
@@ -83,7 +84,7 @@ class Fused:
 
 
 def fuse(
-    reports: Reports | Any,
+    reports: Reports | IntoDataFrame,
     settings: Settings | None = None,
     *,
     about: Mapping[str, Any] | None = None,
@@ -95,8 +96,9 @@ def fuse(
 
     Parameters
     ----------
-    reports : Reports
-        With a reference system, for example as `crowdfield.io.read` gives them.
+    reports : Reports or table
+        Reports with a reference system, for example as `crowdfield.io.read` gives them, or a table of pandas, GeoPandas
+        or polars, which `crowdfield.io.from_frame` reads.
     settings : Settings, optional
         How to make the map.
     about : mapping, optional
@@ -152,6 +154,7 @@ def fuse(
 
 
 def _from_frame(frame: Any, settings: Settings) -> Reports:
+    """Reports from a table, with the reading options of the settings."""
     from crowdfield.io import from_frame
 
     known = ("lat", "lon", "label", "source", "time", "id", "count", "crs", "positive")
@@ -327,7 +330,7 @@ def _fit(model: Any, reports: Reports) -> Any:
     return model.fit(**as_arguments(model, reports))
 
 
-def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
+def on_cluster(address: str) -> Callable[[HeatmapBCC, Reports], HeatmapBCC]:
     """Give a `fit` for `fuse` that runs over Dask.
 
     Parameters
@@ -347,10 +350,10 @@ def on_cluster(address: str) -> Callable[[Any, Reports], Any]:
     """
     from crowdfield import distributed
 
-    def fit(model: Any, reports: Reports) -> Any:
+    def fit(model: HeatmapBCC, reports: Reports) -> HeatmapBCC:
         every = np.ones(len(reports), dtype=bool)
-        looks = repeated(reports, every, "a fit over a cluster counts every row once", MOST_CLUSTER_ROWS)
-        return distributed.fit_model(model, looks, None if address == "local" else address)
+        single = repeated(reports, every, "a fit over a cluster counts every row once", MOST_CLUSTER_ROWS)
+        return distributed.fit_model(model, single, None if address == "local" else address)
 
     return fit
 
@@ -388,6 +391,7 @@ def _finish(
     about: Mapping[str, Any],
     progress: Progress,
 ) -> Fused:
+    """Draw the map of a fitted model, check the model, and put the run together."""
     progress(f"Drawing {grid.columns:,} × {grid.rows:,} cells")
     metadata = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -40,7 +40,7 @@ def weights(model: Any, grid: Grid) -> list[dict[str, Any]]:
 
 
 def sentences(found: Sequence[dict[str, Any]], heatmap: Heatmap) -> list[str]:
-    """The same in words, about the state in question of a map of two; the model's weights are those of the second."""
+    """The weight of each covariate in words, for the state in question; those of the model are for the last state."""
     lines = []
     state = heatmap.positive
     sign = 1 if state == heatmap.states[-1] else -1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from crowdfield import io
 from crowdfield.data import Grid, Heatmap
@@ -57,18 +57,18 @@ class Look:
     longitude: float
     latitude: float
     score: float
-    state: Any
+    state: Hashable
     probability: float
     sd: float
     reports: int
-    most_probable: Any = None
+    most_probable: Hashable | None = None
 
     def plain(self) -> dict[str, Any]:
-        """The same as values that JSON can hold."""
+        """The place to look at as values that JSON can hold."""
         return asdict(self)
 
 
-def next_looks(fused: Fused, n: int = 10, *, by: Any = None) -> list[Look]:
+def next_looks(fused: Fused, n: int = 10, *, by: Hashable | ArrayLike | None = None) -> list[Look]:
     """Give the n places where one more report would be most informative, best first.
 
     Parameters
@@ -129,7 +129,7 @@ def write_looks(fused: Fused, looks: Sequence[Look], path: str | Path, *, size: 
     )
 
 
-def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Any = None) -> list[Look]:
+def looks_of(model: Any, heatmap: Heatmap, n: int = 10, *, by: Hashable | ArrayLike | None = None) -> list[Look]:
     """The n most informative places for a model and its map; `next_looks` is the same for a run."""
     grid = heatmap.grid
     cells = np.flatnonzero(_reachable(model, heatmap))

@@ -43,6 +43,7 @@ class Strata:
 
     @classmethod
     def of(cls, heatmap: Heatmap) -> Strata:
+        """The strata of a map: mapped state and certainty of every cell."""
         states = len(heatmap.states)
         probability, sd = (a.reshape(-1, states) for a in (heatmap.probability, heatmap.sd))
         shown = heatmap.mask.ravel()

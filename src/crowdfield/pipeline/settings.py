@@ -19,7 +19,7 @@ confusion = [[5, 5], [5, 5]]
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,7 +40,7 @@ TRUST = {
     "low": (1.2, 1.0),
 }
 
-_TABLES = {
+TABLES = {
     "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "place", "accuracy", "count", "score",
              "score_columns", "crs", "dates", "encoding", "layer", "polygons", "reading", "missing", "positive",
              "map_labels", "duplicates"),
@@ -115,13 +115,14 @@ class Settings:
     mask: str | None = None
     projection: str | None = None
     snap: bool = False
-    positive: Any = None  # the state that every output shows first; by a rule of thumb if not given (data/positive.py)
+    # The state that every output shows first; by a rule of thumb if not given (data/positive.py).
+    positive: Hashable | None = None
 
     lengthscale: str | float = "learn"
     kernel: str = "matern32"
-    states: Sequence[Any] | None = None
-    grades: str | Sequence[Any] = "auto"
-    labels: Sequence[Any] | None = None
+    states: Sequence[Hashable] | None = None
+    grades: str | Sequence[Hashable] = "auto"
+    labels: Sequence[Hashable] | None = None
     inference: str = "auto"
     engine: str = "auto"
     communities: int | str | None = None
@@ -176,15 +177,19 @@ class Settings:
         if not (isinstance(self.max_iter, int) and self.max_iter > 0):
             raise InputError(f"max_iter is a whole number above 0, not {self.max_iter!r}.")
 
-    def confusion_prior(self, states: Sequence[Any], labels: Sequence[Any]) -> Any:
+    def confusion_prior(
+        self, states: Sequence[Hashable], labels: Sequence[Hashable]
+    ) -> dict[Hashable, Sequence[Sequence[float]]] | Sequence[Sequence[float]] | None:
         """Pseudo-counts of the named sources and of all others, as `HeatmapBCC(confusion_prior=...)` wants them."""
-        named = {source: trusted(trust, states, labels) for source, trust in self.sources.items()}
+        named: dict[Hashable, Sequence[Sequence[float]]] = {
+            source: trusted(trust, states, labels) for source, trust in self.sources.items()
+        }
         if self.others is None or not named:
             return named or self.others
         return {None: self.others, **named}
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values, for a file that must be read again."""
+        """All settings as JSON values, for a file that must be read again."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _as_json(value) for name, value in values.items()}
 
@@ -230,16 +235,16 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     out: dict[str, Any] = {}
     for table, content in read_toml(path).items():
-        if table not in (*_TABLES, "sources"):
-            raise InputError(f"{path}: no table [{table}]{_suggestion(table, (*_TABLES, 'sources'))}")
+        if table not in (*TABLES, "sources"):
+            raise InputError(f"{path}: no table [{table}]{_suggestion(table, (*TABLES, 'sources'))}")
         if not isinstance(content, Mapping):
             raise InputError(f"{path}: '{table}' must be a table: write [{table}] on a line of its own.")
         if table == "sources":
             out["sources"] = {name: _trust(path, name, entry) for name, entry in content.items()}
             continue
         for name in content:
-            if name not in _TABLES[table]:
-                raise InputError(f"{path}: [{table}] has no '{name}'{_suggestion(name, _TABLES[table])}")
+            if name not in TABLES[table]:
+                raise InputError(f"{path}: [{table}] has no '{name}'{_suggestion(name, TABLES[table])}")
         if table == "read":
             out["read"] = dict(content)
         else:

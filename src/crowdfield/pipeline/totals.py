@@ -200,6 +200,7 @@ def square_kilometres(grid: Grid) -> np.ndarray:
 
 
 def _weights(fused: Fused, weights: str | Path | None) -> np.ndarray:
+    """The weight of every cell: amounts from a raster, or its area in km²."""
     grid = fused.heatmap.grid
     if weights is None:
         return square_kilometres(grid)
@@ -217,6 +218,7 @@ def _reports(fused: Fused, areas: NamedAreas) -> np.ndarray:
 
 
 def _notes(table: pd.DataFrame, located: Located) -> list[str]:
+    """What is special about each district, as a remark; empty for most."""
     out = []
     for row, outside, in_parts in zip(table.to_dict("records"), located.outside, located.in_parts, strict=True):
         said = []
@@ -235,6 +237,7 @@ def _notes(table: pd.DataFrame, located: Located) -> list[str]:
 
 
 def _overall(table: pd.DataFrame, located: Located) -> list[str]:
+    """Remarks about all districts together."""
     notes = []
     if missing := int((table["cells"] == 0).sum()):
         notes.append(f"the map does not reach {missing:,} of {len(table):,} districts; they have no figures")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,13 +16,14 @@ from crowdfield.plot.panels import draw_looks, draw_map, draw_reports, draw_sour
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
 
 def heatmap(
     heatmap: Heatmap,
-    state: Any = None,
+    state: Hashable | None = None,
     *,
-    looks: Any = None,
+    looks: ArrayLike | None = None,
     reports: Reports | None = None,
     title: str | None = None,
 ) -> Figure:
@@ -92,7 +94,7 @@ def states(heatmap: Heatmap, *, title: str | None = None) -> Figure:
     return figure
 
 
-def uncertainty(heatmap: Heatmap, state: Any = None, *, title: str | None = None) -> Figure:
+def uncertainty(heatmap: Heatmap, state: Hashable | None = None, *, title: str | None = None) -> Figure:
     """Draw the standard deviation of the probability of a state, from 0 to that of a place nobody reported on.
 
     Parameters
@@ -186,9 +188,9 @@ def summary(
     heatmap: Heatmap,
     reports: Reports,
     table: pd.DataFrame,
-    looks: Any = None,
+    looks: ArrayLike | None = None,
     *,
-    state: Any = None,
+    state: Hashable | None = None,
     title: str | None = None,
 ) -> Figure:
     """Draw one page for a briefing: the map and its legend, how sure it is, what was reported, and by whom.

@@ -22,7 +22,7 @@ from matplotlib.colors import Colormap, ListedColormap, to_rgb
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.knowledge import doubt
-from crowdfield.data.positive import front_first, graded, matching, scale_name, theme
+from crowdfield.data.positive import display_order, graded, matching, scale_name, theme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def state_colours(states: Sequence[Any], positive: Any = None) -> NDArray[np.flo
     """
     count = len(states)
     if graded(states) and count <= 12:
-        worst_first = front_first(states, states[-1] if positive is None else positive)
+        worst_first = display_order(states, states[-1] if positive is None else positive)
         steps = scale(_theme_of(states, positive))(np.linspace(1.0, 0.0, count))[:, :3]
         if theme(positive) == "plain":
             steps = colormaps["viridis"](np.linspace(1.0, 0.0, count))[

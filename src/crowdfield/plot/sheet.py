@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from crowdfield.plot.palette import FAINT, INK, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from crowdfield.data import Heatmap, Reports
 
 MOST_PROBABLE = "most-probable"
@@ -43,11 +46,11 @@ SMALLEST, LARGEST = 300, 10_000  # pixels along a side
 
 def sheet(
     heatmap: Heatmap,
-    show: Any = None,
+    show: Hashable | None = None,
     *,
     title: str | None = None,
     size: str | None = None,
-    looks: Any = None,
+    looks: ArrayLike | None = None,
     reports: Reports | None = None,
 ) -> Figure:
     """Draw a printable map with title, legend, scale bar, north arrow, coast and provenance.
@@ -97,7 +100,8 @@ def sheet(
     else:
         draw_map(axes, heatmap, show)
     handles = [] if reports is None else draw_reports(axes, reports, heatmap, alpha=0.6)[0]
-    if looks is not None and len(looks):
+    shown_looks = looks is not None and np.size(looks) > 0
+    if shown_looks:
         draw_looks(axes, looks)
     axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, color=FAINT)
     if made == MOST_PROBABLE:
@@ -105,7 +109,7 @@ def sheet(
     elif made == GRADE:
         draw_grades_legend(beside, heatmap, more=handles)
     else:
-        draw_legend(beside, heatmap, show, looks=looks is not None and len(looks) > 0, more=handles)
+        draw_legend(beside, heatmap, show, looks=shown_looks, more=handles)
     figure.supxlabel(_credit(heatmap), x=0.012, ha="left", fontsize=7.5, color=FAINT)
     return figure
 

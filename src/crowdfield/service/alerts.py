@@ -216,6 +216,7 @@ class Alerts:
         return state
 
     def _mark(self, message: Message, state: str, error: str | None) -> None:
+        """Store the new state of a message, and delete the oldest ones of its alert."""
         c = delivery.c
         with writing(self._engine) as connection:
             connection.execute(update(delivery).where(c.id == message.id).values(state=state, error=error))
@@ -245,6 +246,7 @@ def _set_status(connection: Connection, identity: str, area: str, raised: bool, 
 def _queue(
     connection: Connection, one: Alert, situation: Situation, number: int, kind: str, content: dict[str, Any]
 ) -> str:
+    """Store a message to be sent."""
     identity, now = uuid4().hex, time.time()
     body = {
         "type": kind, "id": identity, "alert": one.id, "situation": situation.id, "title": situation.title,

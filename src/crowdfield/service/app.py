@@ -28,7 +28,7 @@ from crowdfield.service.database import connect, open_database
 from crowdfield.service.districts import Districts
 from crowdfield.service.events import Broadcast
 from crowdfield.service.health import Monitor
-from crowdfield.service.helpers import (
+from crowdfield.service.helper_pool import (
     CLEAR_SECONDS,
     EXACT_SECONDS,
     FOREVER_SECONDS,
@@ -287,6 +287,7 @@ class Service:
             log.warning("the models could not be preloaded", extra={"why": str(problem.detail)})
 
     async def _warm(self, situation: str) -> None:
+        """Keep the model of a map loaded while somebody watches it."""
         pool = self.pools.answers
         ask = self._question_to(pool, {"task": "warm", "situation": situation})
         try:

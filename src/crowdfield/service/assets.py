@@ -46,6 +46,7 @@ class Assets:
         return None if path is None else self._pack(path)
 
     def library(self, name: str) -> Packed | None:
+        """A file of MapLibre GL JS, compressed; None if there is no such file."""
         path = self._library.get(name)
         return None if path is None else self._pack(path)
 

@@ -206,6 +206,7 @@ class Keys:
         return principal
 
     def _look_up(self, key: str) -> Principal | None:
+        """The owner of a key by the database; None if the key is unknown, revoked or expired."""
         parts = key.split("_", 2)
         if len(parts) != 3 or parts[0] != "cf" or not parts[1].isalnum() or len(key) > 200 or not key.isascii():
             return None

@@ -121,6 +121,7 @@ def masked(database: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file; an error for a name that is not a setting."""
     found = read_toml(path)
     for name in found:
         _known(name, str(path))

@@ -105,6 +105,7 @@ class Courier:
             return sum(senders.map(self._deliver, due))
 
     def _deliver(self, message: Message) -> bool:
+        """Send one message unless another worker does; whether it was delivered, which is also stored."""
         if not self._alerts.claim(message, self._settings.alert_retry_seconds):
             return False
         about = {"alert": message.alert.id, "message_id": message.id, "attempts": message.attempts + 1}

@@ -84,7 +84,7 @@ class Effort:
         chosen = sure | set(others[len(others) - newest :]) | {older[k * len(older) // spread] for k in range(spread)}
         return [reports[i] for i in sorted(chosen)]
 
-    def lay_out(self, grid: Grid, states: int, seconds_per_cell: Callable[[], float]) -> Grid:
+    def grid_to_draw(self, grid: Grid, states: int, seconds_per_cell: Callable[[], float]) -> Grid:
         """The cells to draw: those of the map, or larger ones if drawing would take too long or store too much."""
         if self.shape is not None:
             return coarser(grid, *self.shape)

@@ -64,6 +64,7 @@ class Broadcast:
         return len(self._listeners)
 
     async def _poll_events(self) -> None:
+        """Read new events from the database, again and again, and pass them to the streams."""
         failing, keys_checked = False, 0.0
         while True:
             try:

@@ -124,7 +124,7 @@ def fit_map(
     return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
 
 
-def rested_map(
+def map_of_log(
     situation: Situation,
     ledger: Ledger,
     interrupted: Callable[[], bool] = never,
@@ -183,6 +183,7 @@ def _published(
     began: float,
     effort: Effort,
 ) -> Published:
+    """The version to publish: the map as arrays, the model, and facts about both."""
     grid, model, metres = situation.grid, fit.model, mapped.metres
     observations = placed.observations(mapped.entries)
     cells = grid.counts(metres, observations).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
@@ -255,6 +256,7 @@ def _fitted(
     interrupted: Callable[[], bool] = never,
     at_once: int | None = None,
 ) -> Fit:
+    """The model fitted to the reports: continued from the previous one where possible, else anew."""
     said = placed.as_reports(situation, reports)
     if said.is_score.any() and (scheduler is not None or situation.model["inference"] not in READ_SCORES):
         said = replace(said, score=None)
@@ -382,11 +384,11 @@ def _sweep_until_deadline(model: Any, began: float, effort: Effort, most: int) -
 def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
     """The map in its own cells, or in larger ones if the effort requires that; without counts of reports."""
     if model is not None:
-        grid = effort.lay_out(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
+        grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
         counts = np.zeros(grid.shape, dtype=np.int64)
         return pipeline.make_map(model, grid, counts, field_only=not _shows_reports(situation, grid))
     # No reports: every state is as probable as the others, and nothing is known.
-    grid = effort.lay_out(situation.grid, len(situation.states), lambda: 0.0)
+    grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: 0.0)
     shape = (*grid.shape, len(situation.states))
     unknown = np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA)
     return Heatmap(grid, situation.states, *unknown, np.zeros(grid.shape, dtype=np.int64))

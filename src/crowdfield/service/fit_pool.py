@@ -71,6 +71,7 @@ class FitPool:
             self._starting.start()
 
     def _start_missing(self) -> None:
+        """Start processes until there are enough; try again later if that fails."""
         while len(self.processes) < self._size and not self._closed:
             ours, theirs = self._context.Pipe()
             process = self._context.Process(

@@ -129,6 +129,7 @@ class Fitter:
             return failure(error)
 
     def _renew(self, job: Job) -> Outcome:
+        """Fit the map again, and publish a version if it differs from the newest."""
         from crowdfield.service import fit
 
         situation = self._store.situation(job.situation)
@@ -137,7 +138,7 @@ class Fitter:
         effort = (Effort.rest if job.can_wait else Effort.live)(job.level, job.seconds)
         made: tuple[Published | None, Any] | None
         if job.can_wait:
-            made = fit.rested_map(situation, ledger, lambda: self._overtaken(ledger), effort)
+            made = fit.map_of_log(situation, ledger, lambda: self._overtaken(ledger), effort)
         else:
             made = fit.fit_map(
                 situation, ledger, kept.previous, self._scheduler(ledger), effort, lambda: self._overtaken(ledger)
@@ -194,6 +195,7 @@ class Fitter:
         return kept
 
     def _stored(self, situation: Situation, number: int, head: int, data: bytes) -> "Previous | None":
+        """The model that was stored with a version, as a start for the next fit; None if it cannot be continued."""
         from crowdfield.service import fit
 
         newest = self._store.version(situation.id, number)

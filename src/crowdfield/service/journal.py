@@ -168,6 +168,7 @@ class Journal:
                 return
 
     def _gather(self) -> tuple[list[_Waiting], bool]:
+        """The waiting requests that the next transaction stores, and whether the journal is to be closed after it."""
         batch: list[_Waiting] = []
         size = 0
         while size < BATCH:
@@ -184,6 +185,7 @@ class Journal:
         return batch, False
 
     def _commit(self, batch: list[_Waiting]) -> None:
+        """Store a batch in one transaction, or request by request if that fails, and set the outcome of each."""
         try:
             with writing(self._engine) as connection:
                 outcomes = write(connection, [(w.situation, w.entries) for w in batch])
@@ -307,6 +309,7 @@ class Ledger:
         return len(rows)
 
     def apply(self, seq: int, e: Entry) -> None:
+        """Take in one entry of the log."""
         self.head = seq
         if e.kind == "report" and e.id not in self.retracted:
             self.reports[e.id] = e

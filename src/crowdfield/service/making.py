@@ -51,6 +51,7 @@ class Maker:
         self._lists = ReportLists(self._store, self._cells, self._report_probabilities)
 
     def make(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Answer one question of the server."""
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
             "export": self.export,
             "points": self.points,
@@ -302,6 +303,7 @@ class Maker:
     def _figures(
         self, situation: Situation, version: int, areas: Any, level: float, threshold: float, exact: bool
     ) -> Any:
+        """Figures of districts on a version, computed from its model."""
         from crowdfield.pipeline.totals import TotalsOptions
         from crowdfield.service import figures
 

@@ -122,6 +122,7 @@ class Gate:
             self._record(scope, status, time.perf_counter() - began, request_id)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check host, key, rate and body of a request, then pass it to its route."""
         headers = Headers(scope=scope)
         self._check_host(headers)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -262,6 +263,7 @@ class Gate:
             headers.add_vary_header("Origin")
 
     def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        """Log a request and count it in the metrics."""
         # The pattern of the route, not the path: paths may contain names of sources, and each would be a new series.
         route = scope.get("route")
         pattern = getattr(route, "path_format", None) or getattr(route, "path", None) or "other"

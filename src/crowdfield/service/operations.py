@@ -148,6 +148,7 @@ def _check_sums(archive: zipfile.ZipFile, about: dict[str, Any], source: Path) -
 
 
 def _fill(connection: Connection, archive: zipfile.ZipFile, about: dict[str, Any]) -> None:
+    """Fill the tables of an empty database from a backup."""
     known = _our_tables(connection)
     for table in known.sorted_tables:
         if table.name not in about["columns"]:
@@ -234,6 +235,7 @@ def check(database: str, *, replay: bool = True) -> Findings:
 
 
 def _check_situation(engine: Engine, store: Store, name: str, found: Findings, replay: bool) -> None:
+    """Check one map: its log, its versions and, if asked to, a replay of its log."""
     situation = store.situation(name)
     c = tables.entry.c
     with engine.connect() as connection:
@@ -257,9 +259,9 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
         # A coarser map is compared with a replay of the same coarseness.
         coarse = newest.info.get("coarser")
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
-        from crowdfield.service.fit import rested_map  # imported here: only replays need the models
+        from crowdfield.service.fit import map_of_log  # imported here: only replays need the models
 
-        made = rested_map(situation, ledger, effort=effort)
+        made = map_of_log(situation, ledger, effort=effort)
         assert made is not None  # nothing interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(made[0].arrays)["probability"] - stored)))
@@ -303,6 +305,8 @@ def purge(
 
 
 def _purge(connection: Connection, name: str, limit: float | None, source: str | None) -> int:
+    """Delete the reports of a map that are too old, or of one source, with all that was derived from them; returns how
+    many."""
     c = tables.entry.c
     here = c.situation == name
     mine = func.coalesce(c.time, c.received) < limit if limit is not None else c.source == source

@@ -56,6 +56,7 @@ class PointTable:
     def _clusters(
         self, here: NDArray[np.int64], column: NDArray[np.int64], row: NDArray[np.int64], group: NDArray[np.int64]
     ) -> list[Point]:
+        """Points of a tile that lie close together, each group as one point with its counts."""
         size = np.bincount(group)
         count = np.bincount(group, weights=self.count[here]).astype(np.int64)
         middle = [np.bincount(group, weights=part) / size for part in (column, row)]

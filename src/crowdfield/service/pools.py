@@ -127,6 +127,7 @@ class Pool:
         )
 
     async def _while_client_is_there(self, waiting: "asyncio.Future[T]") -> "set[asyncio.Future[T]]":
+        """Wait for the result until the deadline; an error if the client disconnects first."""
         caller = current_caller.get()
         left = self.seconds - UNWATCHED_SECONDS
         if caller is None or caller.gone is None:
@@ -153,6 +154,7 @@ class Pool:
                 caller.charge(self._clock() - began)
 
     def _enter(self, caller: Caller | None) -> None:
+        """Count a task of this caller; an error if the queue is full or the caller has used up its share."""
         owed = caller.owed() if caller is not None and self._priced else 0.0
         if owed:
             seconds = str(math.ceil(owed))

@@ -40,7 +40,7 @@ def of_new_map(read: uploads.Read, title: str, plan: ImportPlan) -> ImportPrevie
     degrees = uploads.worldwide(read) if plan.region is None else None
     if degrees is not None:
         plan = plan.model_copy(update={"region": WORLD})
-    layout = uploads.lay_out(read, plan)
+    layout = uploads.layout_of(read, plan)
     made = _preview(read, situation_of("preview", title, layout, plan), plan, offer_silence=True)
     return made if degrees is None else made.model_copy(update={"undecided": ["region"]})
 
@@ -58,6 +58,7 @@ def of_map(read: uploads.Read, situation: Situation, plan: ImportPlan) -> Import
 
 
 def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offer_silence: bool) -> ImportPreview:
+    """What importing the file into this map would do: rows used, labels, rejected rows, points to draw."""
     inside = [situation.region.holds(row["longitude"], row["latitude"]) for row in read.rows]
     known = [row["label"] in situation.labels for row in read.rows]
     used = [here and named for here, named in zip(inside, known, strict=True)]

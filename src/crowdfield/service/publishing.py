@@ -124,6 +124,7 @@ def publish_cells(reports: ReportArrays, labels: Sequence[str], minimum: Minimum
 def _rows(
     reports: ReportArrays, chosen: NDArray[np.bool_], labels: Sequence[str], minimum: Minimum
 ) -> tuple[CellRow, ...]:
+    """The cells with enough chosen reports by enough sources, with rounded counts."""
     cells, which = np.unique(reports.cell[chosen], return_inverse=True)
     label, source = reports.label[chosen], reports.source[chosen]
     by_label = np.zeros((len(cells), len(labels)), dtype=np.int64)
@@ -149,6 +150,7 @@ def _distinct(group: NDArray[np.int64], value: NDArray[np.int64], groups: int) -
 
 
 def _joined(parts: Sequence[Sequence[CellRow]]) -> list[CellRow]:
+    """Cells of several periods, with their published counts added up."""
     found: dict[int, CellRow] = {}
     for row in (row for rows in parts for row in rows):
         before = found.get(row.cell)
@@ -182,6 +184,7 @@ def grouped_reasons(shares: Sequence[Share], minimum: Minimum) -> list[dict[str,
 
 
 def _group(name: str, shares: Sequence[Share], minimum: Minimum) -> dict[str, Any] | None:
+    """A group of reasons as readers may see it; None if too few reports or sources are behind it."""
     most = max((abs(s.log_odds) for s in shares), default=0.0)
     noticed = [s for s in shares if most > 0 and abs(s.log_odds) >= NOTICEABLE * most]
     by_source: dict[str, float] = {}

@@ -117,6 +117,7 @@ class Schedule:
         return [turn for _, turn in sorted(waiting, key=lambda item: item[0])]
 
     def _task(self, known: MapState, now: float) -> Task | None:
+        """What a map needs now, if anything."""
         if known.failures and now < known.failed_at + self._pause(known):
             return None
         if known.behind_since is not None:
@@ -136,6 +137,7 @@ class Schedule:
         return min(FIRST_WAIT * (2.0 ** min(known.failures - 1, 30) - 1.0), LONGEST_WITH_NEWS)
 
     def _due_to_rest(self, known: MapState) -> bool:
+        """Whether a map has had no news for long enough to be fitted from the log alone."""
         newest = known.newest
         if newest is None or newest.info.get("rested") or known.rested_head >= known.head:
             return False
@@ -154,6 +156,7 @@ class Schedule:
     # The outcomes of turns
 
     def started(self, turn: Turn) -> None:
+        """A turn has begun: the map goes to the end of the queue."""
         known = self._maps[turn.situation]
         known.served = known.used = time.monotonic()
         known.held = True
@@ -168,6 +171,7 @@ class Schedule:
             known.slow = True
 
     def ended(self, job: Job, outcome: Outcome) -> None:
+        """Take in the outcome of a fit."""
         known = self._maps.get(job.situation)
         if known is None or outcome.result == "lost":
             return

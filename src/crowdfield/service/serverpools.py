@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from crowdfield.service.helpers import HelperPool
+from crowdfield.service.helper_pool import HelperPool
 from crowdfield.service.pools import Pool
 
 # The niceness of helper processes: lower priority than the server and its intake; exports have the lowest.

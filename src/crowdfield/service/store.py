@@ -230,6 +230,8 @@ class Store:
         self._replace_layout(changed, note, ("title", "model"))
 
     def _replace_layout(self, changed: Situation, note: Entry, columns: Sequence[str]) -> None:
+        """Change the layout of a map in one transaction: a note in the log, the new layout, and no versions of the old
+        one."""
         with writing(self.engine) as connection:
             here = situation.c.id == changed.id
             before = connection.execute(select(situation.c.numbered).where(here)).scalar()

@@ -194,6 +194,7 @@ def _areas(answer: Answer) -> dict[str, Any]:
 
 
 def _rows(answer: Answer) -> Read:
+    """The reports of a file that was read in the box, as rows for the log, with what was rejected."""
     header, arrays = answer.header, answer.arrays
     if not header["on_earth"]:
         raise InputError("the places in this file are nowhere on Earth; a live map needs longitude and latitude")
@@ -300,7 +301,7 @@ def worldwide(read: Read) -> float | None:
     return degrees if degrees > geography.WIDEST else None
 
 
-def lay_out(read: Read, plan: ImportPlan) -> Layout:
+def layout_of(read: Read, plan: ImportPlan) -> Layout:
     """The layout of a new map for a file. Its states are the labels, without those that mean "cannot tell"; if all
     reports say the same, that label and its opposite."""
     places = places_of(read)
@@ -311,6 +312,6 @@ def lay_out(read: Read, plan: ImportPlan) -> Layout:
     named = named_states(read.labels)
     states = plan.states or (list(named) if len(named) > 1 else [opposite(named[0], named), named[0]])
     labels = [*states, *(label for label in read.labels if label not in named and label not in states)]
-    told = read.about.get("grades") or ()
-    graded = list(told) if set(told) == set(states) else None
+    found = read.about.get("grades") or ()
+    graded = list(found) if set(found) == set(states) else None
     return Layout(grid, plan.region or geography.covered(grid, places), states, labels, graded)

@@ -52,6 +52,7 @@ class Worker:
         self._beaten = -float("inf")
 
     def run(self) -> None:
+        """Find maps that need a fit, start fits and take in their results until told to stop."""
         log.info("worker started", extra={"holder": self.holder, "processes": self.pool.size})
         self.pool.fill()
         alerts = threading.Thread(target=Courier(self.settings).run, args=(self.stop,), name="alerts", daemon=True)
@@ -153,6 +154,7 @@ class Worker:
                 self._interrupt(process)
 
     def _conclude(self, job: Job, outcome: Outcome) -> None:
+        """Take in the outcome of a fit; a failure is logged, shown on the map, and tried again with fewer reports."""
         if outcome.result != "failed":
             self.schedule.ended(job, outcome)
             return

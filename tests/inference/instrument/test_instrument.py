@@ -223,7 +223,7 @@ def test_a_covariate_has_a_weight_that_helps_far_away():
     assert np.corrcoef(said, height(elsewhere))[0, 1] > 0.95
 
 
-def test_a_saved_model_predicts_the_same_and_goes_on(tmp_path):
+def test_a_saved_model_predicts_the_same_and_can_be_updated(tmp_path):
     X, site, source, label, *_ = crowd(18)
     fitted = estimator(states=[0, 1]).fit(X[site[:300]], label[:300], sources=source[:300])
     fitted.save(tmp_path / "model")

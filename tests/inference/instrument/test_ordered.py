@@ -173,7 +173,7 @@ def test_expected_grades_and_at_least_follow_from_the_probabilities():
         fitted.predict_at_least(X, "gone")
 
 
-def test_a_saved_model_predicts_the_same_and_goes_on(tmp_path):
+def test_a_saved_model_predicts_the_same_and_can_be_updated(tmp_path):
     X, site, source, label, _ = graded(15)
     fitted = estimator().fit(X[site[:220]], label[:220], sources=source[:220], gold=(X[:3], [0, 1, 2]))
     fitted.save(tmp_path / "model")

@@ -163,7 +163,7 @@ def test_far_from_all_reports_the_map_is_the_level_and_unsure():
     assert offset.predict_rate([[1e4, 1e4]])[0][0, 0] > mean[0, 0]
 
 
-def test_a_saved_model_predicts_the_same_and_goes_on(tmp_path):
+def test_a_saved_model_predicts_the_same_and_can_be_updated(tmp_path):
     X, site, source, label, _ = kinds(7)
     fitted = estimator().fit(X[site[:220]], label[:220], sources=source[:220], gold=(X[:3], [0, 1, 2]))
     fitted.save(tmp_path / "model")

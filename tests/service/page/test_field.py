@@ -111,7 +111,7 @@ def test_reports_from_the_field_wait_for_the_network_and_arrive_once(live, field
     assert bridge[1:] == pytest.approx((sent[0]["time"], 8, -72.31, 18.52))
 
 
-def test_without_a_key_reports_are_kept_and_a_bad_one_is_told(live, fieldwork):
+def test_without_a_key_reports_are_kept_and_a_refused_one_is_marked(live, fieldwork):
     refused = {"title": "Refused", "status": 422, "detail": "the label is none of this situation's"}
     with opened(live, None, path=f"{fieldwork}&lang=ar", expect=("422", "401"), color_scheme="dark", **PHONE) as page:
         page.wait_for_selector("#reach.on")

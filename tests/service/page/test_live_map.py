@@ -523,7 +523,7 @@ class TestThePageOfAVisitor:
             until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
         shot(page, "streets")
 
-    def test_a_wrong_key_is_said(self, visitors_page):
+    def test_the_page_says_that_a_key_is_wrong(self, visitors_page):
         page = visitors_page
         ready(page)
         page.click("#key")

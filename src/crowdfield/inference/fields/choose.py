@@ -134,7 +134,7 @@ def _spectral(
         return FeatureEngine(basis, X) if needed <= DENSE_FACTOR * affordable else IterativeEngine(basis, X, rng)
 
     finest, needed = features_for(X)
-    if blur.of(kernel) is not None and needed > DENSE_FACTOR * affordable:
+    if blur.blurred_part(kernel) is not None and needed > DENSE_FACTOR * affordable:
         if name == "spectral":
             raise InputError("so large a map of inexact places needs engine='inducing'.")
         return None  # the iterative engine takes exact places only

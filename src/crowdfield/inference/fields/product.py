@@ -33,7 +33,7 @@ def evaluate(basis: Basis, X: Array, weights: Array) -> Array:
 
 
 def _spectral(basis: SpectralBasis, columns: Array, rows: Array, weights: Array) -> Array:
-    """Undecayed values on the product of columns and rows: [R, C, n]."""
+    """φ(x)·w at every crossing of a row and a column, as if all places were inside the domain: [R, C, n]."""
     x, y = (_angles(basis, values, axis) for axis, values in enumerate((columns, rows)))
     k, n = basis.lattice, weights.shape[1]
     low = k.min(axis=0)
@@ -59,7 +59,7 @@ def _angles(basis: SpectralBasis, values: Array, axis: int) -> Array:
 
 
 def _decayed(basis: SpectralBasis, X: Array, values: Array, weights: Array) -> Array:
-    """Values with the decay outside the domain; the constant feature does not decay."""
+    """The values [M, n] with their decay outside the domain; the constant feature does not decay."""
     decay: Any = basis.locate(X).decay
     if decay is None:
         return values

@@ -101,7 +101,7 @@ class SpectralBasis(Basis):
         else:
             raise InputError(
                 f"Fourier features reach an error of {self.error:.3g} on the kernel, not the tolerance {tolerance:g}. "
-                "Is the kernel's spectral density its own? Otherwise use engine='inducing'."
+                "Does the kernel's spectral density match its covariance? If so, use engine='inducing'."
             )
 
     def _lay_lattice(self, period: Array, max_size: int) -> None:

@@ -62,7 +62,7 @@ def expected_appearances(at: Evaluated) -> Array:
 
 
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
-    """appearances [N]: the mean of g at every place."""
+    """The joint covariance of field, sources and link at a converged state. appearances [N]: E[g] of every place."""
     if too_many(at.state):
         return Coupled(at.q, at.covariance, at.state.link, at.state.variances)
     known = observed.information(design, at.state, at.nugget, appearances)

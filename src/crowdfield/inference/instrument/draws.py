@@ -7,7 +7,7 @@ correlation of sources and field is in the variances (`coupled.py`), not in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +21,11 @@ from crowdfield.inference.instrument.model import Fitted, Problem
 ROWS = 1 << 12  # places or reports processed at a time
 
 
-class InstrumentDraws(NamedTuple):
-    """Posterior draws of the instrument model, with the reports that they refer to."""
+@dataclass(frozen=True, eq=False)
+class DrawsOfReports:
+    """Posterior draws of an instrument model, with the reports that they refer to."""
 
     problem: Problem
-    f: Array  # [D, N] the field at everything reported on
-    theta: Array  # [D, S, d] sensitivity and leans of every source
-    link: Array  # [D, J] slope and shifts
-    linear: Array  # [D, 1 + C] intercept and weights of the covariates
-    nugget: Array  # [D]
-    scale: Array  # [D] inverse variance of the smooth part
-    chains: int = 1
-
-    @property
-    def size(self) -> int:
-        """The number of draws."""
-        return len(self.f)
 
     @property
     def source(self) -> NDArray[np.int64]:
@@ -52,6 +41,24 @@ class InstrumentDraws(NamedTuple):
     def label(self) -> NDArray[np.int64]:
         """The label of every report: [R]."""
         return self.problem.reported.label
+
+
+@dataclass(frozen=True, eq=False)
+class InstrumentDraws(DrawsOfReports):
+    """Draws for two states, or for ordered ones."""
+
+    f: Array  # [D, N] the field at everything reported on
+    theta: Array  # [D, S, d] sensitivity and leans of every source
+    link: Array  # [D, J] slope and shifts
+    linear: Array  # [D, 1 + C] intercept and weights of the covariates
+    nugget: Array  # [D]
+    scale: Array  # [D] inverse variance of the smooth part
+    chains: int = 1
+
+    @property
+    def size(self) -> int:
+        """The number of draws."""
+        return len(self.f)
 
     def log_likelihood(self, draw: int) -> Array:
         """log P of every report's label given this draw and the other reports about the same thing: [R]."""
@@ -71,7 +78,7 @@ class InstrumentDraws(NamedTuple):
         return out
 
     def label_probabilities(self, draw: int, rng: np.random.Generator) -> Array:
-        """P(label) of every report given this draw and an appearance of its place drawn with it: [R, L]."""
+        """P(label) of every report, given this draw and an appearance of its place that is drawn here: [R, L]."""
         table, likelihood = self._likelihood(draw)
         density = likelihood + self._log_prior(draw)
         density = np.exp(density - density.max(1, keepdims=True)).cumsum(1)
@@ -129,7 +136,7 @@ def draw(fitted: Fitted, size: int, rng: np.random.Generator) -> InstrumentDraws
 
 
 def root(covariance: Array) -> Array:
-    """A with A Aᵀ = covariance; rounding may have left a little less than nothing in some direction."""
+    """A with A Aᵀ = covariance; eigenvalues that rounding made negative count as zero."""
     value, vector = np.linalg.eigh(covariance)
     return np.asarray(vector * np.sqrt(np.maximum(value, 0.0)))
 

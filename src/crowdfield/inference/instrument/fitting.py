@@ -89,7 +89,7 @@ PSEUDO_SOURCES = 2.0  # pseudo-sources with these variances: three sources alone
 
 
 def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> Evaluated:
-    """One pass over the reports."""
+    """q(f), the objective, and the state that one full step leads to, from one pass over the reports."""
     v, rough, population = state.variances
     q = linear.posterior(design, state.eta, state.lam, v)
     mean, variance = design.moments(q)
@@ -103,7 +103,9 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
     image = State(sums.eta, sums.lam, theta, link.update(state.link, sums.checked, population), state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
     evidence = (
-        objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, _usual(population, observed.scores))
+        objective
+        + 0.5 * float(log_det)
+        + log_hyperprior(state.variances, prior, _expected_source_variances(population, observed.scores))
     )
     gradient = np.concatenate([slope.ravel(), link.slope(state.link, sums.checked, population)])
     return Evaluated(
@@ -138,22 +140,22 @@ def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array
     return np.hstack([theta, scored]), scoring.joined(covariance, own), slopes
 
 
-def log_hyperprior(variances: Variances, prior: Prior, usual: Array) -> float:
-    """Log prior density of the log inverse variances; usual [d]: prior variances of the sources' parameters."""
+def log_hyperprior(variances: Variances, prior: Prior, expected: Array) -> float:
+    """Log prior density of the log inverse variances; expected [d]: the variances expected of sources."""
     smooth, nugget = -np.log(variances.smooth), -np.log(variances.nugget)
     total = prior.smooth_shape * smooth - prior.smooth_rate * np.exp(smooth)
     total += prior.nugget_shape * nugget - prior.nugget_rate * np.exp(nugget)
-    spread = np.log(variances.population.variance) + usual / variances.population.variance
+    spread = np.log(variances.population.variance) + expected / variances.population.variance
     return float(total - 0.5 * PSEUDO_SOURCES * spread.sum())
 
 
-def _usual(population: Population, scores: Array) -> Array:
+def _expected_source_variances(population: Population, scores: Array) -> Array:
     """The prior variances of a source's parameters: [d]."""
-    usual = np.full(len(population.mean), LEAN_VARIANCE)
-    usual[0] = SENSITIVITY_VARIANCE
-    if len(usual) > len(scores):
-        usual[len(scores) :] = scoring.VARIANCE
-    return usual
+    variances = np.full(len(population.mean), LEAN_VARIANCE)
+    variances[0] = SENSITIVITY_VARIANCE
+    if len(variances) > len(scores):
+        variances[len(scores) :] = scoring.VARIANCE
+    return variances
 
 
 def learned_variances(at: Evaluated, design: Design, prior: Prior, scores: Array, sources: Array) -> Variances:
@@ -186,7 +188,9 @@ def _learned_population(at: Evaluated, population: Population, scores: Array, so
     free = [d for d in range(1, len(scores)) if d != int(np.argmax(scores))]
     mean[free] = theta[:, free].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
-    return Population(mean, (spread + PSEUDO_SOURCES * _usual(population, scores)) / (len(theta) + PSEUDO_SOURCES))
+    return Population(
+        mean, (spread + PSEUDO_SOURCES * _expected_source_variances(population, scores)) / (len(theta) + PSEUDO_SOURCES)
+    )
 
 
 def between(a: State, b: State, share: float) -> State:

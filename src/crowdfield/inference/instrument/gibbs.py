@@ -79,7 +79,7 @@ class Sampler:
         return State(weights, field, smooth, np.maximum(nugget, LEAST_NUGGET), crowd)
 
     def step(self, state: State, rng: np.random.Generator, step_size: Array) -> tuple[State, Info]:
-        """`step_size` [n_steps, C] of the Metropolis steps."""
+        """One sweep of all chains C, with the step sizes of its Metropolis steps [n_steps, C]."""
         accepted = np.zeros_like(step_size)
         state = self._shift(state, rng)
         if self.scales_freely:

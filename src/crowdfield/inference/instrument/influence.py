@@ -16,7 +16,7 @@ from crowdfield.inference.quadrature import softmax
 
 
 class Influence(NamedTuple):
-    """Along the tangent of the log odds of a state as a function of the field, at its mean."""
+    """What each report contributes to the log odds of a state; the log odds are linearised at the mean of the field."""
 
     prior: float
     by_place: Array  # [N] contribution of all reports about a thing
@@ -32,7 +32,7 @@ def influence(fitted: AnyFitted, x: Array, state: int) -> Influence:
 
 
 def _of_one(fitted: Fitted, x: Array, state: int) -> Influence:
-    """E[f(x)] is linear in the sites' η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m: each report has its term of the sum."""
+    """The contributions with one function: E[f(x)] is linear in η = Σ_r E[∂ log P(c_r | g) / ∂g] + λ m of the sites."""
     problem, at = fitted.problem, fitted.settled.at
     f = fitted.surface.at(x)[0]
     log_odds, slope = _tangent(fitted.link.logits(f)[0][0], fitted.link.theta[0] * fitted.link.scores[:, None], state)

@@ -37,7 +37,7 @@ class Information(Protocol):
         ...
 
     def projected(self) -> Array:
-        """The off-diagonal block of both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
+        """The information between the field and the parameters of sources and link: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
         ...
 
     def moved(self, step: Array) -> Array:
@@ -77,7 +77,7 @@ class LocalInformation:
         return self.design.gram(self._informed)
 
     def projected(self) -> Array:
-        """The off-diagonal block of both: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
+        """The information between the field and the parameters of sources and link: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
         B = np.zeros((self.design.size, self._by_place.shape[1]))
         for start in range(0, self._by_place.shape[0], ROWS):
             rows = slice(start, min(start + ROWS, self._by_place.shape[0]))
@@ -107,7 +107,7 @@ def _report_information(theta: Array, scores: Array, g: Array) -> Array:
 def _with_scores(
     readings: Readings, theta: Array, g: Array, site: NDArray[np.int64], source: NDArray[np.int64], info: Array
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Reports that are labels, and then those that are scores, with the parameters of both kinds."""
+    """Sites, sources and information of all reports: the labels given, followed by the scores, in all parameters."""
     first = theta.shape[1] - scoring.PARAMETERS
     own = scoring.report_information(theta[readings.source, first:], g[readings.site])
     every = np.zeros((len(info) + len(own), 1 + theta.shape[1], 1 + theta.shape[1]))
@@ -118,7 +118,7 @@ def _with_scores(
 
 
 def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:
-    """The same for checked places, minus the missing information about their state: [G, 1 + J, 1 + J] in (g, a, γ)."""
+    """Information of checked places about (g, a, γ), minus the missing part about their state: [G, 1 + J, 1 + J]."""
     checks, scores = observed.checks, truth_link.scores
     mean, _ = truth_link.logits(g[checks.site])
     value, vector = np.linalg.eigh(_covariance(mean) - _covariance(mean + checks.said))

@@ -44,7 +44,7 @@ class Method(Protocol):
         ...
 
     def moved(self, a: Any, b: Any) -> float:
-        """The largest change of anything a user sees."""
+        """The largest change, from a to b, of state probabilities and of parameters of sources and link."""
         ...
 
     def left_out(self, at: Any, site: NDArray[np.int64], source: NDArray[np.int64], label: NDArray[np.int64]) -> Array:
@@ -85,7 +85,7 @@ class OneAppearance:
         return np.asarray(moved / np.sqrt(target.lam + LEAST_INFORMATION))
 
     def moved(self, a: fitting.Evaluated, b: fitting.Evaluated) -> float:
-        """The largest change of anything a user sees."""
+        """The largest change, from a to b, of state probabilities and of parameters of sources and link."""
         rate = np.abs(np.tanh(0.5 * b.mean) - np.tanh(0.5 * a.mean)).max(initial=0.0)  # twice that of a probability
         return max(float(rate), _moved_parameters(a.state, b.state))
 
@@ -130,7 +130,7 @@ class SeveralStates:
         return np.asarray(moved / np.sqrt(scale)[:, None])
 
     def moved(self, a: several.Evaluated, b: several.Evaluated) -> float:
-        """The largest change of anything a user sees."""
+        """The largest change, from a to b, of state probabilities and of parameters of sources and link."""
         one, other = (softmax(at.mean @ self.observed.state_scores.T) for at in (a, b))
         return max(float(np.abs(one - other).max(initial=0.0)), _moved_parameters(a.state, b.state))
 

@@ -91,7 +91,7 @@ class Observed(NamedTuple):
         return 1
 
     def blocks(self) -> list[slice]:
-        """Slices of the places that are processed at a time."""
+        """Slices that cut the places into blocks, of which one is processed at a time."""
         return [slice(start, min(start + BLOCK, self.n_sites)) for start in range(0, self.n_sites, BLOCK)]
 
     @property

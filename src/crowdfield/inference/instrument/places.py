@@ -33,7 +33,10 @@ class Local(NamedTuple):
 
 
 def integrate(likelihood: Array, mean: Array, variance: Array, nugget: Array) -> Local:
-    """likelihood ℓ [n, K]; mean and variance of f [n]; nugget τ² [n]."""
+    """Gaussian sites and appearances of places, block by block.
+
+    likelihood ℓ [n, K] on the grid; mean and variance of f [n]; nugget τ² [n].
+    """
     n = len(mean)
     eta, lam, energy, informed = np.empty((4, n))
     posterior = np.empty_like(likelihood)

@@ -149,13 +149,18 @@ def maximise(theta: Array, scores: Array, weights: Array, population: Population
     return new, covariance
 
 
+def shortened(step: Array, longest: float = LONGEST_STEP) -> Array:
+    """Newton steps of sources, each scaled down so that no parameter changes by more than `longest`.   [S, d]"""
+    return np.asarray(step * np.minimum(1.0, longest / np.maximum(np.abs(step).max(1, keepdims=True), 1e-300)))
+
+
 def _maximise(theta: Array, scores: Array, weights: Array, population: Population) -> tuple[Array, Array]:
     """Newton's method for the mode of every source, and the covariance there.   [S, d], [S, d, d]"""
     counts, prior = weights.sum(1), np.diag(population.precision)
     for _ in range(NEWTON_STEPS):
         covariance = np.linalg.inv(information(theta, scores, counts) + prior)
         step = np.einsum("sij,sj->si", covariance, slope(theta, scores, weights, population))
-        theta = theta + step * np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(step).max(1, keepdims=True), 1e-300))
+        theta = theta + shortened(step)
     return theta, np.asarray(np.linalg.inv(information(theta, scores, counts) + prior), dtype=np.float64)
 
 

@@ -17,11 +17,11 @@ from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.model import F_NODES, F_WEIGHTS, Problem
 from crowdfield.inference.instrument.responses import logistic
 from crowdfield.inference.instrument.weights_sampling import field_at_places
-from crowdfield.inference.sampling import TARGET_ACCEPTANCE, TRACED_SOURCES, Diagnostics, diagnose
+from crowdfield.inference.sampling import TRACED_SOURCES, Diagnostics, diagnose, warmed_up
 
 CHAINS = 4
 WARM_UP, SWEEPS, DRAWS = 300, 1000, 800
-FIRST_STEP, LONGEST_STEP = 0.5, 4.0  # sizes of the Metropolis steps of log variances
+FIRST_STEP = 0.5  # first size of the Metropolis steps of log variances
 BLOCK_ENTRIES = 1 << 20  # entries of a block of predictions
 
 
@@ -165,7 +165,7 @@ def run(
     rng = problem.rng()
     design = Design(bases.choose(problem.engine, problem.kernel, problem.X, rng, size), problem.columns, problem.X)
     sampler = Sampler(problem.one_appearance, problem.reported, design, problem.prior)
-    state, step_size = _warmed_up(sampler, chains, warm_up, rng)
+    state, step_size = warmed_up(sampler, chains, warm_up, rng, FIRST_STEP)
     record = _Record.of(problem, max(1, chains * sweeps // draws))
     for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)
@@ -180,17 +180,6 @@ def run(
         diagnose(record.names(), np.stack(record.traces, axis=1)),
         chains,
     )
-
-
-def _warmed_up(sampler: Sampler, chains: int, warm_up: int, rng: np.random.Generator) -> tuple[State, Array]:
-    """A state after the warm-up, and the step sizes found in it."""
-    state, step_size = sampler.init(chains, rng), np.full((sampler.n_steps, chains), FIRST_STEP)
-    for sweep in range(warm_up):
-        state, info = sampler.step(state, rng, step_size)
-        # Robbins–Monro, in the warm-up only: an adapting chain is not a Markov chain.
-        step_size *= np.exp((info.accepted - TARGET_ACCEPTANCE) / np.sqrt(1.0 + sweep))
-        step_size = np.minimum(step_size, LONGEST_STEP)
-    return state, step_size
 
 
 @dataclass

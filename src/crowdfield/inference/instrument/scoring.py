@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
-from crowdfield.inference.instrument.responses import LONGEST_STEP, NEWTON_STEPS, Population, even_thresholds
+from crowdfield.inference.instrument.responses import NEWTON_STEPS, Population, even_thresholds, shortened
 from crowdfield.inference.quadrature import softmax
 
 PARAMETERS = 3  # α, b, log σ²
@@ -110,7 +110,7 @@ def maximise(theta: Array, sums: Array, population: Population) -> tuple[Array, 
     for _ in range(NEWTON_STEPS):
         covariance = np.linalg.inv(information(theta, sums) + prior)
         step = np.einsum("sij,sj->si", covariance, slope(theta, sums, population))
-        theta = theta + step * np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(step).max(1, keepdims=True), 1e-300))
+        theta = theta + shortened(step)
     return theta, np.asarray(np.linalg.inv(information(theta, sums) + prior))
 
 

@@ -40,14 +40,14 @@ def n_steps(labels: int) -> int:
 
 def init(chains: int, sources: int, labels: int, rng: np.random.Generator) -> Crowd:
     """Sources around the average one, for every chain."""
-    mean, variance = np.zeros((chains, labels)), np.tile(usual_variance(labels), (chains, 1))
+    mean, variance = np.zeros((chains, labels)), np.tile(expected_variances(labels), (chains, 1))
     mean[:, 0] = 1.0
     theta = mean[:, None] + FIRST_SD * rng.standard_normal((chains, sources, labels))
     truth_link = np.array([1.0, 0.0]) + FIRST_SD * rng.standard_normal((chains, 2))
     return Crowd(theta, truth_link, mean, variance)
 
 
-def usual_variance(labels: int) -> Array:
+def expected_variances(labels: int) -> Array:
     """The prior variance of sensitivity and leans: [d]."""
     return np.array([fitting.SENSITIVITY_VARIANCE] + [fitting.LEAN_VARIANCE] * (labels - 1))
 
@@ -106,7 +106,7 @@ def _proposal(theta: Array, scores: Array, weights: Array, counts: Array, mean: 
     precision = responses.information_of(p, scores, counts)
     np.einsum("nii->ni", precision)[:] += 1.0 / variance
     move = np.linalg.solve(precision, slope[:, :, None])[:, :, 0]
-    move *= np.minimum(1.0, LONGEST_STEP / np.maximum(np.abs(move).max(1, keepdims=True), 1e-300))
+    move = responses.shortened(np.asarray(move, dtype=np.float64), LONGEST_STEP)
     log_density = prior + (weights * logs).sum((1, 2))
     return _Proposal(theta, np.asarray(log_density), theta + move, np.asarray(np.linalg.cholesky(precision)))
 
@@ -130,7 +130,7 @@ def _population(crowd: Crowd, rng: np.random.Generator) -> Crowd:
     square[:, 0] += (crowd.link[:, 0] - 1.0) ** 2
     number = np.full(d, S + fitting.PSEUDO_SOURCES)
     number[0] += 1.0
-    rate = 0.5 * (square + fitting.PSEUDO_SOURCES * usual_variance(d))
+    rate = 0.5 * (square + fitting.PSEUDO_SOURCES * expected_variances(d))
     return crowd._replace(mean=mean, variance=rate / rng.standard_gamma(0.5 * number, (chains, d)))
 
 
@@ -140,7 +140,7 @@ def _interweave(
     """Each variance with (θ − μ)/s held, and each free mean with θ − μ held: Metropolis steps."""
     chains, _, d = crowd.theta.shape
     accepted = np.zeros_like(step_size)
-    shape, rate = 0.5 * fitting.PSEUDO_SOURCES, 0.5 * fitting.PSEUDO_SOURCES * usual_variance(d)
+    shape, rate = 0.5 * fitting.PSEUDO_SOURCES, 0.5 * fitting.PSEUDO_SOURCES * expected_variances(d)
     current = _log_likelihood(crowd, scores, flat, checked)
     for i in range(len(step_size)):
         noise = step_size[i] * rng.standard_normal(chains)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from crowdfield.errors import InputError
 from crowdfield.io.atomic import replacing
@@ -17,12 +18,29 @@ from crowdfield.pipeline.report import sections
 from crowdfield.pipeline.report.content import Content, gather
 from crowdfield.pipeline.report.pdf import print_pdf
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from crowdfield.data import Heatmap
+    from crowdfield.pipeline.looks import Look
+
 FORMATS = (".html", ".pdf")
 # Nothing may be fetched, and nothing runs: the page has no script.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | None = None, **what: Any) -> Path:
+def write_report(
+    fused: Fused,
+    path: str | Path,
+    *,
+    texts: Mapping[str, str] | None = None,
+    title: str | None = None,
+    since: Heatmap | None = None,
+    districts: pd.DataFrame | None = None,
+    checks: pd.DataFrame | Sequence[str] | None = None,
+    looks: Sequence[Look] | None = None,
+    written: datetime | None = None,
+) -> Path:
     """Write a situation report as one page: map, changes, sources, places to look at, what is not known.
 
     Parameters
@@ -33,9 +51,18 @@ def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | N
         The file, .html or .pdf. For .pdf Chromium or Chrome must be installed.
     texts : mapping, optional
         The words of the report in another language; English by default (docs/report.md).
-    **what
-        ``title`` of the page; ``since``, an earlier map to compare with; ``districts`` and ``checks``, tables to show
-        as they are; ``looks``, if they are known already; ``written``, the time of writing, now by default.
+    title : str, optional
+        Of the page.
+    since : Heatmap, optional
+        An earlier map, to show what has changed.
+    districts : DataFrame, optional
+        A table of totals of districts, shown as it is.
+    checks : DataFrame or sequence of str, optional
+        The result of spot checks, shown as it is.
+    looks : sequence of Look, optional
+        Places to look at next; computed if they are not given.
+    written : datetime, optional
+        The time of writing; now by default.
 
     Returns
     -------
@@ -51,7 +78,8 @@ def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | N
     """
     path = Path(path)
     check_report_path(path)
-    text = page(gather(fused, **what), texts)
+    content = gather(fused, title=title, since=since, districts=districts, checks=checks, looks=looks, written=written)
+    text = page(content, texts)
     with replacing(path) as temporary:
         if path.suffix.lower() == ".pdf":
             print_pdf(text, temporary)

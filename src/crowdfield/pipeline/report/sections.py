@@ -223,6 +223,7 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _figure(figure: Any, alternative: str, caption: str) -> str:
+    """A picture inside the page, with its description and caption."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     data = base64.b64encode(buffer.getvalue()).decode()
@@ -233,6 +234,7 @@ def _figure(figure: Any, alternative: str, caption: str) -> str:
 
 
 def _source_row(row: Any) -> tuple[str, str, str, str]:
+    """Name, number of reports, accuracy and interval of a source, as cells of a table."""
     star = " *" if getattr(row, "trusted", False) else ""
     low, high, middle = (100 * float(value) for value in (row.accuracy_low, row.accuracy_high, row.accuracy))
     track = f'<i style="left:{low:.1f}%;width:{high - low:.1f}%"></i><em style="left:calc({middle:.1f}% - 1px)"></em>'

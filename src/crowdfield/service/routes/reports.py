@@ -301,7 +301,7 @@ async def start_from_file(
     wanted = wanted.model_copy(update={"cells": wanted.cells or columns})
     name = wanted.title or title or uploads.title_of(file.filename)
     read = await service.pools.imports.run(service.reader.file, file.file, None, wanted)
-    layout = await service.pools.imports.run(uploads.lay_out, read, wanted)
+    layout = await service.pools.imports.run(uploads.layout_of, read, wanted)
     slug = id if id else await service.pools.imports.run(free_slug, service.store, uploads.slug_of(name))
     situation = await service.pools.imports.run(previews.situation_of, slug, name, layout, wanted)
     await service.pools.imports.run(service.store.create, situation)

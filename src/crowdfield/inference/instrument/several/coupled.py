@@ -76,7 +76,7 @@ def _jacobian(theta: Array, scores: Array, g: Array) -> Array:
 
 
 def _check_information(observed: Observed, at: Evaluated) -> Array:
-    """The same for checked places, minus the missing information about their state."""
+    """Fisher information of checked places about (g, link), minus the missing information about their state."""
     truth, g = at.state.link, at.places.mean[observed.checks.site]
     theta = np.broadcast_to(truth.theta, (len(g), len(truth.theta)))
     rho = softmax(theta[:, :1] * (g @ truth.scores.T) + theta[:, 1:])

@@ -5,23 +5,21 @@ Field and appearances are drawn jointly over places, every source from its own m
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdfield.inference.instrument.draws import root
+from crowdfield.inference.instrument.draws import DrawsOfReports, root
 from crowdfield.inference.instrument.grid import Array
-from crowdfield.inference.instrument.model import Problem
 from crowdfield.inference.instrument.several import weights
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.quadrature import softmax
 
 
-class StatesDraws(NamedTuple):
-    """Posterior draws for unordered states, with the reports that they refer to."""
+@dataclass(frozen=True, eq=False)
+class StatesDraws(DrawsOfReports):
+    """Draws for states without an order."""
 
-    problem: Problem
     g: Array  # [D, N, F] the appearance of everything reported on
     f: Array  # [D, N, F] the field there
     theta: Array  # [D, S, d] sensitivity and leans of every source, and what belongs to its probability vectors
@@ -37,21 +35,6 @@ class StatesDraws(NamedTuple):
     def chains(self) -> int:
         """Independent draws count as one chain."""
         return 1
-
-    @property
-    def source(self) -> NDArray[np.int64]:
-        """The source of every report: [R]."""
-        return self.problem.reported.source
-
-    @property
-    def site(self) -> NDArray[np.int64]:
-        """The site of every report: [R]."""
-        return self.problem.reported.site
-
-    @property
-    def label(self) -> NDArray[np.int64]:
-        """The label of every report: [R]."""
-        return self.problem.reported.label
 
     def log_likelihood(self, draw: int) -> Array:
         """log P of every report's label given this draw of its source and of the appearance of its place: [R]."""

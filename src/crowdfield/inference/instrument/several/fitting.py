@@ -22,7 +22,7 @@ from crowdfield.inference.instrument.fitting import (
 from crowdfield.inference.instrument.grid import LEAST_NUGGET, Array
 from crowdfield.inference.instrument.linear import Columns, Design, Weights
 from crowdfield.inference.instrument.link import SHIFT_SD, Checks, Link
-from crowdfield.inference.instrument.responses import LONGEST_STEP, Population
+from crowdfield.inference.instrument.responses import Population, shortened
 from crowdfield.inference.instrument.several import scoring, weights
 from crowdfield.inference.instrument.several.observed import Observed
 from crowdfield.inference.instrument.several.readings import Readings, read
@@ -117,22 +117,18 @@ def evaluate(observed: Observed, design: Design, offset: Array, prior: Prior, st
         raise NumericalError("the objective of the instrument model is not finite. Are coordinates far too large?")
     covariance = np.asarray(np.linalg.inv(said.information + np.diag(population.precision)))
     slope = said.pull - (state.theta - population.mean) * population.precision
-    theta = state.theta + _short(np.einsum("sij,sj->si", covariance, slope))
+    theta = state.theta + shortened(np.einsum("sij,sj->si", covariance, slope))
     lam = said.precision + checked.precision
     eta = said.gradient + checked.gradient + np.einsum("nab,nb->na", lam, at.mean)
     image = State(eta, lam, theta, truth, state.variances)
     log_det = np.linalg.slogdet(covariance)[1].sum() + covariance.shape[0] * covariance.shape[1] * np.log(2.0 * np.pi)
-    evidence = objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, usual(observed))
+    evidence = (
+        objective + 0.5 * float(log_det) + log_hyperprior(state.variances, prior, expected_source_variances(observed))
+    )
     return Evaluated(state, q, at, *by_variance, objective, evidence, image, covariance)
 
 
-def _short(step: Array) -> Array:
-    """Steps of sources, shortened to the longest allowed change.   [S, d]"""
-    longest = np.abs(step).max(1, keepdims=True)
-    return np.asarray(step * np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300)))
-
-
-def usual(observed: Observed) -> Array:
+def expected_source_variances(observed: Observed) -> Array:
     """The variances of a source's parameters before they are learned: [d]."""
     out = np.full(observed.label_parameters, USUAL_LEAN_VARIANCE)
     out[0] = SENSITIVITY_VARIANCE
@@ -140,7 +136,7 @@ def usual(observed: Observed) -> Array:
 
 
 def pass_over(observed: Observed, state: State, at: Places) -> Sums:
-    """All labels and probability vectors."""
+    """The sums over all labels and all probability vectors."""
     labels = _pass_over_labels(observed, state, at)
     if observed.vectors is None:
         return labels
@@ -164,7 +160,7 @@ def pass_over(observed: Observed, state: State, at: Places) -> Sums:
 
 
 def _pass_over_labels(observed: Observed, state: State, at: Places) -> Sums:
-    """Run by run, so that memory stays flat."""
+    """The sums over all labels, in runs of reports, so that memory stays flat."""
     (N, F), S, d = state.eta.shape, len(state.theta), observed.label_parameters
     value, gradient, precision = 0.0, np.zeros((N, F)), np.zeros((N, F * F))
     pull, information = np.zeros((S, d)), np.zeros((S, d * d))
@@ -201,7 +197,8 @@ def responsibilities(checks: Checks, truth: Link, mean: Array) -> tuple[Array, A
 
 
 def _checked(checks: Checks, truth: Link, at: Places, population: Population) -> tuple[Sums, Link]:
-    """The truth reads checked places as a source does, with q(t) for what it says; and the link after a Newton step."""
+    """The sums over checked places, which are reports by the truth itself with q(t) as its label; and the link after a
+    Newton step."""
     N, F = at.mean.shape
     mean, covariance = at.mean[checks.site], at.covariance[checks.site]
     total, r = responsibilities(checks, truth, mean)
@@ -214,14 +211,14 @@ def _checked(checks: Checks, truth: Link, at: Places, population: Population) ->
     expected = link_prior(population, len(truth.scores))
     slope = one.pull.sum(0) - (truth.theta - expected.mean) * expected.precision
     known = np.asarray(np.linalg.inv(one.information.sum(0) + np.diag(expected.precision)))
-    moved = truth._replace(theta=truth.theta + _short((known @ slope)[None])[0], covariance=known)
+    moved = truth._replace(theta=truth.theta + shortened((known @ slope)[None])[0], covariance=known)
     log_prior = float(responses.log_prior(truth.theta[None], expected)[0])
     nothing = np.zeros((0, 0))
     return Sums(float(value.sum()) + log_prior, gradient, precision, nothing, nothing), moved
 
 
 def learned_variances(observed: Observed, at: Evaluated, design: Design, prior: Prior) -> Variances:
-    """The variances that the evidence asks for at this q (MacKay's updates), symmetric in the states."""
+    """The variances that maximise the evidence at this q (MacKay's updates), symmetric in the states."""
     v, _, population = at.state.variances
     F, m, size = at.mean.shape[1], design.basis.size, design.size
     w = at.q.mean.reshape(F, size)[:, :m]
@@ -242,7 +239,7 @@ def _learned_population(observed: Observed, at: Evaluated, population: Populatio
     leans, others = slice(1, 1 + len(observed.state_scores)), slice(1 + len(observed.state_scores), first)
     mean[others] = theta[:, others].mean(0)
     spread = ((theta - mean) ** 2 + own).sum(0)
-    variance = (spread + PSEUDO_SOURCES * usual(observed)) / (len(theta) + PSEUDO_SOURCES)
+    variance = (spread + PSEUDO_SOURCES * expected_source_variances(observed)) / (len(theta) + PSEUDO_SOURCES)
     variance[leans] = variance[leans].mean()
     if observed.vectors is not None:
         variance[first + 1 : -1] = variance[first + 1 : -1].mean()

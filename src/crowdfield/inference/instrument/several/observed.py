@@ -53,12 +53,12 @@ class Observed:
 
     @cached_property
     def by_site(self) -> Any:
-        """A sparse matrix [N, R] that sums reports by place, as often as each counts."""
+        """A sparse matrix [N, R] that sums values of reports over each place, times how often each report counts."""
         return _sums(self.site, self.looks, self.n_sites)
 
     @cached_property
     def by_source(self) -> Any:
-        """A sparse matrix [S, R] that sums reports by source, as often as each counts."""
+        """A sparse matrix [S, R] that sums values of reports over each source, times how often each report counts."""
         return _sums(self.source, self.looks, self.n_sources)
 
     def with_reports(self, site: Any, source: Any, label: Any, looks: Any) -> Observed:

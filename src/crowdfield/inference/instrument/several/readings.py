@@ -37,7 +37,7 @@ def logits(theta: Array, scores: Array, mean: Array, covariance: Array) -> tuple
 
 
 def tilted(mean: Array, covariance: Array) -> Array:
-    """p [R, L] of the least bound."""
+    """The p [R, L] that makes the bound tightest, by Newton's method."""
     half = 0.5 * np.einsum("rll->rl", covariance)
     p, identity = softmax(mean), np.eye(mean.shape[1])
     for _ in range(TILT_STEPS):
@@ -48,7 +48,7 @@ def tilted(mean: Array, covariance: Array) -> Array:
 
 
 def squared_distances(covariance: Array, p: Array) -> Array:
-    """w [R, L] for a covariance [R, L, L]."""
+    """w_l = (e_l − p)ᵀ C (e_l − p), the squared distances of the bound.   C [R, L, L], p [R, L] -> [R, L]"""
     reached = np.einsum("rlk,rk->rl", covariance, p)
     return np.asarray(np.einsum("rll->rl", covariance) - 2.0 * reached + (p * reached).sum(1)[:, None])
 
@@ -62,7 +62,10 @@ def log_normaliser(mean: Array, covariance: Array, p: Array) -> tuple[Array, Arr
 
 
 def read(theta: Array, scores: Array, said: Array, mean: Array, covariance: Array) -> Readings:
-    """said [R, L]: the label as 0 and 1, or how probable each is."""
+    """The bound of every report's expected log likelihood, and its derivatives.
+
+    said [R, L]: the label as indicators, or the probability of every label.
+    """
     mu, C = logits(theta, scores, mean, covariance)
     p = tilted(mu, C)
     bound, q = log_normaliser(mu, C, p)

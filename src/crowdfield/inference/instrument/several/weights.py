@@ -28,7 +28,7 @@ class Places(NamedTuple):
 
 
 def blocks(n: int) -> list[slice]:
-    """Slices of places that are processed at a time."""
+    """Slices that cut n places into blocks, of which one is processed at a time."""
     return [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]
 
 
@@ -121,7 +121,7 @@ class Nuggets(NamedTuple):
 
 
 def nuggets(at: Places, eta: Array, lam: Array, nugget: Array) -> Nuggets:
-    """nugget [N]: the variance of what every place has to itself."""
+    """Divergence, energy and information of the nuggets under q. nugget [N]: their prior variances."""
     F = eta.shape[1]
     moved = np.einsum("nab,nb->na", at.given_f, eta - np.einsum("nab,nb->na", lam, at.f_mean))
     reach = at.given_f @ lam

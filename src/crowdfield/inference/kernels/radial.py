@@ -1,4 +1,4 @@
-"""Stationary kernels of unit variance: the covariance and its spectral density, side by side.
+"""Stationary kernels of unit variance that depend on the distance: covariance and spectral density, side by side.
 
 Frequencies are in cycles per unit of the (unscaled) coordinates, so that k(x) = ∫ S(ξ) e^{2πi ξ·x} dξ and ∫ S = 1.
 """
@@ -12,12 +12,15 @@ from math import gamma, pi
 
 import numpy as np
 
-from crowdfield.arrays import Array as Array
-from crowdfield.errors import InputError
+from crowdfield.arrays import Array
 
 
 class Kernel(ABC):
-    """A covariance function of places [n, D] with k(x, x) = 1."""
+    """A covariance function of places [n, D] with k(x, x) = 1: what `HeatmapBCC(kernel=...)` takes.
+
+    For a kernel of your own subclass `Radial` if it depends on the distance only, or `Matern` if only the smoothness is
+    new.
+    """
 
     level = 0.0  # variance of a constant part, the same everywhere
 
@@ -47,8 +50,10 @@ class Kernel(ABC):
         return np.ones(len(X))
 
     def averaged(self, X: Array, Z: Array, sd: tuple[Array, Array], space: Sequence[int]) -> Array:
-        """E[k(x + u, z + v)] with independent normal u, v of standard deviations sd ([n], [m]) in the columns of
-        `space`: [n, m]. By Gauss–Hermite quadrature, one after the other.
+        """The covariance averaged over uncertain places: [n, m].
+
+        E[k(x + u, z + v)] with independent normal u, v of standard deviations sd ([n], [m]) in the columns of `space`,
+        by Gauss–Hermite quadrature, one pair of places after the other.
         """
         nodes, weights = np.polynomial.hermite_e.hermegauss(DISPLACEMENTS)
         grid = np.stack(np.meshgrid(*[nodes] * len(space), indexing="ij"), -1).reshape(-1, len(space))
@@ -71,7 +76,15 @@ MIXTURE_STEP, MIXTURE_FIRST, MIXTURE_LAST = 0.5, -9.0, 3.0
 
 @dataclass(frozen=True)
 class Radial(Kernel):
-    """A function of the distance r = |(x − x′) / l|, with one l or one per column."""
+    """A kernel of the scaled distance r = ‖(x − x′) / l‖.
+
+    Subclasses give the covariance, `of_distance`, and its spectral density, `density_of_frequency`.
+
+    Parameters
+    ----------
+    lengthscale : float or tuple of float, default=1.0
+        The length-scale l, one for all columns or one per column.
+    """
 
     lengthscale: float | tuple[float, ...] = 1.0
 
@@ -132,13 +145,16 @@ class Radial(Kernel):
         return np.asarray(self.density_of_frequency(xi, frequencies.shape[1]) * scales.prod())
 
 
-class _Matern(Radial):
-    """Matérn kernels: ν is the smoothness; draws have ⌈ν⌉ − 1 derivatives."""
+class Matern(Radial):
+    """Matérn kernels: ν is the smoothness; draws have ⌈ν⌉ − 1 derivatives.
+
+    Subclasses give `nu` and the covariance, `of_distance`; the spectral density follows.
+    """
 
     nu: float
 
     def mixture(self) -> tuple[Array, Array]:
-        """g ~ Gamma(ν, ν): the spectral density is Student's t, a normal distribution with a gamma precision."""
+        """Nodes and weights of g ~ Gamma(ν, ν): the density is Student's t, a normal with a gamma precision."""
         log_g = np.arange(MIXTURE_FIRST, MIXTURE_LAST, MIXTURE_STEP)
         log_weight = self.nu * (log_g + np.log(self.nu) - np.exp(log_g)) - np.log(gamma(self.nu))
         return np.exp(log_g), MIXTURE_STEP * np.exp(log_weight)
@@ -150,8 +166,16 @@ class _Matern(Radial):
         return np.asarray(constant * (2 * nu + 4 * pi**2 * xi**2) ** -(nu + d / 2))
 
 
-class Matern12(_Matern):
-    """ν = 1/2: continuous and rough; in time, an exponential decay."""
+class Matern12(Matern):
+    """The Matérn kernel with ν = 1/2: continuous and rough; in time, an exponential decay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern12
+    >>> Matern12(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.368]])
+    """
 
     nu = 0.5
 
@@ -160,8 +184,16 @@ class Matern12(_Matern):
         return np.asarray(np.exp(-r))
 
 
-class Matern32(_Matern):
-    """ν = 3/2: smooth slopes; the default."""
+class Matern32(Matern):
+    """The Matérn kernel with ν = 3/2, the default: draws have one derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern32
+    >>> Matern32(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.483]])
+    """
 
     nu = 1.5
 
@@ -171,8 +203,16 @@ class Matern32(_Matern):
         return np.asarray((1.0 + z) * np.exp(-z))
 
 
-class Matern52(_Matern):
-    """ν = 5/2: smoother still."""
+class Matern52(Matern):
+    """The Matérn kernel with ν = 5/2: draws have two derivatives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import Matern52
+    >>> Matern52(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.524]])
+    """
 
     nu = 2.5
 
@@ -183,7 +223,15 @@ class Matern52(_Matern):
 
 
 class RBF(Radial):
-    """The squared exponential: infinitely smooth, the limit ν → ∞."""
+    """The squared exponential kernel: infinitely smooth, the limit ν → ∞ of the Matérn kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdfield.inference.kernels import RBF
+    >>> RBF(2.0).covariance(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.607]])
+    """
 
     def mixture(self) -> tuple[Array, Array]:
         """k(r) = Σ_g w_g exp(−r² / 2g) as nodes g and weights, where the kernel is such a mixture."""
@@ -196,109 +244,3 @@ class RBF(Radial):
     def density_of_frequency(self, xi: Array, dimension: int) -> Array:
         """S of the radial frequency, in cycles per length-scale."""
         return np.asarray((2 * pi) ** (dimension / 2) * np.exp(-2 * pi**2 * xi**2))
-
-
-@dataclass(frozen=True)
-class Product(Kernel):
-    """A separable kernel: each factor sees its own columns, for example space (0, 1) and time (2)."""
-
-    factors: tuple[Kernel, ...]
-    columns: tuple[tuple[int, ...], ...]
-
-    def lengthscales(self, dimension: int) -> Array:
-        """The length-scale of every input column: [D]."""
-        out = np.empty(dimension)
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            out[list(columns)] = factor.lengthscales(len(columns))
-        return out
-
-    def with_lengthscale(self, lengthscale: float | Array) -> Product:
-        """The same kernel with other length-scales, one for all columns or one per column."""
-        dimension = sum(map(len, self.columns))
-        scales = np.broadcast_to(np.asarray(lengthscale, float), (dimension,))
-        factors = []
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            own = scales[list(columns)]
-            factors.append(factor.with_lengthscale(float(own[0]) if np.all(own == own[0]) else own))
-        return Product(tuple(factors), self.columns)
-
-    def covariance(self, X: Array, Z: Array) -> Array:
-        """The covariance k(X, Z) between places: [n, m]."""
-        product = np.ones((len(X), len(Z)))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            product *= factor.covariance(X[:, columns], Z[:, columns])
-        return product
-
-    def averaged(self, X: Array, Z: Array, sd: tuple[Array, Array], space: Sequence[int]) -> Array:
-        """Covariance averaged over uncertain places; factors that have no column of space stay as they are."""
-        product = np.ones((len(X), len(Z)))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            own = [position for position, column in enumerate(columns) if column in space]
-            x, z = X[:, columns], Z[:, columns]
-            product *= factor.averaged(x, z, sd, own) if own else factor.covariance(x, z)
-        return product
-
-    def spectral_density(self, frequencies: Array) -> Array:
-        """S at frequencies [m, D]: [m]."""
-        product = np.ones(len(frequencies))
-        for factor, columns in zip(self.factors, self.columns, strict=True):
-            product *= factor.spectral_density(frequencies[:, columns])
-        return product
-
-
-@dataclass(frozen=True)
-class WithLevel(Kernel):
-    """An intercept and a smooth part: k(x, x′) + v. The learned level also holds far from all reports."""
-
-    part: Kernel
-    level: float
-
-    @property
-    def smooth(self) -> Kernel:
-        """The kernel without its constant part."""
-        return self.part
-
-    def lengthscales(self, dimension: int) -> Array:
-        """The length-scale of every input column: [D]."""
-        return self.part.lengthscales(dimension)
-
-    def with_lengthscale(self, lengthscale: float | Array) -> WithLevel:
-        """The same kernel with other length-scales: one number for all columns, or one per column."""
-        return WithLevel(self.part.with_lengthscale(lengthscale), self.level)
-
-    def covariance(self, X: Array, Z: Array) -> Array:
-        """The covariance k(X, Z) between places: [n, m]."""
-        return self.part.covariance(X, Z) + self.level
-
-    def variance(self, X: Array) -> Array:
-        """The prior variance k(x, x) at places: [n]."""
-        return self.part.variance(X) + self.level
-
-    def spectral_density(self, frequencies: Array) -> Array:
-        """The density of the smooth part; a constant has all of its density at frequency zero."""
-        return self.part.spectral_density(frequencies)
-
-
-KERNELS: dict[str, type[Radial]] = {"matern12": Matern12, "matern32": Matern32, "matern52": Matern52, "rbf": RBF}
-
-
-def kernel(name: str | Kernel, lengthscale: float | Sequence[float] | Array | None = None) -> Kernel:
-    """A kernel by name, or one that is a kernel already, with its length-scale."""
-    if isinstance(name, Kernel):
-        return name if lengthscale is None else name.with_lengthscale(np.asarray(lengthscale, float))
-    if name not in KERNELS:
-        raise InputError(f"unknown kernel {name!r}: choose one of {', '.join(KERNELS)}, or pass a Kernel.")
-    return KERNELS[name]().with_lengthscale(np.asarray(1.0 if lengthscale is None else lengthscale, float))
-
-
-def space_time(
-    space: str | Kernel = "matern32",
-    lengthscale: float = 1.0,
-    time: str | Kernel = "matern12",
-    timescale: float = 1.0,
-) -> Product:
-    """A separable kernel on (easting, northing, time): places near in space and time are similar.
-
-    Matérn 1/2 in time is a Markov process; an infinite `timescale` ignores time.
-    """
-    return Product((kernel(space, lengthscale), kernel(time, timescale)), ((0, 1), (2,)))

@@ -66,6 +66,7 @@ class Helper:
             raise
 
     def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Send one question and read the answer; kill the process if it takes too long."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -96,6 +97,7 @@ class Helper:
             return self._process_now()
 
     def _process_now(self) -> "subprocess.Popen[bytes]":
+        """The running process; started if there is none."""
         if self._process is None or self._process.poll() is not None:
             self.close()
             environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
