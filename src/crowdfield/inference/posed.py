@@ -19,8 +19,8 @@ from crowdfield.inference.kernels import Kernel, WithLevel
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
 # From this many sites on, passes over them cost more than the algebra of 800 features, and 250 would be too few.
 VERY_MANY_SITES = 300_000
-# While length-scales are compared: what the features leave out of the prior moves all of their evidences alike, and a
-# length-scale by a tenth of what reports can tell (docs/benchmarks/speed.md).
+# While length-scales are compared, features may leave more of the prior variance out: that changes the evidence of all
+# length-scales by about the same amount.
 SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
 # Prior variance of the level of f, in units of the map's own variance 1/ς: how far a state may be rare or common
 # everywhere. The paper's model, `inference="vb"`, has none; a prior mean that is given says what the level is.
