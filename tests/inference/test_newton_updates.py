@@ -107,7 +107,7 @@ def test_the_observed_share_is_the_derivative_of_the_slope_in_the_mean():
 def test_only_a_scheme_with_a_bound_takes_newton_steps():
     rng = np.random.default_rng(4)
     X = rng.random((80, 2)) * 5.0
-    for scheme, looks in (("polya_gamma", True), ("ekf", False)):
+    for scheme, has_newton_step in (("polya_gamma", True), ("ekf", False)):
         site, source = np.arange(80, dtype=np.int32), rng.integers(0, 5, 80).astype(np.int32)
         label, known = rng.integers(0, 2, 80).astype(np.int32), np.full(80, -1, np.int32)
         data = Data(X, site, source, label, n_sources=5, n_labels=2, n_states=2, known=known, repeats=None)
@@ -115,4 +115,4 @@ def test_only_a_scheme_with_a_bound_takes_newton_steps():
         sites = Sites(data, prior, FeatureEngine(InducingBasis(Matern32(2.0), X), X))
         iteration = vb.Iteration.over(sites, vb.SCHEMES[scheme])
         first = iteration.evaluate(iteration.start())
-        assert (first.ahead.state is not first.image) == looks
+        assert (first.ahead.state is not first.image) == has_newton_step

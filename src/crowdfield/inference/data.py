@@ -27,7 +27,7 @@ class Data(NamedTuple):
     n_states: int
     known: Codes  # [N] the state where it is known (gold), else −1
     repeats: Codes | None  # [R] reports of this source at this site with this label; None where all are 1
-    looks: Array | None = None  # [R] how often each report counts; None where all are 1
+    multiplicity: Array | None = None  # [R] how often each report counts; None where all are 1
 
     @property
     def n_sites(self) -> int:
@@ -53,11 +53,11 @@ class Block(NamedTuple):
     known: Codes  # [n]
     mean: Array  # [n, F] μ
     repeats: Codes | None
-    looks: Array | None = None
+    multiplicity: Array | None = None
 
     def times(self, values: Array) -> Array:
         """Values of reports, as often as each report counts.   [Rb, …] -> [Rb, …]"""
-        return values if self.looks is None else (values.T * self.looks).T
+        return values if self.multiplicity is None else (values.T * self.multiplicity).T
 
     @property
     def n(self) -> int:
@@ -86,7 +86,7 @@ def arrange(
     order = np.argsort(site, kind="stable")
     site32 = site[order].astype(np.int32)
     source32, label32 = source[order].astype(np.int32), label[order].astype(np.int32)
-    looks = None if count is None else count[order].astype(np.float64)
+    multiplicity = None if count is None else count[order].astype(np.float64)
     return Data(
         X=X,
         site=site32,
@@ -96,8 +96,8 @@ def arrange(
         n_labels=n_labels,
         n_states=n_states,
         known=np.full(len(X), -1, np.int32) if known is None else known.astype(np.int32),
-        repeats=_repeats(site32, source32, label32, looks),
-        looks=looks,
+        repeats=_repeats(site32, source32, label32, multiplicity),
+        multiplicity=multiplicity,
     )
 
 
@@ -129,7 +129,7 @@ def blocks(data: Data, prior_mean: Array, slices: list[slice]) -> list[Block]:
                 known=data.known[s],
                 mean=prior_mean[s],
                 repeats=None if data.repeats is None else data.repeats[rows],
-                looks=None if data.looks is None else data.looks[rows],
+                multiplicity=None if data.multiplicity is None else data.multiplicity[rows],
             )
         )
     return out

@@ -40,7 +40,7 @@ def of_state(solver: Solver, q: Any, x: Array, site: int, state: int, probabilit
         local = solver.local(q, b)
         eta = local.eta[:, j] - local.lam[:, j] * block.mean[:, j]
         reach = sites.engine.influence(q.fields[j], x, block.sites)
-        count = np.maximum(np.bincount(block.site, block.looks, block.n), 1)
+        count = np.maximum(np.bincount(block.site, block.multiplicity, block.n), 1)
         average = np.bincount(block.site, weights=block.times(said), minlength=block.n) / count
         sensitivity = local.r[:, state] * (1.0 - local.r[:, state])
         share = (sign * reach * eta / count)[block.site]

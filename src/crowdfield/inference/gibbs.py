@@ -157,8 +157,8 @@ class Sampler:
         if len(self.key):
             table = np.ascontiguousarray(log_pi.reshape(chains, -1, states).transpose(0, 2, 1))
             each = table[:, :, self.key]
-            if self.data.looks is not None:
-                each *= self.data.looks
+            if self.data.multiplicity is not None:
+                each *= self.data.multiplicity
             out[:, :, self.reported] = np.add.reduceat(each, self.first, axis=2)
         out[:, :, self.gold] = -np.inf
         out[:, self.gold_state, self.gold] = 0.0
@@ -276,8 +276,8 @@ class Sampler:
         table = self.table_shape(len(t))
         rows = np.arange(len(t))[:, None] * (table[1] * table[2]) + self.key
         index = rows * self.data.n_states + t[:, self.site]
-        looks = None if self.data.looks is None else np.tile(self.data.looks, len(t))
-        return np.bincount(index.ravel(), looks, minlength=int(np.prod(table))).reshape(table).astype(float)
+        multiplicity = None if self.data.multiplicity is None else np.tile(self.data.multiplicity, len(t))
+        return np.bincount(index.ravel(), multiplicity, minlength=int(np.prod(table))).reshape(table).astype(float)
 
 
 class _Conditional:

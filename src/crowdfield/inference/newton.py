@@ -48,7 +48,7 @@ class ReportsByCell:
     site: Codes  # [Rb] sites in order of their reports' keys
     column: Codes  # [Rb] their cells
     start: Codes  # [S · L + 1]
-    looks: Array | None  # [Rb] how often each report counts; None where all are 1
+    multiplicity: Array | None  # [Rb] how often each report counts; None where all are 1
 
     @classmethod
     def of(cls, cells: Cells, points: Points, block: Block, keys: int) -> ReportsByCell:
@@ -56,13 +56,13 @@ class ReportsByCell:
         cell, order = cells.of(points), np.argsort(block.key, kind="stable")
         site = block.site[order]
         start = np.concatenate([[0], np.cumsum(np.bincount(block.key, minlength=keys))])
-        looks = None if block.looks is None else block.looks[order]
-        return cls(cells, cell, site, cell[site], start.astype(np.int32), looks)
+        multiplicity = None if block.multiplicity is None else block.multiplicity[order]
+        return cls(cells, cell, site, cell[site], start.astype(np.int32), multiplicity)
 
     def second_derivatives(self, mean: Array, variance: Array, lam: Array, missing: Array) -> SecondDerivatives:
         """Sum the curvatures and missing information of the sites over cells. All arguments: [n]."""
         curvature = linearise.own_curvature(mean, variance, lam) - missing
-        each = missing[self.site] if self.looks is None else missing[self.site] * self.looks
+        each = missing[self.site] if self.multiplicity is None else missing[self.site] * self.multiplicity
         K = csr_array((each, self.column, self.start), shape=(len(self.start) - 1, self.cells.count))
         by_cell = np.bincount(self.cell, curvature, self.cells.count).astype(np.float64, copy=False)
         return SecondDerivatives(self.cells, by_cell, K)

@@ -168,5 +168,5 @@ def at_sites(data: Data, kept: NDArray[np.int64], among: NDArray[np.bool_] | Non
         label=data.label[rows],
         known=data.known[kept],
         repeats=None if data.repeats is None else data.repeats[rows],
-        looks=None if data.looks is None else data.looks[rows],
+        multiplicity=None if data.multiplicity is None else data.multiplicity[rows],
     )

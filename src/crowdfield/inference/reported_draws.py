@@ -28,7 +28,7 @@ class ReportDraws(NamedTuple):
     site: NDArray[Any]  # [R] in ascending order
     source: NDArray[Any]  # [R]
     label: NDArray[Any]  # [R]
-    looks: Array  # [R] that each stands for
+    multiplicity: Array  # [R] how many reports each row stands for
     log_pi: Array  # [S, J, L] of the expected confusion matrices
     drawn: NDArray[np.int64]  # [S] the row of every source in `draws`, or −1
     draws: NDArray[np.float32]  # log π [n, S', J, L]
@@ -37,7 +37,7 @@ class ReportDraws(NamedTuple):
     def of(cls, data: Data, alpha: Array, pi: Array, size: int, rng: np.random.Generator) -> ReportDraws:
         """π ~ Dirichlet(α) of the sources with the most reports, as many as memory allows; the rest are held."""
         most = MOST_CONFUSIONS // (size * alpha.shape[1] * alpha.shape[2])
-        busiest = np.argsort(-np.bincount(data.source, data.looks, len(alpha)), kind="stable")[:most]
+        busiest = np.argsort(-np.bincount(data.source, data.multiplicity, len(alpha)), kind="stable")[:most]
         drawn = np.full(len(alpha), -1)
         drawn[busiest] = np.arange(len(busiest))
         log_draws = np.log(np.maximum(confusion_draws(alpha[busiest], size, rng), 1e-300)).astype(np.float32)
@@ -56,8 +56,8 @@ class ReportDraws(NamedTuple):
         J, n = self.log_pi.shape[1], len(self.draws)
         out = np.zeros((J, rows.stop - rows.start, n))
         at = self.drawn[source]
-        looks = self.looks[reports]
-        by_site = sp.csr_matrix((looks, (site, np.arange(len(site)))), shape=(out.shape[1], len(site)))
+        multiplicity = self.multiplicity[reports]
+        by_site = sp.csr_matrix((multiplicity, (site, np.arange(len(site)))), shape=(out.shape[1], len(site)))
         for j in range(J):
             each = np.where(at >= 0, self.draws[:, at, j, label], self.log_pi[source, j, label])  # [n, r]
             out[j] = by_site @ each.T
@@ -66,7 +66,7 @@ class ReportDraws(NamedTuple):
 
 def _looks(data: Data) -> Array:
     """How often each report counts: [R]."""
-    return np.ones(len(data.site)) if data.looks is None else data.looks
+    return np.ones(len(data.site)) if data.multiplicity is None else data.multiplicity
 
 
 class StateLogitsAtReports(NamedTuple):

@@ -64,7 +64,7 @@ def shuffle(data: Data, prior: Prior, rng: np.random.Generator) -> tuple[Data, P
         label=data.label[rows],
         known=data.known[order],
         repeats=None if data.repeats is None else data.repeats[rows],
-        looks=None if data.looks is None else data.looks[rows],
+        multiplicity=None if data.multiplicity is None else data.multiplicity[rows],
     )
     return shuffled, prior._replace(mean=prior.mean[order]), order
 

@@ -121,7 +121,7 @@ def compare(model: HeatmapBCC, setup: InstrumentSetup, given: FitInput) -> tuple
         one_state = _by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden])
         habits = _by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores))
         every = [_log_p_given_a_state(log_p[:, : len(given.states)], new.label) for log_p in (read, one_state, habits)]
-        predicted = np.vstack([predicted, np.column_stack([*every, new.looks])])
+        predicted = np.vstack([predicted, np.column_stack([*every, new.multiplicity])])
         found = _summarised(predicted)
         if len(predicted) >= FEWEST_LEFT_OUT and found.is_clear:
             break
@@ -221,5 +221,5 @@ def _with_few_features(size: bases.Size, posed: Posed) -> Solver:
 def _by_habits(reported: Reported, hidden: NDArray[np.bool_], n_sources: int, n_labels: int) -> Array:
     """log P of every label in the left-out reports: [R, L]."""
     seen, new = reported.take(~hidden), reported.take(hidden)
-    habits = left_out.Habits.learn(seen, n_sources, n_labels, seen.looks)
+    habits = left_out.Habits.learn(seen, n_sources, n_labels, seen.multiplicity)
     return np.stack([habits.further(new._replace(label=np.full_like(new.label, code))) for code in range(n_labels)], 1)

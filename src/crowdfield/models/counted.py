@@ -61,9 +61,9 @@ def one_row_per_report(model: HeatmapBCC) -> HeatmapBCC:
     if model.reports_model_ == "instrument":
         setup, fitted = model._setup, model._instrument
         assert isinstance(fitted, Fitted | FittedStates), "gibbs takes no counts"
-        looks = fitted.problem.reported.take(np.repeat(np.arange(int(setup.crowd.sum())), count[setup.crowd]))
-        looks = looks._replace(looks=np.ones(len(looks.site), dtype=np.int64))
-        problem = fitted.problem._replace(reported=looks, observed=fitted.problem.observed.with_reports(*looks))
+        reported = fitted.problem.reported.take(np.repeat(np.arange(int(setup.crowd.sum())), count[setup.crowd]))
+        reported = reported._replace(multiplicity=np.ones(len(reported.site), dtype=np.int64))
+        problem = fitted.problem._replace(reported=reported, observed=fitted.problem.observed.with_reports(*reported))
         out._instrument = out._predictor = replace(fitted, problem=problem)
         out._setup = setup._replace(
             problem=problem, thing=_repeated(setup.thing, count), crowd=_repeated(setup.crowd, count)

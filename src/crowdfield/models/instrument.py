@@ -335,12 +335,12 @@ def shares(
     things = setup.problem.reported.site
     found = influence(fitted, x, state)
     N = len(found.by_place)
-    looks = np.ones(len(setup.thing)) if count is None else count.astype(np.float64)
-    each = np.maximum(np.bincount(setup.thing, looks, N), 1.0)
+    multiplicity = np.ones(len(setup.thing)) if count is None else count.astype(np.float64)
+    each = np.maximum(np.bincount(setup.thing, multiplicity, N), 1.0)
     rest = found.by_place - np.bincount(things, found.by_report, minlength=N)
     field = np.zeros(len(setup.thing))
     field[setup.crowd] = found.by_report
-    field += looks * (rest / each)[setup.thing]
+    field += multiplicity * (rest / each)[setup.thing]
     own = np.zeros(len(setup.thing))
     prior = found.prior
     total = float(np.log(probability) - np.log1p(-probability))

@@ -56,9 +56,9 @@ def table(model: MapQueries) -> pd.DataFrame:
         }
     )
     known = np.isfinite(values)
-    looks = None if reports.count is None else reports.count[known]
+    multiplicity = None if reports.count is None else reports.count[known]
     for name, each in (("bits", values), ("habit_bits", habit)):
-        frame.attrs[name] = float(np.average(each[known], weights=looks))
+        frame.attrs[name] = float(np.average(each[known], weights=multiplicity))
     return frame
 
 

@@ -71,8 +71,8 @@ def log_likelihoods(model: MapQueries) -> Array:
     """ℓ: log P(reports of a place | state), by the expected confusion matrices: [P, J]."""
     data, log_pi = model._posed.data, np.log(model.confusion_)
     each = log_pi[data.source, :, data.label]  # [R, J]
-    if data.looks is not None:
-        each = each * data.looks[:, None]
+    if data.multiplicity is not None:
+        each = each * data.multiplicity[:, None]
     columns = [np.bincount(data.site, each[:, j], minlength=data.n_sites) for j in range(each.shape[1])]
     return np.stack(columns, axis=1).astype(np.float64)
 

@@ -58,11 +58,11 @@ def _tangent(logits: Array, gradients: Array, state: int) -> tuple[float, Array]
 
 def _pulls(fitted: Fitted) -> Array:
     """∂ log P(c_r | g) / ∂g at the mean appearance of its place, report by report: [R]."""
-    site, source, label, looks = fitted.problem.reported
+    site, source, label, multiplicity = fitted.problem.reported
     scores = fitted.problem.observed.scores
     theta = fitted.state.theta[source, : len(scores)]
     logits = theta[:, :1] * scores * fitted.appearances[site, :1] + theta[:, 1:] @ responses.lean_design(scores).T
-    return np.asarray(looks * theta[:, 0] * (scores[label] - softmax(logits) @ scores))
+    return np.asarray(multiplicity * theta[:, 0] * (scores[label] - softmax(logits) @ scores))
 
 
 def _of_several(fitted: FittedStates, x: Array, state: int) -> Influence:

@@ -112,10 +112,12 @@ class Habits(NamedTuple):
     crowd: Array  # [L] the share of every label in all reports
 
     @classmethod
-    def learn(cls, reports: Labels, n_sources: int, n_labels: int, looks: NDArray[np.int64] | None = None) -> Habits:
-        """Count the labels of reports, each once, or as often as `looks` [R] says."""
+    def learn(
+        cls, reports: Labels, n_sources: int, n_labels: int, multiplicity: NDArray[np.int64] | None = None
+    ) -> Habits:
+        """Count the labels of reports, each once, or as often as `multiplicity` [R] says."""
         pair = reports.source * n_labels + reports.label
-        counts = np.bincount(pair, looks, n_sources * n_labels).astype(np.float64).reshape(n_sources, n_labels)
+        counts = np.bincount(pair, multiplicity, n_sources * n_labels).astype(np.float64).reshape(n_sources, n_labels)
         return cls(counts, (counts.sum(0) + 1.0) / (counts.sum() + n_labels))
 
     def left_out(self, reports: Labels) -> Array:

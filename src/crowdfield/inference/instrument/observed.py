@@ -38,7 +38,7 @@ class Observed(NamedTuple):
         site: NDArray[np.int64],
         source: NDArray[np.int64],
         label: NDArray[np.int64],
-        looks: NDArray[np.int64],
+        multiplicity: NDArray[np.int64],
         n_sites: int,
         n_sources: int,
         scores: Array,
@@ -46,10 +46,10 @@ class Observed(NamedTuple):
         state_scores: Array = link.SCORES,
         readings: Readings | None = None,
     ) -> Observed:
-        """From reports, one row each; `looks` [R]: how often each counts."""
+        """From reports, one row each; `multiplicity` [R]: how often each counts."""
         columns = source * len(scores) + label
         shape = (n_sites, n_sources * len(scores))
-        votes = sp.csr_matrix((looks.astype(np.float64), (site, columns)), shape=shape)
+        votes = sp.csr_matrix((multiplicity.astype(np.float64), (site, columns)), shape=shape)
         return cls(votes, scores, n_sources, checks, state_scores, readings)
 
     @property
@@ -62,14 +62,14 @@ class Observed(NamedTuple):
         site: NDArray[np.int64],
         source: NDArray[np.int64],
         label: NDArray[np.int64],
-        looks: NDArray[np.int64],
+        multiplicity: NDArray[np.int64],
     ) -> Observed:
         """Other reports about the same places by the same sources."""
         return Observed.of(
             site,
             source,
             label,
-            looks,
+            multiplicity,
             self.n_sites,
             self.n_sources,
             self.scores,

@@ -41,7 +41,7 @@ class Reported(NamedTuple):
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
     label: NDArray[np.int64]
-    looks: NDArray[np.int64]  # that each stands for
+    multiplicity: NDArray[np.int64]  # how many reports each row stands for
 
     def take(self, rows: NDArray[Any]) -> Reported:
         """Some of the reports."""
@@ -129,7 +129,7 @@ def search(
         method = method_for(observed, Design(basis, problem.columns, X), problem.prior)
         current, _ = iterate.learn_variances(method, method.evaluate(start), iterate.Policy(variance_sweeps=SWEEPS))
         weight = -0.5 * ((log_l - centre) / LOG_SD) ** 2 if log_prior is None else log_prior(float(np.exp(log_l)))
-        said = float(method.left_out(current, *problem.reported[:3]) @ problem.reported.looks)
+        said = float(method.left_out(current, *problem.reported[:3]) @ problem.reported.multiplicity)
         tried[log_l] = said + method.left_out_scores(current) + weight
 
     if not high > low:

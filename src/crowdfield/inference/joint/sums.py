@@ -126,9 +126,9 @@ def _said(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
     site, key = block.site[kept].astype(np.int64), position[kept] * labels + block.key[kept] % labels
     rows = np.bincount(site, minlength=block.n)
     start = np.concatenate([[0], np.cumsum(rows)])
-    looks = np.ones(len(site)) if block.looks is None else block.looks[kept]
-    by_key = csr_array((looks, key, start), shape=(block.n, len(coupling.slope)))
-    return CoupledReports(site, key, by_key, np.flatnonzero(np.bincount(site, looks, block.n) > 1))
+    multiplicity = np.ones(len(site)) if block.multiplicity is None else block.multiplicity[kept]
+    by_key = csr_array((multiplicity, key, start), shape=(block.n, len(coupling.slope)))
+    return CoupledReports(site, key, by_key, np.flatnonzero(np.bincount(site, multiplicity, block.n) > 1))
 
 
 def _covariance_with_field(
@@ -185,10 +185,10 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     engine, labels = _engine(sites), sites.data.n_labels
     keys, F, m = coupling.slope.shape
     projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
-    looks, start = said.by_key.data, said.by_key.indptr
-    by_source = _counted(looks, said.key // labels, start, (block.n, keys // labels))
+    multiplicity, start = said.by_key.data, said.by_key.indptr
+    by_source = _counted(multiplicity, said.key // labels, start, (block.n, keys // labels))
     for f in range(F):
-        weight = missing[said.site, f] * looks
+        weight = missing[said.site, f] * multiplicity
         of_field = weight if at.flat is None else weight * at.flat[said.site, 0]
         projected[:, f] = engine.project_groups(block.sites, said.site, said.key, of_field, keys)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.

@@ -31,7 +31,7 @@ def join(observed: Observed, design: Design, at: Evaluated) -> Coupled:
     nugget = design.nuggets(at.state.variances.smooth, at.state.variances.nugget)
     first = observed.label_parameters
     said = _information(at.state.theta[observed.source, :first], observed.scores, at.places.mean[observed.site])
-    said *= observed.looks[:, None, None]
+    said *= observed.multiplicity[:, None, None]
     checked = _check_information(observed, at)
     lam = np.zeros((observed.n_sites, F, F))
     np.add.at(lam, observed.site, said[:, :F, :F])

@@ -167,7 +167,7 @@ def _pass_over_labels(observed: Observed, state: State, at: Places) -> Sums:
     for begin in range(0, len(observed.site), REPORTS):
         rows = slice(begin, min(begin + REPORTS, len(observed.site)))
         one = of_reports(observed, state, at, rows)
-        value += float(one.value @ observed.looks[rows])
+        value += float(one.value @ observed.multiplicity[rows])
         by_site, by_source = observed.by_site[:, rows], observed.by_source[:, rows]
         gradient += by_site @ one.gradient
         precision += by_site @ one.precision.reshape(-1, F * F)
@@ -187,7 +187,7 @@ def pass_reports(observed: Observed, state: State, at: Places) -> Array:
     """Gradient of every report's expected log likelihood in the mean appearance of its place: [R, F]."""
     runs = range(0, len(observed.site), REPORTS)
     parts = [of_reports(observed, state, at, slice(begin, begin + REPORTS)).gradient for begin in runs]
-    return np.concatenate(parts) * observed.looks[:, None] if parts else np.zeros((0, observed.functions))
+    return np.concatenate(parts) * observed.multiplicity[:, None] if parts else np.zeros((0, observed.functions))
 
 
 def responsibilities(checks: Checks, truth: Link, mean: Array) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ class Observed:
     site: NDArray[np.int64]  # [R]
     source: NDArray[np.int64]
     label: NDArray[np.int64]
-    looks: NDArray[np.int64]  # that each stands for
+    multiplicity: NDArray[np.int64]  # how many reports each row stands for
     n_sites: int
     n_sources: int
     scores: Array  # [L, F]
@@ -54,16 +54,16 @@ class Observed:
     @cached_property
     def by_site(self) -> Any:
         """A sparse matrix [N, R] that sums values of reports over each place, times how often each report counts."""
-        return _sums(self.site, self.looks, self.n_sites)
+        return _sums(self.site, self.multiplicity, self.n_sites)
 
     @cached_property
     def by_source(self) -> Any:
         """A sparse matrix [S, R] that sums values of reports over each source, times how often each report counts."""
-        return _sums(self.source, self.looks, self.n_sources)
+        return _sums(self.source, self.multiplicity, self.n_sources)
 
-    def with_reports(self, site: Any, source: Any, label: Any, looks: Any) -> Observed:
+    def with_reports(self, site: Any, source: Any, label: Any, multiplicity: Any) -> Observed:
         """Other reports about the same places by the same sources."""
-        return replace(self, site=site, source=source, label=label, looks=looks)
+        return replace(self, site=site, source=source, label=label, multiplicity=multiplicity)
 
     def at_places(self, kept: NDArray[np.int64], reported: Any, checks: Checks) -> Observed:
         """The reports about some places, which are renumbered."""
@@ -73,7 +73,7 @@ class Observed:
         return replace(self.with_reports(*reported), n_sites=len(kept), checks=checks, vectors=vectors)
 
 
-def _sums(index: NDArray[np.int64], looks: NDArray[np.int64], size: int) -> Any:
+def _sums(index: NDArray[np.int64], multiplicity: NDArray[np.int64], size: int) -> Any:
     """A sparse matrix that sums reports by index, times their counts.   [size, R]"""
     rows = np.arange(len(index))
-    return sp.csr_matrix((looks.astype(np.float64), (index, rows)), shape=(size, len(index)))
+    return sp.csr_matrix((multiplicity.astype(np.float64), (index, rows)), shape=(size, len(index)))
