@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "standard input"
 READ = (
     "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "score", "score_columns", "crs",
-    "positive", "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "missing",
+    "positive", "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "swap", "missing",
 )  # fmt: skip
 
 
@@ -201,8 +201,7 @@ def read_reports(
         remark_on(read, talk, output)
         if read.suspected_swap:
             raise InputError(
-                f"{path}: {read.suspected_swap}. If they are right as they are, name them with --lat and --lon, or the "
-                "region with --region W,S,E,N."
+                f"{path}: {read.suspected_swap}. If they are right as they are, name the region with --region W,S,E,N."
             )
         parts.append(read.reports)
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})

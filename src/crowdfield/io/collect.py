@@ -127,7 +127,7 @@ class Collector:
 
         duplicate = np.zeros(len(row), dtype=bool)
         if duplicates in ("once", "events"):
-            duplicate = _repeated(row, places, label, source if known_source else None, when, ids)
+            duplicate, ids = _repeated(row, places, label, source if known_source else None, when, ids)
             if duplicates == "events" and event is not None:
                 duplicate |= _not_first(event)
         keep = ~duplicate
@@ -166,6 +166,16 @@ def _or_none(ids: pd.Series[Any]) -> list[Any]:
     return cells.tolist()
 
 
+def _without_shared(ids: pd.Series[Any], source: NDArray[np.int32]) -> pd.Series[Any]:
+    """The ids without those that rows of several sources share: they identify things that were seen, not reports."""
+    repeated = np.flatnonzero(ids.duplicated(keep=False).to_numpy(dtype=bool) & ids.notna().to_numpy(dtype=bool))
+    seen = pd.DataFrame({"id": ids.iloc[repeated].to_numpy(dtype=object), "source": source[repeated]})
+    shared = seen.groupby("id")["source"].transform("nunique").to_numpy() > 1
+    absent = np.zeros(len(ids), dtype=bool)
+    absent[repeated[shared]] = True
+    return ids.mask(absent) if absent.any() else ids
+
+
 def _repeated(
     row: NDArray[np.int64],
     places: NDArray[np.float64],
@@ -173,8 +183,9 @@ def _repeated(
     source: NDArray[np.int32] | None,
     time: NDArray[np.float64] | None,
     ids: pd.Series[Any] | None,
-) -> NDArray[np.bool_]:
-    """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label.
+) -> tuple[NDArray[np.bool_], pd.Series[Any] | None]:
+    """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label. And the
+    ids, without those that are not ids of reports.
 
     A row that gives several reports is compared by its first, and kept or dropped as a whole.
     """
@@ -193,6 +204,8 @@ def _repeated(
             repeat = has_id & own.duplicated().to_numpy(dtype=bool)
         elif not strictly_increasing(cells):  # ids are usually in order, and then all different
             repeat = has_id & _same_rows(cells)
+        if source is not None and repeat.any() and (fewer := _without_shared(ids, source)) is not ids:
+            return _repeated(row, places, label, source, time, fewer)
     # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
     distinguishable = source is not None or (time is not None and bool(np.isfinite(time).any()))
     if distinguishable and (has_id is None or not has_id.all()):
@@ -201,7 +214,7 @@ def _repeated(
             repeat = _same_rows(columns)
         else:
             repeat[~has_id] = _same_rows([column[~has_id] for column in columns])
-    return repeat if each_alone else np.asarray(repeat[np.cumsum(starts) - 1])
+    return (repeat if each_alone else np.asarray(repeat[np.cumsum(starts) - 1])), ids
 
 
 _BLOCK = 2**15  # rows whose hashes are made together: they stay in the processor's cache

@@ -147,8 +147,8 @@ def by_bytes(start: bytes, path: Path) -> Kind:
     for signature, kind in SIGNATURES:
         if start.startswith(signature):
             return kind
-    text = start.removeprefix(_BOM).lstrip()
-    if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]"))):
+    text = start.removeprefix(_BOM).lstrip(b" \t\r\n\x1e")  # some programs put a record separator before each feature
+    if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]", b"["))):
         return GEOJSON
     if is_html(start):
         return HTML

@@ -12,7 +12,7 @@ from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import columns, hemispheres, score_columns
 from crowdfield.io.column_names import canonical
 from crowdfield.io.layouts import Layout, Options
-from crowdfield.io.points import Plan, numbers
+from crowdfield.io.points import Plan, probabilities
 from crowdfield.io.tabular import Tabular
 
 _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
@@ -94,7 +94,7 @@ def _and_rest(
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame if first is None else first(frame)
-        return frame.assign(**{rest: 1.0 - numbers(frame[column])})
+        return frame.assign(**{rest: 1.0 - probabilities(frame[column])})
 
     return prepare
 

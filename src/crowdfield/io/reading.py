@@ -23,7 +23,7 @@ from crowdfield.io.column_names import MISSING
 from crowdfield.io.columns import NONE
 from crowdfield.io.layouts import Options
 from crowdfield.io.opening import NotInEncoding, Progress
-from crowdfield.io.points import NO_LABEL, Plan
+from crowdfield.io.points import NO_LABEL, NOT_DEGREES, Plan
 from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Advised, Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
@@ -64,6 +64,7 @@ def read(
     layer: str | None = None,
     polygons: Literal["inner-point", "area"] | None = None,
     reading: str | None = None,
+    swap: bool = False,
     missing: str | Sequence[str] | None = None,
     most: int | None = None,
     progress: Progress | None = None,
@@ -110,6 +111,8 @@ def read(
     reading : str, optional
         With ``polygons="area"``: what reports say of their areas, "some", "most" or "all" of it, or a column that says
         so; "most" by default (docs/accuracy.md).
+    swap : bool, default=False
+        Exchange latitude and longitude, for files that have them in the wrong order.
     missing : str or sequence of str, optional
         The words that mean that a cell of the table is empty; by default "NA", "n/a" and the like.
     most : int, optional
@@ -157,6 +160,7 @@ def read(
         dates=dates,
         missing=_missing(missing),
         polygons=polygons,
+        swap=swap,
         all_accuracy=length,
         all_reading=of_all,
         score_columns=score_columns,
@@ -256,6 +260,23 @@ def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
     return read(path, **options).summary()
 
 
+def _refuse_metres(
+    codes: NDArray[np.int32], reasons: Sequence[tuple[str, str]], used: int, rows: int, file: str
+) -> None:
+    """It is an error if most places are not degrees: those of the others are then hardly ever degrees either."""
+    which = [code for code, (_, reason) in enumerate(reasons) if NOT_DEGREES in reason]
+    outside = int(np.isin(codes, which).sum()) if which else 0
+    if outside <= used:
+        return
+    column, reason = reasons[which[0]]
+    raise ReportFormatError(
+        f"{outside:,} of {rows:,} rows have coordinates that are not degrees; {without_advice(reason)}",
+        advice="Name their system with --crs EPSG:n, or use --crs local if they have none.",
+        file=file,
+        column=column or None,
+    )
+
+
 def _result(
     found: Found,
     collector: Collector,
@@ -300,6 +321,7 @@ def _result(
             column=first.column or None,
             choices=first.reason.choices if isinstance(first.reason, Advised) else None,
         )
+    _refuse_metres(codes, reasons, used, collector.rows, file)
 
     sources, position = collector.sources.in_order()
     if not sources:

@@ -101,6 +101,10 @@ def _of_table(
         if options.given("label") is None:
             raise mapswipe.in_doubt(column, table.name)
         layout = layouts["plain"]
+    if layout is mapswipe.LAYOUT and format is None:
+        mapswipe.refuse_own_answers(header, table.name)
+    if options.swap and layout.batches is not None:
+        raise InputError(f"--swap does not apply to {layout.title}.")
     plan = layout.plan(table, options)
     if (place := plan.columns.get("place")) is not None:
         plan.lon_first = longitude_is_first(place, table.column(place))
@@ -117,8 +121,12 @@ def _of_features(table: geofiles.GeoFile, found: kinds.Found, options: Options, 
         # A format that the user names must agree with the bytes of the file.
         raise ReportFormatError(f"is not of the format {format!r}: it is {kind.title}.", file=table.name)
     if as_mapswipe:
+        if options.swap:
+            raise InputError(f"--swap does not apply to {mapswipe.LAYOUT.title}.")
         if format is None and (column := mapswipe.checked_column(table.header)) is not None:
             raise mapswipe.in_doubt(column, table.name)
+        if format is None:
+            mapswipe.refuse_own_answers(table.header, table.name)
         layout = mapswipe.LAYOUT
         plan = options.plan({"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry"))
         title = f"{kind.name} ({layout.name})"
