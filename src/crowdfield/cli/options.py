@@ -184,7 +184,7 @@ Silence = Annotated[
         "number of reports expected from a cell in the reported state.",
     ),
 ]
-Seed = Annotated[int | None, _modelling(help="Random seed.")]
+Seed = Annotated[int | None, _modelling(min=0, help="Random seed.")]
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,8 @@ def settle_labels(
             mapped.append(None if value is False or value == "" else str(value).strip())
     if positive is not None:
         wanted = [p.strip().casefold() for p in ([positive] if isinstance(positive, str) else positive)]
+        if not all(wanted):
+            raise InputError(f"the label to map is empty; the labels are {some(names)}. Choose one of them.")
         hits = [name is not None and name.casefold() in wanted for name in mapped]
         if not any(hits):
             hits = [name is not None and any(w in name.casefold() for w in wanted) for name in mapped]

@@ -22,6 +22,7 @@ OPTION = {
     "score": "--score",
     "reading": "--reading",
 }
+ROLES = {"lat": "latitude", "lon": "longitude"}  # what messages call them
 FOOT = 0.3048  # metres
 NONE = "none"  # as the name of an optional column: use none, even if one is found
 
@@ -141,10 +142,26 @@ def choose(
     missing = [role for role in needed if role not in columns]
     if missing:
         free = [name for name in header if name not in columns.values()]
+        _refuse_taken(missing, columns, given, file)
         raise missing_error(missing, header, file, line=1, likely=with_few_values(free, samples))
     if "count" in given and given["count"] is None:
         _ask_about_counts(header, file, samples, tuple(columns.values()))
     return columns
+
+
+def _refuse_taken(
+    missing: Sequence[str], columns: Mapping[str, str], given: Mapping[str, str | None], file: str
+) -> None:
+    """It is an error if the column of a missing role was named for another."""
+    for role, column in columns.items():
+        if given.get(role) is not None and (lost := [r for r in missing if find(r, [column]) is not None]):
+            option = f"{OPTION.get(role, role)} {column}"
+            raise ReportFormatError(
+                f"{option} takes the column of the {ROLES.get(lost[0], lost[0])}, and none is left for that.",
+                advice=f"Leave it out, or name the other with {OPTION[lost[0]]} NAME.",
+                file=file,
+                line=1,
+            )
 
 
 class CountInDoubtError(ReportFormatError):
@@ -360,8 +377,7 @@ def missing_error(
 ) -> ReportFormatError:
     """The error for a file without columns for these roles. likely: columns that may contain the labels; notes: what
     may explain that no columns were found."""
-    roles = {"lat": "latitude", "lon": "longitude"}
-    what = " and ".join(roles.get(role, role) for role in missing)
+    what = " and ".join(ROLES.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
     # For a survey, `header` holds only its questions: a single question does not point to a wrong delimiter.
     alone = len(header) == 1 and "lat" in missing

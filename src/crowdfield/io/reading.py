@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -138,6 +139,8 @@ def read(
     ('dry', 'flooded')
     """
     file = Path(path)
+    if file.is_dir():
+        raise ReportFormatError("is a folder. Name a file in it.", file=str(file))
     if not file.is_file():
         raise ReportFormatError("there is no such file.", file=str(file))
     if duplicates not in ("once", "keep", "events"):
@@ -147,6 +150,8 @@ def read(
     if reading is not None and polygons != "area":
         raise InputError("--reading says how much of an area a report is about: use it with --polygons area.")
     of_all = reading if reading in READINGS else None
+    if lat is not None and lat == lon:
+        raise InputError(f"--lat and --lon both name the column {lat!r}. Name one for each.")
     named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
     length, column = _length_or_column(accuracy)
     options = Options(
@@ -220,6 +225,8 @@ def _length_or_column(accuracy: str | float | None) -> tuple[float | None, str |
     try:
         return geography.parse_length(accuracy), None
     except InputError:
+        if re.fullmatch(r"[-+]?[\d.,]+\s*[a-z]*", str(accuracy).strip(), re.IGNORECASE):
+            raise  # a length, but not one above 0
         return None, str(accuracy)
 
 

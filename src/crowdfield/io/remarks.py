@@ -96,6 +96,8 @@ def _other_labels(found: Found, options: Options) -> list[str]:
 
 def swapped(reports: Reports, options: Options, found: Found) -> str:
     """Why latitude and longitude are probably exchanged; empty if not, or if the user named the columns."""
+    if options.swap and reports.crs and options.region is None and looks_swapped(reports.places):
+        return "with --swap nearly all places are at sea, and without it they would be on land: leave it out"
     said = (
         any(options.given(role) is not None for role in ("lat", "lon", "place"))
         or options.region is not None
