@@ -14,7 +14,7 @@ from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io.column_names import MISSING, spellings
 from crowdfield.io.dates_in_words import in_words
 from crowdfield.io.names import arrow_text
-from crowdfield.io.numeric_dates import date_parts
+from crowdfield.io.numeric_dates import date_parts, parts_of_equal_length
 
 Order = Literal["dmy", "mdy"]
 _NUMERIC_DATE = (
@@ -33,9 +33,9 @@ class _Chunk(NamedTuple):
 
     seconds: NDArray[np.float64]
     which: NDArray[np.int64] | None = None  # None: one for each row, in order
-    undecided: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    undecided: NDArray[np.int64] | slice = np.empty(0, dtype=np.int64)
     # Of the undecided: first, second, year, hour, minute, second and, where it is stated, seconds ahead of UTC.
-    parts: NDArray[np.float64] = np.empty((0, 6))
+    parts: NDArray[Any] = np.empty((0, 6))
     serial: bool = False  # all are numbers of days, as spreadsheets store dates
     filled: NDArray[np.bool_] | None = None  # where there was something to read
 
@@ -95,6 +95,8 @@ class Times:
         array = arrow_text(values)
         if array is None:
             return None
+        if (aligned := self._aligned_dates(array, rows)) is not None:
+            return aligned
         encoded = array.dictionary_encode()
         parts = date_parts(encoded.dictionary)
         if parts is None:
@@ -105,6 +107,18 @@ class Times:
         self._note_order(parts, lambda at: (int(rows[np.argmax(which == at)]), encoded.dictionary[at].as_py()))
         filled = np.append(np.ones(count, dtype=bool), False)
         return _Chunk(np.full(count + 1, np.nan), which, np.arange(count), parts, filled=filled)
+
+    def _aligned_dates(self, array: Any, rows: NDArray[np.int64]) -> _Chunk | None:
+        """Dates in numbers that are all written with as many digits; None if there are others."""
+        parts = parts_of_equal_length(array.drop_null() if array.null_count else array)
+        if parts is None:
+            return None
+        parts[:, 2] = _full_years(parts[:, 2])
+        filled = array.is_valid().to_numpy(zero_copy_only=False)
+        where: Any = np.flatnonzero(filled) if array.null_count else range(len(array))
+        self._note_order(parts, lambda at: (int(rows[where[at]]), array[int(where[at])].as_py()))
+        undecided = where if array.null_count else slice(None)
+        return _Chunk(np.full(len(array), np.nan), undecided=undecided, parts=parts, filled=filled)
 
     def _slow(self, text: pd.Series[str], rows: NDArray[np.int64]) -> _Chunk:
         filled = ~text.str.strip().str.casefold().isin(["", *MISSING]).to_numpy()
@@ -140,7 +154,7 @@ class Times:
             seconds[rest] = _to_seconds(parsed)
         return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled, serial=serial)
 
-    def _note_order(self, numbers: NDArray[np.float64], row_and_text: Callable[[int], tuple[int, str]]) -> None:
+    def _note_order(self, numbers: NDArray[Any], row_and_text: Callable[[int], tuple[int, str]]) -> None:
         day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
         month_first = (numbers[:, 1] > 12) & (numbers[:, 0] <= 12)
         self.ambiguous |= len(numbers) > 0
@@ -279,18 +293,37 @@ def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where((np.abs(seconds) < EARLIEST) | (np.abs(seconds) > 1e11), np.nan, seconds)
 
 
-def _full_years(year: NDArray[np.float64]) -> NDArray[np.float64]:
+def _full_years(year: NDArray[Any]) -> NDArray[Any]:
     """Years that may be written with two digits, from 1970 to 2069."""
     return np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
 
 
-def _seconds(
-    year: NDArray[np.float64], month: NDArray[np.float64], day: NDArray[np.float64], clock: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    ok = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (clock[:, 0] < 24) & (clock[:, 1:] < 60).all(axis=1)
-    months = (np.where(ok, year, 1970) - 1970) * 12 + np.where(ok, month, 1) - 1
-    first = months.astype(np.int64).astype("datetime64[M]")
-    date = first.astype("datetime64[D]") + (np.where(ok, day, 1) - 1).astype(np.int64)
-    ok &= date.astype("datetime64[M]") == first  # 31 February
-    seconds = date.astype("datetime64[s]").astype(np.int64) + clock @ np.array([3600.0, 60.0, 1.0])
-    return np.where(ok, seconds, np.nan)
+def _seconds(year: NDArray[Any], month: NDArray[Any], day: NDArray[Any], clock: NDArray[Any]) -> NDArray[np.float64]:
+    """Seconds since 1970; NaN for a date or a time of day that does not exist.   [n] each, clock [n, 3]"""
+    with np.errstate(invalid="ignore"):
+        ok = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (clock[:, 0] < 24)
+        ok &= (clock[:, 1] < 60) & (clock[:, 2] < 60)
+    if not ok.any():
+        return np.full(len(ok), np.nan)
+    # Each day that may occur is looked up in a table of all between the first and the last.
+    number = (np.where(ok, year, 1970).astype(np.int32) * 12 + np.where(ok, month, 1).astype(np.int32) - 1) * 31
+    number += np.where(ok, day, 1).astype(np.int32) - 1
+    first, last = int(number[ok].min()), int(number[ok].max())
+    if last - first > _MOST_DAYS:
+        seconds = _days(number.astype(np.int64)) * 86_400.0
+    else:
+        seconds = (_days(np.arange(first, last + 1)) * 86_400.0)[np.clip(number - first, 0, last - first)]
+    seconds += 3600.0 * clock[:, 0] + 60.0 * clock[:, 1] + clock[:, 2]
+    return seconds if ok.all() else np.where(ok, seconds, np.nan)
+
+
+_MOST_DAYS = 10**6  # in a table of days
+
+
+def _days(number: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Days since 1970 of days that are numbered as if every month had 31; NaN for those that do not exist."""
+    month, day = np.divmod(number, 31)
+    first = (month - 1970 * 12).astype("datetime64[M]")
+    date = first.astype("datetime64[D]") + day
+    exists = date.astype("datetime64[M]") == first  # not 31 February
+    return np.where(exists, date.astype(np.int64), np.nan)
