@@ -321,6 +321,45 @@ READ: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         {},
         {"used": 4},
     ),
+    "ids that a spreadsheet has rounded": (
+        four(["id", "lat", "lon", "label"], lambda i, *p: ["1.23457E+15", *p, SAID[i]]),
+        {},
+        {"used": 4},
+    ),
+    "labels that differ in how accents and spaces are written": (
+        many(["label"], lambda i: [("détruit", "de\u0301truit", "non  détruit", "Non détruit")[i % 4]]),
+        {},
+        {"labels": ("détruit", "non  détruit")},
+    ),
+    "names with humps": (
+        four(
+            ["damageState", "reporterId", "Latitude", "Longitude", "reportedAt"],
+            lambda i, *p: [SAID[i], f"r{i % 2}", *p, "2023-02-06"],
+        ),
+        {},
+        {"label": "damageState", "sources": ("r0", "r1"), "time": "2023-02-06T00:00:00"},
+    ),
+    "west in the name of a column": (
+        four(["Latitude (N)", "Longitude (W)", "label"], lambda i, lat, lon: [lat, -lon, SAID[i]]),
+        {},
+        {"places": FOUR},
+    ),
+    "west in the name of a column of negative numbers": (
+        four(["Latitude (N)", "Longitude (W)", "label"], lambda i, lat, lon: [lat, lon, SAID[i]]),
+        {},
+        {"places": FOUR},
+    ),
+    "outlines of ODK": (
+        four(
+            ["area", "label"],
+            lambda i, lat, lon: [
+                f"{lat} {lon} 0 0; {lat} {lon + 0.02} 0 0; {lat + 0.02} {lon} 0 0; {lat} {lon} 0 0",
+                SAID[i],
+            ],
+        ),
+        {"polygons": "inner-point"},
+        {"used": 4},
+    ),
     "accuracies with units": (
         four(
             ["lat", "lon", "label", "gps_accuracy"], lambda i, *p: [*p, SAID[i], ("12 m", "1.5 km", "± 5 m", "30m")[i]]
@@ -641,6 +680,12 @@ ASKED: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "is MultiPoint, not a point",
     ),
+    "outlines of ODK without a choice": (
+        in_cells("area", *["18.5 -72.3 0 0; 18.5 -72.2 0 0; 18.6 -72.3 0 0; 18.5 -72.3 0 0"] * 2),
+        {},
+        "is Polygon, not a point.*--polygons area",
+    ),
+    "lines of ODK": (in_cells("track", *["18.5 -72.3 0 0;18.6 -72.3 0 0"] * 2), {}, "is LineString, not a point"),
     "lines in cells": (in_cells("geom", *["LINESTRING(1 2,3 4)"] * 2), {}, "is LineString, not a point"),
     "geometries in metres": (in_cells("geom", *["POINT(-8048399 2098765)"] * 2), {}, "Are these degrees.*--crs"),
     "four numbers, or two with decimal commas": (

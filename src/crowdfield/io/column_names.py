@@ -25,11 +25,13 @@ def canonical(name: str) -> str:
 _NAMES: dict[str, str] = {
     "lat": """lat latitude latitude_wgs84 lat_dd gps_lat gps_latitude geo_lat location_lat location_latitude point_lat
         decimallatitude decimal_latitude latitud latitudine breitengrad latitid enlem lintang garis_lintang
-        szerokość_geograficzna szerokość широта خط_العرض 纬度 緯度 y_lat lat_y y point_y northing y_coord coord_y""",
+        szerokość_geograficzna szerokość широта خط_العرض 纬度 緯度 y_lat lat_y y point_y northing y_coord coord_y
+        lat_n latitude_n lat_s latitude_s""",
     "lon": """lon long lng longitude longitude_wgs84 lon_dd gps_lon gps_lng gps_long gps_longitude geo_lon geo_lng
         location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud longitudine
         längengrad laengengrad lonjitid boylam bujur garis_bujur długość_geograficzna długość dlugosc долгота довгота
-        خط_الطول 经度 經度 経度 x_lon lon_x x point_x easting x_coord coord_x""",
+        خط_الطول 经度 經度 経度 x_lon lon_x x point_x easting x_coord coord_x
+        lon_e long_e longitude_e lon_w long_w longitude_w""",
     # First what was seen; names of kinds and states, which may also be those of things and of paperwork, come last.
     "label": """label labels damage damage_level damage_grade damage_class damage_state damage_category damage_gra
         grading building_damage severity flooded flood ems98 ems_98 daño daños nivel_de_daño dégâts dégât dommage

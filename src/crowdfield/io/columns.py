@@ -62,12 +62,17 @@ def is_header(cells: Sequence[str]) -> bool:
 _NESTED = ("lat", "lon", "label", "source", "time")
 
 
+_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")  # where a new word begins in names such as damageLevel
+
+
 def _by_name(role: str, header: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
     """Columns by the canonical form of their names; whole names take precedence over last parts."""
     names: dict[str, str] = {}
     free = [column for column in header if column not in taken]
     for column in free:
         names.setdefault(canonical(column), column)
+    for column in free:
+        names.setdefault(canonical(_HUMP.sub("_", column)), column)
     if role in _NESTED:
         for column in free:
             names.setdefault(canonical(column.rsplit("/", 1)[-1]), column)

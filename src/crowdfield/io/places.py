@@ -115,6 +115,8 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
         return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
     if link := _PIN.match(text) or _LINK.match(text):
         return _pair(float(link[1]), float(link[2]), lon_first=False)
+    if ";" in text and (shape := _of_corners(text)) is not None:
+        return _of_shape(shape, polygons)
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
     text = text.translate(_MINUS)
@@ -253,6 +255,20 @@ def _of_shape(shape: Any, polygons: str | None) -> Place:
         point = shapely.point_on_surface(shape)
         return Place(point.x, point.y)
     return Place(why=f"is {shape.geom_type}, not a point.", is_area=area, in_doubt=not area)
+
+
+_CORNER = re.compile(rf"\s*({_NUMBER})\s+({_NUMBER})(?:\s+{_NUMBER}){{0,2}}\s*")
+
+
+def _of_corners(text: str) -> Any | None:
+    """A line or an outline as Kobo and ODK write it, "lat lon alt acc; lat lon alt acc; …"; None if it is neither."""
+    found = [_CORNER.fullmatch(part[:LONGEST]) for part in text.rstrip("; ").split(";")]
+    corners = [(float(match[2]), float(match[1])) for match in found if match is not None]
+    if len(corners) < len(found) or len(corners) < 2:
+        return None
+    if len(corners) > 3 and corners[0] == corners[-1]:
+        return shapely.Polygon(corners)
+    return shapely.LineString(corners)
 
 
 def _of_dms(match: re.Match[str]) -> Place:

@@ -50,13 +50,19 @@ def _hemispheres(table: Tabular, chosen: dict[str, str], samples: Mapping[str, S
     """The `prepare` function for hemispheres in separate columns; nothing if there are no such columns."""
     if not {"lat", "lon"} <= chosen.keys():
         return {}
-    found = hemispheres.find(table.header, samples, tuple(chosen.values()))
+    found: dict[str, str | None] = {
+        **hemispheres.in_names(chosen, samples),
+        **hemispheres.find(table.header, samples, tuple(chosen.values())),
+    }
     return (
         {
             "prepare": hemispheres.signing(chosen, found),
-            "extra_columns": tuple(found.values()),
+            "extra_columns": tuple(letters for letters in found.values() if letters is not None),
             "made": {role: f"<{role}>" for role in found},
-            "shown": {role: f"{chosen[role]} and {letters}" for role, letters in found.items()},
+            "shown": {
+                role: chosen[role] if letters is None else f"{chosen[role]} and {letters}"
+                for role, letters in found.items()
+            },
         }
         if found
         else {}

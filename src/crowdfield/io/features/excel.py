@@ -89,7 +89,7 @@ def _sheet(book: Any, path: Path, found: Found) -> Features:
         filled = [name for name in filled if width[name] > 1] or filled
         name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
     rows = list(_rows(sheets[name], allowance, path))
-    notes = (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ()
+    notes: tuple[str, ...] = (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ()
     if _fill_merged(rows, _merged(book, sheets[name]), allowance, path):
         notes += ("cells that are merged over several rows count for each of these rows",)
     return as_table(rows, path, notes)
