@@ -64,6 +64,8 @@ class Server(BaseHTTPRequestHandler):
         if self.headers["Authorization"] != ("Token secret" if is_kobo else "Bearer secret"):
             return self.answer(401, {"detail": "Invalid token."})
         rows = [(kobo if is_kobo else central)(number) for number in range(state["count"])]
+        if not is_kobo:
+            rows.reverse()  # ODK Central gives the newest first
         if is_kobo:
             assert json.loads(asked["sort"]) == {"_id": 1}
             least = json.loads(asked.get("query", '{"_id": {"$gt": -1}}'))["_id"]["$gt"]
@@ -72,6 +74,10 @@ class Server(BaseHTTPRequestHandler):
             assert asked["$filter"].startswith("__system/submissionDate ge ")
             rows = [row for row in rows if row["__system"]["submissionDate"] >= asked["$filter"].split(" ge ")[1]]
         start = int(asked.get("start", 0))
+        if start >= state.get("broken_from", 10**9):
+            if state["status"] == 200:
+                return self.answer(200, None)
+            return self.answer(state["status"], {"detail": "no"})
         more = start + PAGE < len(rows)
         link = f"{state.get('link', self.server.origin)}{self.path}&start={start + PAGE}" if more else None
         page = rows[start : start + PAGE]
@@ -153,6 +159,41 @@ def test_a_fetch_that_was_cut_off_loses_nothing(tmp_path, run, server, form):
     kept.write_bytes(whole[: len(whole) // 2])
     code, _, _ = run(server.origin + form, "-q")
     assert code == 0 and kept.read_bytes() == whole
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("status", "words"), [(500, "has a problem"), (429, "too often"), (200, "no list of")])
+def test_a_page_that_fails_in_between_loses_nothing(tmp_path, run, server, form, status, words):
+    server.state |= {"broken_from": 2 * PAGE, "status": status}
+    code, _, err = run(server.origin + form, "-q")
+    assert code == 1 and words in err
+    del server.state["broken_from"]
+    code, out, _ = run(server.origin + form, *FAST)
+    assert code == 0 and json.loads(out)["submissions"] == 30
+    kept = (tmp_path / "submissions.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in kept] == [(kobo if "assets" in form else central)(n) for n in range(30)]
+
+
+def test_a_map_that_could_not_be_made_is_made_when_nothing_new_has_come(tmp_path, run, server):
+    url = server.origin + FORMS[0]
+    code, _, err = run(url, "-o", "map.csv", "--label", "nothing", *FAST)
+    assert code == 1 and "no column 'nothing'" in " ".join(err.split())
+    code, out, _ = run(url, "-o", "map.csv", *FAST)
+    assert code == 0 and json.loads(out)["new"] == 0 and (tmp_path / "map.csv").exists()
+
+
+def test_following_goes_on_after_what_cannot_be_mapped_yet(tmp_path, run, server, monkeypatch):
+    server.state |= {"count": 1}
+
+    def sleep(_):
+        if server.state["count"] == 30:
+            raise KeyboardInterrupt
+        server.state["count"] = 30
+
+    monkeypatch.setattr("crowdfield.cli.follow.time.sleep", sleep)
+    _, _, err = run(server.origin + FORMS[0], "-o", "map.csv", "--every", "60", *(o for o in FAST if o != "--quiet"))
+    assert "Only one class of report" in " ".join(err.split()) and "Asking again in 60 s" in " ".join(err.split())
+    assert (tmp_path / "map.csv").exists()
 
 
 def test_a_form_without_submissions_makes_no_file(tmp_path, run, server):

@@ -3,10 +3,12 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from tests.io import exports
 
 from crowdfield.cli import main
+from crowdfield.errors import InputError
 from crowdfield.pipeline import fusing
 
 HEADER = "source,lat,lon,label,time\n"
@@ -58,6 +60,22 @@ FILES = {
     "mask_points.geojson": exports.features([{"a": 1}], exports.points((-72.3, 18.5))),
     "mask_elsewhere.geojson": json.dumps({"type": "Polygon", "coordinates": [[[5, 50], [6, 50], [6, 51], [5, 50]]]}),
     "run.cf": "this is no run",
+    "noise.csv": np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8).tobytes(),
+    "zeros.csv": bytes(5000),
+    "locked.xlsx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    + bytes(504)
+    + "EncryptedPackage".encode("utf-16-le")
+    + bytes(99),
+    "nested.zip": exports.zipped({"inner.zip": exports.zipped({"a.csv": GOOD.encode()})}),
+    "hollow.zip": exports.zipped({}),
+    "mark.csv": b"\xef\xbb\xbf",
+    "mixed.csv": "lat;lon;label\n18.5,-72.3,a\n18.6,-72.3,b\n",
+    "refusal.json": '{"detail": "Authentication credentials were not provided."}',
+    "alone.shp": exports.shapefile([{"label": "a"}, {"label": "b"}], None)[".shp"],
+    "country.csv": "lat,lon,label\n" + "".join(f"{40 + i / 10},{-3 + i / 10},{'ab'[i % 2]}\n" for i in range(40)),
+    "shrunk.toml": "[model]\nlengthscale = -2\n",
+    "nested.toml": "[x]\na = 1\n",
+    "token": "",
 }
 
 FUSE = ("fuse", "good.csv", "-o", "map.csv")
@@ -65,7 +83,17 @@ FUSE = ("fuse", "good.csv", "-o", "map.csv")
 MISTAKES = [
     # files
     (("fuse", "nothere.csv", "-o", "map.csv"), 1, "nothere.csv: there is no such file"),
-    (("fuse", ".", "-o", "map.csv"), 1, "there is no such file"),
+    (("fuse", ".", "-o", "map.csv"), 1, "is a folder. Name a file in it"),
+    (("fuse", "good.csv", "good2.csv", "-o", "map.csv"), 1, "good2.csv: there is no such file"),
+    (("inspect", "noise.csv"), 1, "binary file of an unknown kind.*Save it as CSV"),
+    (("inspect", "zeros.csv"), 1, "binary file of an unknown kind.*Save it as CSV"),
+    (("inspect", "locked.xlsx"), 1, "with a password.*save it without"),
+    (("inspect", "nested.zip"), 1, "'inner.zip' in it is an archive in an archive.*Unpack the outer one"),
+    (("inspect", "hollow.zip"), 1, "zip file with nothing in it"),
+    (("inspect", "mark.csv"), 1, "the file is empty. Export it again"),
+    (("inspect", "mixed.csv"), 1, "line 2, column 'lat': .*'18.5,-72.3,a' is not a number"),
+    (("inspect", "refusal.json"), 1, "not a list of records. Save it as one"),
+    (("inspect", "alone.shp"), 1, "belong together, for example in a zip file"),
     (("inspect", "empty.csv"), 1, "the file is empty. Export it again"),
     (("inspect", "header.csv"), 1, "has a header but no reports"),
     (("inspect", "colons.csv"), 1, "is the delimiter one of"),
@@ -116,7 +144,25 @@ MISTAKES = [
     ((*FUSE, "--accuracy", "gps"), 1, "no column 'gps'"),
     ((*FUSE, "--crs", "EPSG:99999999"), 1, "Write it like EPSG:4326"),
     ((*FUSE, "--region", "5,50,6,51"), 1, "lies outside the region"),
+    ((*FUSE, "--region=18,-73,19,-72"), 1, "lies outside the region"),
+    ((*FUSE, "--positive", ""), 1, "the label to map is empty; the labels are 'flooded', 'dry'. Choose one"),
+    ((*FUSE, "--crs", "EPSG:32618"), 1, "look like degrees.*Leave out --crs"),
+    ((*FUSE, "--accuracy", "-5m"), 1, "'-5m' is not a length. Write it like"),
+    ((*FUSE, "--accuracy", "0m"), 1, "must be above 0"),
+    ((*FUSE, "--score", "label"), 1, "takes the column of the label.*--label NAME"),
+    ((*FUSE, "--label", "lat"), 1, "takes the column of the latitude.*--lat NAME"),
+    ((*FUSE, "--score-columns", "label"), 1, "'flooded' is not a probability"),
+    ((*FUSE, "--place", "lat"), 1, "'18.5' is not a place"),
+    ((*FUSE, "--lat", "lat", "--lon", "lat"), 1, "both name the column 'lat'"),
+    ((*FUSE, "--swap"), 1, "with --swap nearly all places are at sea.*leave it out"),
+    ((*FUSE, "--reading", "some"), 1, "use it with --polygons area"),
+    ((*FUSE, "--map-labels", "nested.toml"), 1, 'must hold lines like "collapsed" = "damaged"'),
+    ((*FUSE, "--map-labels", "nothere.toml"), 1, "nothere.toml: cannot be read"),
     # outputs
+    (("fuse", "good.csv", "-o", "good.csv"), 2, "is what is read, and would be lost. Name another file"),
+    (("convert", "good.csv", "good.csv"), 2, "is what is read, and would be lost. Name another file"),
+    (("fuse", "good.csv", "-o", "map"), 2, "suffix '' is not supported. Use one of: .tif"),
+    (("fuse", "good.csv", "-o", "map.tif", "-o", "map.xlsx"), 2, "'.xlsx' is not supported. Use one of"),
     (("fuse", "good.csv"), 2, "say where the map goes"),
     (("fuse", "good.csv", "-o", "map.shp"), 2, "Use one of: .tif"),
     (("fuse", "good.csv", "-o", "nowhere/map.csv"), 2, "no folder.*Create it first"),
@@ -133,6 +179,16 @@ MISTAKES = [
     # settings and the map
     ((*FUSE, "--cell", "1m", "--region=-73,18,-72,19"), 1, "11.*cells.*larger"),
     ((*FUSE, "--cell", "5m", "--region=-73,18,-72,19"), 1, "GiB of memory.*hours.*Use --cell"),
+    (("fuse", "country.csv", "-o", "map.csv", "--cell", "1m"), 1, "cells are more than.*13 m or more"),
+    ((*FUSE, "--cell", "0m"), 2, "must be above 0"),
+    ((*FUSE, "--lengthscale", "-2km"), 2, "'-2km' is not a length"),
+    ((*FUSE, "--region=-72.3,19,-72,18"), 2, "south = 19 and north = 18. The order is west,south,east,north"),
+    ((*FUSE, "--region=-500,0,10,10"), 2, "west = -500"),
+    ((*FUSE, "--seed", "-1"), 2, "greater than or equal to 0"),
+    ((*FUSE, "--grades", "dry,wet,flooded"), 1, "no state 'wet'; the map has: dry, flooded"),
+    ((*FUSE, "--projection", "EPSG:4326"), 1, "is in degrees, but a map is made in metres. Leave it out"),
+    ((*FUSE, "--config", "shrunk.toml"), 1, "must be above 0, got -2"),
+    ((*FUSE, "--covariate", "good.csv"), 1, "is not a GeoTIFF. Convert it"),
     ((*FUSE, "--cell", "wide"), 2, "is not a length. Write it like 250m"),
     ((*FUSE, "--cell", "-5m"), 2, "is not a length"),
     ((*FUSE, "--lengthscale", "far"), 2, "is not a length"),
@@ -163,6 +219,15 @@ MISTAKES = [
         2,
         "not the address of a form.*/api/v2/assets/UID/data.json",
     ),
+    (
+        ("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "--token-file", "nothere"),
+        2,
+        "nothere cannot be read",
+    ),
+    (("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "--token-file", "token"), 2, "must hold the token"),
+    (("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "-o", "map.doc"), 2, "Use one of: .tif"),
+    (("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "--every", "-5"), 2, "greater than or equal to 10"),
+    (("follow", "https://ann:pw@kobo.example/api/v2/assets/aB3/data.json"), 2, "leave the password out of the address"),
     (("follow", "http://localhost:9/v1/projects/1/forms/x.svc", "-o", "map.csv"), 1, "cannot be reached"),
     (("fuse", "good.csv", "-o", "map.csv", "--wrong"), 2, "--wrong"),
     (("fuze",), 2, "fuze"),
@@ -199,3 +264,15 @@ def test_a_mistake_is_explained_before_any_long_work(folder, monkeypatch, capsys
 
 def test_at_least_65_mistakes_are_tried():
     assert len(MISTAKES) >= 65
+
+
+def test_a_state_that_no_report_names_is_said(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+
+    def fit(*_):
+        raise InputError("stop here")
+
+    monkeypatch.setattr(fusing, "_fit", fit)
+    with pytest.raises(SystemExit):
+        main([*FUSE, "--states", "flooded,wet"])
+    assert "no report says 'wet', which the settings name as a state" in " ".join(capsys.readouterr().err.split())

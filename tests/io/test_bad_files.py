@@ -129,8 +129,8 @@ def test_a_label_map_must_be_flat_toml(tmp_path):
 
 
 def test_a_missing_file_is_our_error(tmp_path):
-    for path in (tmp_path / "gone.csv", tmp_path):
-        with pytest.raises(CrowdfieldError, match="no such file"):
+    for path, words in ((tmp_path / "gone.csv", "no such file"), (tmp_path, "is a folder. Name a file")):
+        with pytest.raises(CrowdfieldError, match=words):
             io.read(path)
 
 

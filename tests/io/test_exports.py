@@ -309,7 +309,7 @@ def test_a_note_names_other_possible_label_columns_unless_one_was_chosen(tmp_pat
     path = tmp_path / "reports.csv"
     rows = [f"18.{i},-72.3,{'road' if i % 2 else 'house'},{'high' if i % 3 else 'low'}\n" for i in range(12)]
     path.write_text("lat,lon,type,severity\n" + "".join(rows))
-    assert any("could also be 'severity'; --label NAME" in note for note in io.read(path).notes)
+    assert any("could also be 'type'; --label NAME" in note for note in io.read(path).notes)
     assert not any("could also be" in note for note in io.read(path, label="type").notes)
 
 

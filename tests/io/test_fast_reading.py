@@ -233,6 +233,8 @@ written_dates = st.from_regex(
 @given(cells=st.lists(written_dates, min_size=1, max_size=8), empty=st.booleans())
 @example(cells=["1/2/2020", "1/2/20 3:04"], empty=False)
 @example(cells=["13/1/2020 10:00"], empty=True)
+@example(cells=["13/01/2020 10:00:01", "31/02/2020 10:00:02", "01/02/2020 25:00:00", "01/02/2020 23:59:60"], empty=True)
+@example(cells=["13/01/20", "01/02/71", "01.02/71"], empty=False)
 def test_dates_in_numbers_are_read_alike_as_columns_of_digits_and_one_by_one(cells, empty):
     rows = np.arange(len(cells) + empty)
     text = cells + [None] * empty

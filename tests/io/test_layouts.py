@@ -538,10 +538,18 @@ def test_duplicates_count_once_unless_they_are_to_be_kept(tmp_path):
 
 
 def test_an_id_decides_what_is_a_duplicate(tmp_path):
-    same_id = "id,source,lat,lon,label\n1,ann,1,2,yes\n1,bob,3,4,no\n2,ann,1,2,yes\n,ann,1,2,yes\n,ann,1,2,yes\n"
+    same_id = "id,source,lat,lon,label\n1,ann,1,2,yes\n1,ann,3,4,no\n2,ann,1,2,yes\n,ann,1,2,yes\n,ann,1,2,yes\n"
     result = io.read(write(tmp_path, "d.csv", same_id))
     # Row 2 repeats an id; rows without one fall back to what they say.
     assert (result.used, result.duplicate) == (3, 2)
+
+
+def test_an_id_that_several_sources_share_is_that_of_a_thing(tmp_path):
+    rows = [(thing, source, "yes" if thing else "no") for thing in range(3) for source in ("ann", "bob")]
+    lines = [f"{thing},{source},{thing},2,{label}" for thing, source, label in rows]
+    result = io.read(write(tmp_path, "d.csv", "\n".join(["id,source,lat,lon,label", *lines, lines[0]])))
+    assert (result.used, result.duplicate) == (6, 1)
+    assert result.reports.id == (None,) * 6  # a live map would take equal ids for one report sent twice
 
 
 def test_large_ids_are_not_rounded_into_duplicates(tmp_path):

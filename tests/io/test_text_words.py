@@ -1,5 +1,7 @@
 """Text cells compared as numbers: the same answers as comparing the text."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -46,3 +48,21 @@ def test_two_cells_with_one_digest_are_told_apart(monkeypatch):
     column = NameColumn(frozenset())
     found, _ = column.read(pd.Series(["ann", "bob", "ann", "eve"], dtype=pd.ArrowDtype(pa.string())))
     assert found.names().tolist() == ["ann", "bob", "ann", "eve"]
+
+
+@pytest.mark.parametrize("beginning", ["", "user", "volunteer of the map ", "Ünal "])
+@pytest.mark.parametrize("ends", [[""], ["", "\0", "a\0", "a", "b", "ab", "ü", "1234567", "\0\0", "日本"]])
+def test_a_key_sorts_cells_as_their_bytes_are_sorted(beginning, ends):
+    rng = np.random.default_rng(2)
+    cells = [beginning + end for end in rng.choice(np.array(ends, dtype=object), 60)]
+    key = text_words.sort_key(pa.array(["x", *cells]).slice(1))
+    assert key is not None
+    by_key = [cells[at] for at in np.argsort(key, kind="stable")]
+    assert by_key == sorted(cells, key=str.encode)
+    equal = [[a == b for a, b in itertools.pairwise(values)] for values in (key.tolist(), cells)]
+    assert equal[0] == equal[1]
+
+
+@pytest.mark.parametrize("cells", [["a", None], ["12345678", "a"], ["x" * 100, "y"]])
+def test_cells_that_no_single_key_can_tell_apart_have_none(cells):
+    assert text_words.sort_key(pa.array(cells)) is None

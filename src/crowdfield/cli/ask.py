@@ -37,7 +37,7 @@ def sources(
     talk = Talk.of(voice)
     if output is not None and output.suffix.lower() not in (".csv", ".png"):
         raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
-    can_be_written({"--output": output})
+    can_be_written({"--output": output}, inputs=[run])
     table = run_from(run, settings_from(beliefs), talk).table()
     if output is not None and output.suffix.lower() == ".png":
         from crowdfield import plot
@@ -81,7 +81,7 @@ def next_(
         wide = None if size is None else parse_length(size)
     except InputError as problem:
         raise typer.BadParameter(str(problem), param_hint="--size") from problem
-    can_be_written({"--output": output}, LOOK_FORMATS)
+    can_be_written({"--output": output}, LOOK_FORMATS, inputs=[run])
     fused = run_from(run, settings_from(beliefs), talk)
     with talk.progress("Asking where to look next"):
         looks = pipeline.next_looks(fused, n, by=by)

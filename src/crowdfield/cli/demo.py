@@ -10,7 +10,7 @@ import typer
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Random seed of the simulated flood.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulated flood.")] = 7,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Map a simulated flood from good and bad reports; show who can be trusted and where to look next."""

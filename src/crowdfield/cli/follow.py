@@ -64,7 +64,7 @@ def follow(
     from crowdfield import io
     from crowdfield.cli.console import Talk
     from crowdfield.cli.inputs import can_be_written, settings_from
-    from crowdfield.errors import DataUnavailableError, InputError
+    from crowdfield.errors import CrowdfieldError, InputError
     from crowdfield.io.forms import form_at, pull
 
     talk = Talk.of(voice)
@@ -78,22 +78,30 @@ def follow(
         raise typer.BadParameter(str(problem), param_hint="URL") from problem
     token = _token(token_file)
     while True:
+        new, known = 0, 0
         try:
             with talk.progress(f"Asking {form.origin}"):
                 new, known = pull(form, submissions, token)
-        except DataUnavailableError as problem:
+            if new:
+                talk.remark(f"{new:,} new submissions, {known:,} in all")
+            if known and (new or not _are_newer(output or [], submissions)):
+                _make(submissions, output or [], settings, talk)
+        except CrowdfieldError as problem:
+            # What cannot be fetched or mapped now may be so later: the server answers, or more people have reported.
             if every is None:
                 raise
             talk.remark(f"note: {problem} Asking again in {every} s.")
-            new, known = 0, 0
-        if new:
-            talk.remark(f"{new:,} new submissions, {known:,} in all")
-            _make(submissions, output or [], settings, talk)
         if every is None:
             break
         time.sleep(every)
     data = {"new": new, "submissions": known, "kept": str(submissions), "written": [str(p) for p in output or []]}
     talk.result(data, f"{new:,} new submissions, {known:,} in all, kept in {submissions}")
+
+
+def _are_newer(outputs: list[Path], submissions: Path) -> bool:
+    """Whether all maps were made after the last submission was fetched: a fit may have failed, or been interrupted."""
+    fetched = submissions.stat().st_mtime_ns
+    return all(path.exists() and path.stat().st_mtime_ns >= fetched for path in outputs)
 
 
 def _make(submissions: Path, outputs: list[Path], settings: Any, talk: Any) -> None:
@@ -113,4 +121,12 @@ def _make(submissions: Path, outputs: list[Path], settings: Any, talk: Any) -> N
 def _token(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(TOKEN) or None
-    return file.read_text(encoding="utf-8").strip() or None
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise typer.BadParameter(f"the file {file} cannot be read.", param_hint="--token-file") from None
+    if not token or "\n" in token:
+        raise typer.BadParameter(
+            f"the file {file} must hold the token on a line of its own, and nothing else.", param_hint="--token-file"
+        )
+    return token

@@ -78,10 +78,10 @@ def fuse(
         )
     # Check suffixes and folders before the fit, which may take minutes.
     for path in outputs:
-        can_be_written({"--output": path}, list(io.FORMATS))
-    can_be_written({"--figure": figure}, PICTURES)
-    can_be_written({"--next": next_looks}, LOOK_FORMATS)
-    can_be_written({"--state": state})
+        can_be_written({"--output": path}, list(io.FORMATS), inputs=reports)
+    can_be_written({"--figure": figure}, PICTURES, inputs=reports)
+    can_be_written({"--next": next_looks}, LOOK_FORMATS, inputs=reports)
+    can_be_written({"--state": state}, inputs=reports)
     if picture.size is not None:
         from crowdfield.plot import parse_size
 
@@ -166,8 +166,7 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
     learned = fused.heatmap.metadata.get("lengthscale_interval")
     covariates = fused.heatmap.metadata.get("covariates", [])
     data = {
-        "reports": len(fused.seen),
-        "new": fused.about.get("new", 0),
+        **_counted(fused),
         "already_fused": fused.about.get("already_fused", 0),
         "outside": fused.about.get("outside", 0),
         "sources": heatmap.metadata["sources"],
@@ -206,6 +205,14 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         *(f"wrote {path}" for path in written),
     ]
     return data, lines
+
+
+def _counted(fused: Any) -> dict[str, int]:
+    """How many reports were fused, and how many of them are new; a row that counts several people is as many."""
+    rows, new = len(fused.seen), fused.about.get("new", 0)
+    if rows == new == len(fused.reports):
+        return dict.fromkeys(("reports", "new"), fused.reports.n_reports)
+    return {"reports": rows, "new": new}
 
 
 def _intervals(ends: list[list[float]]) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "standard input"
 READ = (
     "format", "lat", "lon", "label", "source", "time", "place", "accuracy", "count", "score", "score_columns", "crs",
-    "positive", "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "missing",
+    "positive", "map_labels", "duplicates", "dates", "layer", "encoding", "polygons", "reading", "swap", "missing",
 )  # fmt: skip
 
 
@@ -67,8 +67,11 @@ def settings_from(*groups: OptionGroup) -> Settings:
         raise typer.BadParameter(str(problem)) from problem
 
 
-def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | None = None) -> None:
-    """Check that all outputs can be written, before any work. paths: the path of each option."""
+def can_be_written(
+    paths: Mapping[str, Path | None], formats: Sequence[str] | None = None, *, inputs: Sequence[Path] = ()
+) -> None:
+    """Check that all outputs can be written, before any work, and that none replaces an input. paths: the path of each
+    option."""
     from crowdfield import io
     from crowdfield.errors import CrowdfieldError
 
@@ -79,6 +82,10 @@ def can_be_written(paths: Mapping[str, Path | None], formats: Sequence[str] | No
             io.check_output(path, formats if formats is not None else [path.suffix.lower()])
         except CrowdfieldError as problem:
             raise typer.BadParameter(str(problem), param_hint=option) from problem
+        if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
+            raise typer.BadParameter(
+                f"{path} is what is read, and would be lost. Name another file.", param_hint=option
+            )
 
 
 def in_front(settings: Settings, picture: Picture) -> Settings:
@@ -201,8 +208,7 @@ def read_reports(
         remark_on(read, talk, output)
         if read.suspected_swap:
             raise InputError(
-                f"{path}: {read.suspected_swap}. If they are right as they are, name them with --lat and --lon, or the "
-                "region with --region W,S,E,N."
+                f"{path}: {read.suspected_swap}. If they are right as they are, name the region with --region W,S,E,N."
             )
         parts.append(read.reports)
         said.append({name: value for name, value in read.summary().items() if name != "rejects"})
@@ -212,6 +218,9 @@ def read_reports(
             graded = read.grades
     together = joined(parts)
     settings = with_grades(settings, together, graded)
+    for state in settings.states or ():
+        if str(state).casefold() not in {str(label).casefold() for label in together.labels}:
+            talk.remark(f"note: no report says '{state}', which the settings name as a state.")
     for name in settings.sources:
         # Otherwise a misspelt name of a trusted source would go unnoticed.
         if name not in together.sources:

@@ -30,7 +30,7 @@ def simulate(
         str, typer.Option(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")
     ] = "34.72,-19.92,34.95,-19.74",
     cell: Annotated[str, typer.Option(metavar="LENGTH", help="Side of a cell.")] = "500m",
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     *,
     voice: opt.Voice,
 ) -> None:
@@ -85,7 +85,7 @@ def convert(
     """Convert a map to another map format, or reports of any layout to a plain table or points."""
     from crowdfield import io
     from crowdfield.cli.console import Talk
-    from crowdfield.cli.inputs import picture_options, read_file, remark_on, settings_from, shown_first
+    from crowdfield.cli.inputs import can_be_written, picture_options, read_file, remark_on, settings_from, shown_first
     from crowdfield.errors import InputError
 
     talk = Talk.of(voice)
@@ -94,6 +94,7 @@ def convert(
         kind = io.check_format(output) if is_map else io.check_report_format(output)
     except InputError as problem:
         raise typer.BadParameter(str(problem)) from problem
+    can_be_written({"TO": output}, inputs=[file])
     data: dict[str, Any]
     if is_map:
         heatmap = shown_first(io.read_map(file), picture)
@@ -119,7 +120,7 @@ def reproduce(
     ),
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if not given.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the data; default: CROWDFIELD_DATA, else downloaded once."),

@@ -134,6 +134,10 @@ Missing = Annotated[
         "Default: NA, N/A, -, null and the like.",
     ),
 ]
+Swap = Annotated[
+    bool | None,
+    _reading("--swap", help="Exchange latitude and longitude, for files that have them in the wrong order."),
+]
 Dates = Annotated[str | None, _reading(metavar="dmy|mdy", help="Order of day and month, where it is unclear.")]
 
 Region = Annotated[str | None, _mapping(metavar="W,S,E,N", help="Region in degrees: west,south,east,north.")]
@@ -180,7 +184,7 @@ Silence = Annotated[
         "number of reports expected from a cell in the reported state.",
     ),
 ]
-Seed = Annotated[int | None, _modelling(help="Random seed.")]
+Seed = Annotated[int | None, _modelling(min=0, help="Random seed.")]
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,7 @@ class Columns(OptionGroup):
     encoding: Encoding = None
     polygons: Polygons = None
     reading: Reading = None
+    swap: Swap = None
     missing: Missing = None
 
 

@@ -70,7 +70,7 @@ class Grid:
         if self.columns * self.rows > MOST_CELLS:
             raise InputError(
                 f"{self.columns} × {self.rows} cells are more than {MOST_CELLS:,}. "
-                f"Use larger cells ({self._smallest_cell():.2g} or more) or a smaller region."
+                f"Use larger cells ({self._smallest_cell():.2g}{' m' if self.crs else ''} or more) or a smaller region."
             )
         # Two edges closer than the numbers can tell apart would make cells of no width.
         if not (self.west + self.cell_width > self.west and self.south + self.cell_height > self.south):

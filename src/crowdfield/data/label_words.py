@@ -62,10 +62,12 @@ CANNOT_TELL = word_set(
     "unsure, not sure, unknown, not known, unclear, undecided, uncertain, cannot tell,"
     "can t tell, cant tell, can not tell, don t know, dont know, do not know, dk, na, n a, nan, not applicable,"
     "other, others,"
+    "nr, not reported, prefer not to say,"
     "no data, no answer, no response, no information, no info, no idea, not stated, missing, bad imagery, bad image,"
     "no image, no imagery, unclassified, un classified, cloud, clouds, cloudy, skip, skipped, blank,"
     "peut être, inconnu, inconnue, incertain, incertaine, ne sait pas, je ne sais pas, sans réponse, autre, autres,"
-    "pas de données, quizá, quizás, tal vez, desconocido, desconocida, no sé, no sabe, no se sabe, sin datos, otro,"
+    "pas de données, pas de réponse, non renseigné, non renseignée, pa konnen, mwen pa konnen, sin dato, sin respuesta,"
+    "no contesta, ns nc, quizá, quizás, tal vez, desconocido, desconocida, no sé, no sabe, no se sabe, sin datos, otro,"
     "otra,"
     "otros, talvez, desconhecido, desconhecida, não sei, não sabe, sem dados, outro, outra, outros, vielleicht,"
     "unbekannt,"
@@ -73,6 +75,10 @@ CANNOT_TELL = word_set(
     "ربما, غير معروف, غير واضح, لا أعرف, لا أعلم, أخرى, mungkin, tidak tahu, tidak diketahui, lainnya, labda, sijui,"
     "baka, не знаю, неизвестно, возможно, може, невідомо, शायद, 不明, 不确定, 其他, 也许"
 )
+# Numbers with which questionnaires say that there is no answer, if all other answers are small numbers.
+NO_ANSWER_CODES = frozenset(
+    sign * number for sign in (1, -1) for number in (77, 88, 97, 98, 99, 777, 888, 997, 998, 999, 8888, 9998, 9999)
+) | {-8, -9}
 # Words for "cannot tell" that may also name a state: something else, missing persons, clouds over the ground.
 MAY_BE_STATES = word_set(
     "other, others, autre, autres, otro, otra, otros, outro, outra, outros, andere, anderes, altro, diğer, أخرى,"

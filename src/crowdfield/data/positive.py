@@ -23,6 +23,7 @@ from crowdfield.data import label_words as words
 from crowdfield.data.label_words import normal
 from crowdfield.errors import InputError
 
+MOST_STATES = 12  # that are numbers, beside codes for "no answer"
 Theme = Literal["water", "harm", "plain"]
 
 
@@ -81,8 +82,20 @@ def matching(states: Sequence[Hashable], given: Hashable) -> Hashable:
 def named_states(labels: Sequence[Any]) -> tuple[Any, ...]:
     """The labels that name a state: without those that mean "cannot tell", unless fewer than two would be left."""
     unsure = words.CANNOT_TELL - words.MAY_BE_STATES
-    kept = tuple(label for label in labels if _number(label) is not None or normal(label) not in unsure)
+    codes = _no_answers(labels)
+    kept = tuple(
+        label for label in labels if label not in codes and (_number(label) is not None or normal(label) not in unsure)
+    )
     return kept if len(kept) >= 2 else tuple(labels)
+
+
+def _no_answers(labels: Sequence[Any]) -> tuple[Any, ...]:
+    """Numbers such as 99 and −9 that mean "no answer": all other labels must be whole numbers from 0 to 12."""
+    numbers = {label: _number(label) for label in labels}
+    coded = tuple(label for label, number in numbers.items() if number in words.NO_ANSWER_CODES)
+    others = [number for label, number in numbers.items() if label not in coded]
+    small = all(number is not None and 0 <= number <= MOST_STATES and number.is_integer() for number in others)
+    return coded if small and len(others) >= 2 else ()
 
 
 def display_order(states: Sequence[Hashable], positive: Hashable) -> tuple[Hashable, ...]:
@@ -102,6 +115,8 @@ def graded(states: Sequence[Any]) -> bool:
 def meaning(label: Any, among: Sequence[Any] = ()) -> Meaning:
     """What a label says by its words; `among`: the other labels, one of which it may deny."""
     text = normal(label)
+    if label in _no_answers(among):
+        return Meaning.CANNOT_TELL
     if _number(label) is not None:
         return Meaning.NOTHING_WRONG if _number(label) == 0 else Meaning.SOMETHING
     if (step := words.step(label)) is not None:

@@ -16,7 +16,15 @@ from crowdfield.data.region import Region, parse_region
 from crowdfield.data.reports import Reports
 from crowdfield.errors import InputError
 from crowdfield.geography.lengths import parse_length
-from crowdfield.geography.projection import WGS84, choose_crs, lattice, transform, transform_visible, unproject
+from crowdfield.geography.projection import (
+    WGS84,
+    check_in_metres,
+    choose_crs,
+    lattice,
+    transform,
+    transform_visible,
+    unproject,
+)
 from crowdfield.geography.regions import centre, held, main_bounds, map_bounds, span, wrap
 
 if TYPE_CHECKING:
@@ -68,12 +76,12 @@ def make_grid(
     """
     if region is not None:
         where = parse_region(region)
-        target = crs or choose_crs(where)
+        target = check_in_metres(crs) if crs else choose_crs(where)
         west, south, east, north = _projected_bounds(where, target)
     elif reports is not None and len(reports):
         degrees = transform(reports.places, reports.crs or WGS84, WGS84)
         bulk = map_bounds(degrees)
-        target = crs or choose_crs(bulk)
+        target = check_in_metres(crs) if crs else choose_crs(bulk)
         inside = transform(degrees[held(bulk, degrees)], WGS84, target)
         (west, south), (east, north) = inside.min(axis=0), inside.max(axis=0)
         # If all reports are at one place, map an area around it.

@@ -116,6 +116,22 @@ def check_crs(crs: object) -> str:
     return f"EPSG:{code}" if code is not None else str(known.to_string())
 
 
+def is_geographic(crs: str) -> bool:
+    """Whether the coordinates of a reference system are degrees."""
+    import pyproj
+
+    return bool(pyproj.CRS(check_crs(crs)).is_geographic)
+
+
+def check_in_metres(crs: str) -> str:
+    """The reference system of a map, as it was given. One in degrees is an error: cells and distances are in metres."""
+    if is_geographic(crs):
+        raise InputError(
+            f"{crs} is in degrees, but a map is made in metres. Leave it out, or name one like EPSG:32618."
+        )
+    return crs
+
+
 def crs_in_words(crs: str | None) -> str:
     """A reference system for people: its code, or what it is if it has none.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crowdfield.io.names import Coded, NameColumn, at_positions, clean
+from crowdfield.io.names import Coded, NameColumn, at_positions, clean, folded
 
 
 class Codes:
@@ -56,9 +56,9 @@ class Codes:
     def add(self, names: list[str]) -> NDArray[np.int32]:
         """The codes of some names, of which new ones get the next codes."""
         if self._code is None:
-            spelt = map(str.casefold, self.names) if self._fold else self.names
+            spelt = map(folded, self.names) if self._fold else self.names
             self._code = dict(zip(spelt, range(len(self.names)), strict=False))
-        keys = [name.casefold() for name in names] if self._fold else names
+        keys = [folded(name) for name in names] if self._fold else names
         known, code_of = len(self.names), self._code
         codes = [code_of.setdefault(key, len(code_of)) for key in keys]
         if len(code_of) > known:

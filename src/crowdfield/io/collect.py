@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crowdfield.errors import InputError
 from crowdfield.io.codes import Codes
 from crowdfield.io.columns import some
-from crowdfield.io.names import arrow_text
+from crowdfield.io.names import arrow_text, folded
 from crowdfield.io.rejects import Refusal, Refusals
 from crowdfield.io.sources import Sources
 from crowdfield.io.text_words import strictly_increasing, words
@@ -127,7 +127,7 @@ class Collector:
 
         duplicate = np.zeros(len(row), dtype=bool)
         if duplicates in ("once", "events"):
-            duplicate = _repeated(row, places, label, source if known_source else None, when, ids)
+            duplicate, ids = _repeated(row, places, label, source if known_source else None, when, ids)
             if duplicates == "events" and event is not None:
                 duplicate |= _not_first(event)
         keep = ~duplicate
@@ -166,6 +166,22 @@ def _or_none(ids: pd.Series[Any]) -> list[Any]:
     return cells.tolist()
 
 
+_ROUNDED = r"\d(?:[.,]\d+)?[eE]\+\d+"  # 1.23457E+15
+
+
+def _without_shared(ids: pd.Series[Any], source: NDArray[np.int32] | None) -> pd.Series[Any]:
+    """The ids without those that rows of several sources share, which identify things that were seen, not reports, and
+    without numbers that a spreadsheet has rounded."""
+    repeated = np.flatnonzero(ids.duplicated(keep=False).to_numpy(dtype=bool) & ids.notna().to_numpy(dtype=bool))
+    who = np.zeros(len(repeated)) if source is None else source[repeated]
+    seen = pd.DataFrame({"id": ids.iloc[repeated].to_numpy(dtype=object), "source": who})
+    shared = seen.groupby("id")["source"].transform("nunique").to_numpy() > 1
+    shared |= seen["id"].astype(str).str.fullmatch(_ROUNDED).to_numpy(dtype=bool)
+    absent = np.zeros(len(ids), dtype=bool)
+    absent[repeated[shared]] = True
+    return ids.mask(absent) if absent.any() else ids
+
+
 def _repeated(
     row: NDArray[np.int64],
     places: NDArray[np.float64],
@@ -173,8 +189,9 @@ def _repeated(
     source: NDArray[np.int32] | None,
     time: NDArray[np.float64] | None,
     ids: pd.Series[Any] | None,
-) -> NDArray[np.bool_]:
-    """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label.
+) -> tuple[NDArray[np.bool_], pd.Series[Any] | None]:
+    """Which reports are from a row that repeats an earlier one: by id, else by source, place, time and label. And the
+    ids, without those that are not ids of reports.
 
     A row that gives several reports is compared by its first, and kept or dropped as a whole.
     """
@@ -193,6 +210,8 @@ def _repeated(
             repeat = has_id & own.duplicated().to_numpy(dtype=bool)
         elif not strictly_increasing(cells):  # ids are usually in order, and then all different
             repeat = has_id & _same_rows(cells)
+        if repeat.any() and (fewer := _without_shared(ids, source)) is not ids:
+            return _repeated(row, places, label, source, time, fewer)
     # Without a source and a time, two people's reports cannot be distinguished, so nothing counts as a duplicate.
     distinguishable = source is not None or (time is not None and bool(np.isfinite(time).any()))
     if distinguishable and (has_id is None or not has_id.all()):
@@ -201,7 +220,7 @@ def _repeated(
             repeat = _same_rows(columns)
         else:
             repeat[~has_id] = _same_rows([column[~has_id] for column in columns])
-    return repeat if each_alone else np.asarray(repeat[np.cumsum(starts) - 1])
+    return (repeat if each_alone else np.asarray(repeat[np.cumsum(starts) - 1])), ids
 
 
 _BLOCK = 2**15  # rows whose hashes are made together: they stay in the processor's cache
@@ -281,17 +300,19 @@ def settle_labels(
     """
     mapped: list[str | None] = list(names)
     if label_map is not None:
-        known = {str(key).strip().casefold(): value for key, value in label_map.items()}
+        known = {folded(str(key)): value for key, value in label_map.items()}
         fallback = known.get("*")
         mapped = []
         for name in names:
-            value = known.get(name.casefold(), name if fallback is None else fallback)
+            value = known.get(folded(name), name if fallback is None else fallback)
             mapped.append(None if value is False or value == "" else str(value).strip())
     if positive is not None:
-        wanted = [p.strip().casefold() for p in ([positive] if isinstance(positive, str) else positive)]
-        hits = [name is not None and name.casefold() in wanted for name in mapped]
+        wanted = [folded(p) for p in ([positive] if isinstance(positive, str) else positive)]
+        if not all(wanted):
+            raise InputError(f"the label to map is empty; the labels are {some(names)}. Choose one of them.")
+        hits = [name is not None and folded(name) in wanted for name in mapped]
         if not any(hits):
-            hits = [name is not None and any(w in name.casefold() for w in wanted) for name in mapped]
+            hits = [name is not None and any(w in folded(name) for w in wanted) for name in mapped]
         if not any(hits):
             asked = some([positive] if isinstance(positive, str) else list(positive))
             raise InputError(f"no label is {asked}; the labels are {some(names)}. Choose one of them.")
@@ -300,13 +321,13 @@ def settle_labels(
         code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]
     else:
         mapped = _without_decimals(mapped)
-        folded: dict[str, str] = {}
+        spelt: dict[str, str] = {}
         for known_name in mapped:
             if known_name is not None:
-                folded.setdefault(known_name.casefold(), known_name)
-        labels = _typed(sorted(folded.values()))
-        place = {str(name).casefold(): i for i, name in enumerate(labels)}
-        code = [-1 if name is None else place[name.casefold()] for name in mapped]
+                spelt.setdefault(folded(known_name), known_name)
+        labels = _typed(sorted(spelt.values()))
+        place = {folded(str(name)): i for i, name in enumerate(labels)}
+        code = [-1 if name is None else place[folded(name)] for name in mapped]
     return np.array(code, dtype=np.int64), labels, sorted({c for c in code if c >= 0})
 
 

@@ -22,6 +22,8 @@ OPTION = {
     "score": "--score",
     "reading": "--reading",
 }
+ROLES = {"lat": "latitude", "lon": "longitude"}  # what messages call them
+FOOT = 0.3048  # metres
 NONE = "none"  # as the name of an optional column: use none, even if one is found
 
 
@@ -29,12 +31,18 @@ def unique(cells: Sequence[str]) -> list[str]:
     """Header names, each once: a second "lat" becomes "lat (2)", a cell without a name "column 3"."""
     names: list[str] = []
     for i, cell in enumerate(cells, start=1):
-        name = base = cell.strip().lstrip("\ufeff") or f"column {i}"
+        name = base = (_uncommented(cells) if i == 1 else cell).strip().lstrip("\ufeff") or f"column {i}"
         again = 2
         while name in names:
             name, again = f"{base} ({again})", again + 1
         names.append(name)
     return names
+
+
+def _uncommented(cells: Sequence[str]) -> str:
+    """The first name of a header, without the sign that makes the line a comment for other programs."""
+    alone = not any(cell.lstrip().startswith("#") for cell in cells[1:])  # else they are tags of HXL
+    return re.sub(r"^\ufeff?\s*#+\s*(?=\w)", "", cells[0]) if alone and len(cells) > 1 else cells[0]
 
 
 def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | None:
@@ -45,7 +53,7 @@ def find(role: str, header: Sequence[str], taken: Sequence[str] = ()) -> str | N
 
 def is_header(cells: Sequence[str]) -> bool:
     """Whether a row contains names of both coordinates, so that it must be the header."""
-    names = {canonical(cell) for cell in cells if len(cell.strip()) > 1}  # "x" and "y" may be anything
+    names = {canonical(cell).lstrip("#_") for cell in cells if len(cell.strip()) > 1}  # "x" and "y" may be anything
     return all(names & set(SYNONYMS[role]) for role in ("lat", "lon"))
 
 
@@ -54,12 +62,17 @@ def is_header(cells: Sequence[str]) -> bool:
 _NESTED = ("lat", "lon", "label", "source", "time")
 
 
+_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")  # where a new word begins in names such as damageLevel
+
+
 def _by_name(role: str, header: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
     """Columns by the canonical form of their names; whole names take precedence over last parts."""
     names: dict[str, str] = {}
     free = [column for column in header if column not in taken]
     for column in free:
         names.setdefault(canonical(column), column)
+    for column in free:
+        names.setdefault(canonical(_HUMP.sub("_", column)), column)
     if role in _NESTED:
         for column in free:
             names.setdefault(canonical(column.rsplit("/", 1)[-1]), column)
@@ -134,10 +147,26 @@ def choose(
     missing = [role for role in needed if role not in columns]
     if missing:
         free = [name for name in header if name not in columns.values()]
+        _refuse_taken(missing, columns, given, file)
         raise missing_error(missing, header, file, line=1, likely=with_few_values(free, samples))
     if "count" in given and given["count"] is None:
         _ask_about_counts(header, file, samples, tuple(columns.values()))
     return columns
+
+
+def _refuse_taken(
+    missing: Sequence[str], columns: Mapping[str, str], given: Mapping[str, str | None], file: str
+) -> None:
+    """It is an error if the column of a missing role was named for another."""
+    for role, column in columns.items():
+        if given.get(role) is not None and (lost := [r for r in missing if find(r, [column]) is not None]):
+            option = f"{OPTION.get(role, role)} {column}"
+            raise ReportFormatError(
+                f"{option} takes the column of the {ROLES.get(lost[0], lost[0])}, and none is left for that.",
+                advice=f"Leave it out, or name the other with {OPTION[lost[0]]} NAME.",
+                file=file,
+                line=1,
+            )
 
 
 class CountInDoubtError(ReportFormatError):
@@ -161,6 +190,16 @@ def _ask_about_counts(
 
 _OPTIONAL = ("source", "time", "id", "text", "accuracy", "count", "score")
 _RANKS = frozenset({"kingdom", "phylum", "class", "order", "family", "genus", "species"})
+# Columns beside which a "state" is one of a country.
+_ADDRESS = frozenset(
+    canonical(name)
+    for name in (
+        "city", "town", "county", "country", "zip", "zipcode", "zip_code", "postal_code", "postcode",
+        "ciudad", "municipio", "país", "cidade", "município", "bairro",
+    )
+)  # fmt: skip
+_PROBABILITY = re.compile("(?:p|prob|proba|probability|score|pct|percent|percentage|share)_")
+SENTENCE = 30  # characters: longer labels that all differ are descriptions
 MOST_STATES = 12  # more different values than this are too many for labels
 DISTINCT_FROM = 20  # from so many rows on, a column whose values all differ does not hold labels
 
@@ -180,6 +219,7 @@ def _label(
     for column in [*wanted, *([by_tag] if by_tag is not None else [])]:
         problem = doubt(column, samples.get(column, ()), header)
         if problem is None:
+            _ask_if_twice(column, header, samples, file)
             return column
         doubts.append(f"'{column}' {problem}")
     if not doubts:
@@ -196,18 +236,34 @@ def _label(
     )
 
 
+def _ask_if_twice(column: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], file: str) -> None:
+    """It is an error if another column of the same name has other labels."""
+    twin = f"{column} (2)"
+    if twin in header and list(samples.get(twin, ())) != list(samples.get(column, ())):
+        raise ReportFormatError(
+            f"two columns are called '{column}', and they differ.",
+            advice=f"--label '{column}' reads the first, --label '{twin}' the second.",
+            file=file,
+            line=1,
+            choices={"label": [column, twin]},
+        )
+
+
 def _is_about(column: str, cells: Sequence[str], header: Sequence[str]) -> bool:
     """Whether the name of a column contains a word about what was seen, and its few values may be labels."""
     said = {cell.strip().casefold() for cell in cells if not is_missing(cell)}
     words = set(canonical(column.rsplit("/", 1)[-1]).split("_"))
-    if any(re.fullmatch(r"[-+]?\d*[.,]\d+", cell) for cell in said):
+    if any(re.fullmatch(r"[-+]?\d*[.,]\d+|.*%", cell) for cell in said) or _PROBABILITY.match(canonical(column)):
         return False  # a depth, a share, a probability
     return bool(ABOUT & words) and 2 <= len(said) <= MOST_STATES and doubt(column, cells, header) is None
 
 
+_UNITS = {"km": 1000.0, "ft": FOOT, "feet": FOOT}
+
+
 def metres_in(accuracy: str) -> float:
-    """The unit of a column of accuracies in metres: 1,000 if its name says kilometres, else 1."""
-    return 1000.0 if canonical(accuracy).endswith("_km") else 1.0
+    """The unit of a column of accuracies in metres: 1 unless its name ends in another."""
+    return _UNITS.get(canonical(accuracy).rsplit("_", 1)[-1], 1.0)
 
 
 def other_labels(
@@ -231,10 +287,13 @@ def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str 
         return None
     if len(different) == 1:
         return f"says '{filled[0][:40]}' in every row"
-    if len(different) > MOST_STATES and _numbers(different) and any("." in cell for cell in different):
+    if len(different) > MOST_STATES and _numbers(different):
         return f"holds {len(different)} different numbers"
-    if len(different) == len(filled) >= DISTINCT_FROM:
+    sentences = sum(map(len, filled)) > SENTENCE * len(filled) and len(filled) > 2
+    if len(different) == len(filled) and (sentences or len(filled) >= DISTINCT_FROM):
         return "is different in every row"
+    if canonical(column) in ("state", "estado") and _ADDRESS & {canonical(name) for name in header}:
+        return "may be a part of an address"
     return None
 
 
@@ -264,12 +323,25 @@ def _plausible(role: str, column: str, cells: Sequence[str]) -> bool:
     if role not in ("accuracy", "count"):
         return True
     filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]
+    if role == "accuracy" and not all(re.fullmatch(r"\d+(\.\d+)?", cell) for cell in filled):
+        return all(WITH_UNIT.fullmatch(cell) for cell in filled)
     if not all(re.fullmatch(r"\d+(\.\d+)?", cell) for cell in filled):
         return False
     if role == "count":
         return all(float(cell).is_integer() for cell in filled)
     # The share of correct answers is also called accuracy.
     return canonical(column) != "accuracy" or any(float(cell) > 1 for cell in filled)
+
+
+# A length with its unit, such as "± 5 m" or "1,5 km".
+WITH_UNIT = re.compile(r"\s*(?:±|\+/?-)?\s*(\d+(?:[.,]\d+)?)\s*(m|km|ft|feet|met(?:er|re)s?)?\s*", re.IGNORECASE)
+
+
+def with_unit(cell: str) -> float:
+    """A length in metres from a cell that may name its unit; NaN for anything else."""
+    found = WITH_UNIT.fullmatch(cell)
+    unit = _UNITS.get((found[2] or "m").lower(), 1.0) if found else 1.0
+    return float(found[1].replace(",", ".")) * unit if found else float("nan")
 
 
 def question(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
@@ -310,8 +382,7 @@ def missing_error(
 ) -> ReportFormatError:
     """The error for a file without columns for these roles. likely: columns that may contain the labels; notes: what
     may explain that no columns were found."""
-    roles = {"lat": "latitude", "lon": "longitude"}
-    what = " and ".join(roles.get(role, role) for role in missing)
+    what = " and ".join(ROLES.get(role, role) for role in missing)
     options = " ".join(f"{OPTION[role]} NAME" for role in missing)
     # For a survey, `header` holds only its questions: a single question does not point to a wrong delimiter.
     alone = len(header) == 1 and "lat" in missing

@@ -13,7 +13,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,12 +107,14 @@ def pull(
     """Fetch what the file does not hold yet and add it; (how many are new, how many there are in all)."""
     known, after = _kept(form, kept)
     before = len(known)
+    waiting: dict[str, dict[str, Any]] = {}
     for rows in _pages(form, after, token):
-        fresh = {form.name(row): row for row in rows if form.name(row) not in known}
-        if fresh:
-            _add(kept, fresh.values())
-        known |= fresh.keys()
-        progress(len(known) - before)
+        waiting |= {form.name(row): row for row in rows if form.name(row) not in known}
+        if form.kind == "kobo":
+            known |= _add(kept, waiting)
+        progress(len(known) + len(waiting) - before)
+    # ODK Central gives the newest first: if a fetch were cut off, the cursor would lie after what was not fetched yet.
+    known |= _add(kept, dict(sorted(waiting.items(), key=lambda item: form.cursor(item[1]) or "")))
     return len(known) - before, len(known)
 
 
@@ -135,13 +137,19 @@ def _kept(form: Form, kept: Path) -> tuple[set[str], Any]:
     return {form.name(row) for row in rows}, max(cursors, default=None)
 
 
-def _add(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Add lines to a file that is for its owner alone: submissions hold names and places."""
+def _add(path: Path, rows: dict[str, dict[str, Any]]) -> set[str]:
+    """Add lines to a file that is for its owner alone: submissions hold names and places. Empties `rows`, and returns
+    their names."""
+    names = set(rows)
+    if not names:
+        return names
     number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(number, "a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()))
         file.flush()
         os.fsync(file.fileno())
+    rows.clear()
+    return names
 
 
 def _pages(form: Form, after: Any, token: str | None) -> Iterator[list[dict[str, Any]]]:
@@ -180,6 +188,11 @@ _WHY = {
 }
 
 
+def _why(status: int) -> str:
+    broken = f"the server has a problem ({status}). Try again later" if status >= 500 else f"it answers {status}"
+    return _WHY.get(status, broken)
+
+
 def _answer(address: str, form: Form, token: str | None) -> Any:
     where = form.origin + form.path
     request = urllib.request.Request(address, headers={"Accept": "application/json"})  # noqa: S310 - http(s) only
@@ -191,7 +204,7 @@ def _answer(address: str, form: Form, token: str | None) -> Any:
             content = response.read(limits.LARGEST_DOCUMENT + 1)
     except urllib.error.HTTPError as problem:
         problem.close()
-        raise DataUnavailableError(f"{where}: {_WHY.get(problem.code, f'it answers {problem.code}')}.") from None
+        raise DataUnavailableError(f"{where}: {_why(problem.code)}.") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
         reason = getattr(problem, "reason", problem)
         raise DataUnavailableError(f"{where}: cannot be reached ({reason}). Is there a network?") from None

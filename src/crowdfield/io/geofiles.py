@@ -76,13 +76,13 @@ class GeoFile:
         samples = self.samples()
         scores = score_columns.find(self.header, self.name, options.score_columns, samples)
         chosen = columns.choose(self.header, self.name, given, samples, needed=())
-        if options.given("source") is None and self.kind != "kml" and chosen.get("source", "").lower() == "name":
+        if options.given("source") is None and chosen.get("source", "").lower() == "name":
             del chosen["source"]  # the name of a feature does not say who reported it
         if "label" not in chosen and not scores and self.kind == "kml":
-            # A placemark has little but its name, so the name is the label.
-            chosen |= {"label": next((c for c in self.header if c.lower() == "name"), "")}
-            if chosen.get("source") == chosen["label"]:
-                del chosen["source"]
+            # A placemark has little but its name, so the name is the label, unless all have a name of their own.
+            name = next((c for c in self.header if c.lower() == "name"), "")
+            words = samples.get(name, ())
+            chosen |= {"label": name} if len(words) <= 2 or len(set(words)) < len(words) else {}
         if self.kind == "gpx":
             self._label_waypoints(chosen, samples)
         if not chosen.get("label") and not scores:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,18 @@ def find(header: Sequence[str], samples: Mapping[str, Sequence[str]], taken: Seq
     return found
 
 
-def signing(columns: Mapping[str, str], found: Mapping[str, str]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+def in_names(columns: Mapping[str, str], samples: Mapping[str, Sequence[str]]) -> dict[str, None]:
+    """The roles whose column is called west or south ("Longitude (W)") and has no negative numbers."""
+    roles = {"lat": ("s", "south"), "lon": ("w", "west")}
+    called = [role for role, words in roles.items() if canonical(columns[role]).rsplit("_", 1)[-1] in words]
+    return {
+        role: None
+        for role in called
+        if not any(cell.strip()[:1] in ("-", "−") for cell in samples.get(columns[role], ()))
+    }
+
+
+def signing(columns: Mapping[str, str], found: Mapping[str, str | None]) -> Callable[[pd.DataFrame], pd.DataFrame]:
     """A `prepare` function that adds columns "<lat>" and "<lon>" with the sign of the hemisphere."""
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
@@ -40,7 +52,9 @@ def signing(columns: Mapping[str, str], found: Mapping[str, str]) -> Callable[[p
         for role, letters in found.items():
             cells = frame[columns[role]]
             values = numbers(cells)
-            negative = frame[letters].fillna("").astype(str).str.strip().str.casefold().isin(_NEGATIVE)
+            negative: Any = True
+            if letters is not None:
+                negative = frame[letters].fillna("").astype(str).str.strip().str.casefold().isin(_NEGATIVE)
             signed = np.where(negative, -np.abs(values), values)
             # Cells that are not numbers are kept, for the message that rejects them.
             made[f"<{role}>"] = pd.Series(signed, index=frame.index).astype(object).where(np.isfinite(values), cells)

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from xml.parsers import expat
 
 from crowdfield.errors import ReportFormatError
+from crowdfield.io import encodings
 from crowdfield.io.archives import ZIP, Archive, ends_as_zip
 from crowdfield.io.columns import some
 
@@ -62,6 +63,12 @@ OLD_EXCEL = Kind(
     "an Excel workbook of the old kind (.xls)",
     instead="Open it in a spreadsheet program and save it as .xlsx or CSV.",
 )
+LOCKED_EXCEL = Kind(
+    "locked",
+    "an office document with a password",
+    instead="Open it, save it without a password as .xlsx or CSV, and read that.",
+)
+BINARY = Kind("binary", "a binary file of an unknown kind", instead="Save it as CSV.")
 SPREADSHEET = Kind("spreadsheet", "an OpenDocument file", instead=_AS_TABLE)
 OTHER_OFFICE = Kind("office", "a document of an office program", instead=_AS_TABLE)
 NESTED = Kind("nested", "an archive in an archive", instead="Unpack the outer one.")
@@ -146,15 +153,37 @@ def by_bytes(start: bytes, path: Path) -> Kind:
     """The kind of a file that begins like this."""
     for signature, kind in SIGNATURES:
         if start.startswith(signature):
-            return kind
-    text = start.removeprefix(_BOM).lstrip()
-    if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]"))):
+            return LOCKED_EXCEL if kind is OLD_EXCEL and _is_locked(start) else kind
+    text = start.removeprefix(_BOM).lstrip(b" \t\r\n\x1e")  # some programs put a record separator before each feature
+    if text.startswith(b"{") or (text.startswith(b"[") and text[1:].lstrip().startswith((b"{", b"]", b"["))):
         return GEOJSON
     if is_html(start):
         return HTML
     if text.startswith(b"<"):
         return {"kml": KML, "gpx": GPX}.get(_root(start, path), OTHER_XML)
-    return TEXT
+    return BINARY if _is_binary(start) else TEXT
+
+
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")  # the part of a document with a password that holds all others
+
+
+def _is_locked(start: bytes) -> bool:
+    """Whether a document of the old kind holds an encrypted one. Its table of parts is at a sector that it names."""
+    size = 1 << min(int.from_bytes(start[30:32], "little"), 12)
+    table = (int.from_bytes(start[48:52], "little") + 1) * size
+    return _ENCRYPTED in start[table : table + 4096] or _ENCRYPTED in start[:4096]
+
+
+# Bytes that text hardly ever contains, and the share of them above which a file is not text.
+_CONTROL = bytes([*range(9), *range(14, 26), 127])
+_MOST_CONTROL = 0.02
+
+
+def _is_binary(start: bytes) -> bool:
+    some = start[:4096]
+    if some.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or encodings.wide(some):
+        return False
+    return len(some) - len(some.translate(None, _CONTROL)) > _MOST_CONTROL * len(some)
 
 
 def first_bytes(path: Path, count: int = LOOK) -> bytes:

@@ -29,8 +29,16 @@ _SOURCES = (
     "deviceid",
     "DeviceID",
 )
-_TIMES = ("_submission_time", "SubmissionDate", "__system/submissionDate", "end", "start", "today")
-_IDS = ("_uuid", "KEY", "__id", "meta/instanceID", "instanceID", "_id")
+_TIMES = (
+    "_submission_time",
+    "SubmissionDate",
+    "__system/submissionDate",
+    "*meta-submission-date*",
+    "end",
+    "start",
+    "today",
+)
+_IDS = ("_uuid", "KEY", "__id", "*meta-instance-id*", "meta/instanceID", "instanceID", "_id")
 # What their servers put beside the questions of a form; "meta/instanceID" alone is in the exports of both.
 _SERVED = frozenset({"_submission_time", "_geolocation", "meta/instanceID", "SubmissionDate"})
 _CENTRAL = "__system/submissionDate"  # in every answer of ODK Central
@@ -52,7 +60,7 @@ _FORM = (
 _ODK = """status reviewstate submitterid submittername attachmentspresent attachmentsexpected devicemanufacturer
     devicemodel formversion edits parent_key""".split()  # noqa: SIM905
 _STATUS = ("_validation_status", "_validation_status/uid", "ReviewState", "__system/reviewState")
-_ADDED = ("__", "meta/", "formhub/", "column ")  # prefixes of columns that are not questions
+_ADDED = ("__", "meta/", "meta:", "*meta-", "formhub/", "column ")  # prefixes of columns that are not questions
 
 
 def _pairs(header: Sequence[str]) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ class Options:
     dates: Order | None = None
     missing: frozenset[str] = MISSING  # words that stand for an empty cell
     polygons: str | None = None  # what a polygon stands for: "inner-point", or "area"; None: refused
+    swap: bool = False  # whether latitude and longitude are exchanged in the file
     all_accuracy: float | None = None  # metres, where one number holds for all reports
     all_reading: str | None = None  # of areas, where all reports say the same of them
     score_columns: str | None = None  # the columns with the probability of every state
@@ -42,7 +43,7 @@ class Options:
 
     def plan(self, columns: dict[str, str], **more: object) -> Plan:
         kept: dict[str, object] = {"crs": self.crs or WGS84, "region": self.region, "missing": self.missing}
-        kept |= {"polygons": self.polygons, "all_reading": self.all_reading} | more
+        kept |= {"polygons": self.polygons, "swap": self.swap, "all_reading": self.all_reading} | more
         if self.score_columns not in (None, NONE) and not kept.get("scores"):
             raise InputError(
                 f"--score-columns {self.score_columns} does not apply to this file: its layout has no such columns."

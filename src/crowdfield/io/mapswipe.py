@@ -59,6 +59,22 @@ def in_doubt(column: str, file: str) -> ReportFormatError:
     )
 
 
+_OTHER_ANSWER = re.compile(r"(?:[4-9]|[1-9]\d)_count")
+
+
+def refuse_own_answers(header: Sequence[str], file: str) -> None:
+    """It is an error if a project has more than MapSwipe's four answers: then all of them may mean something else."""
+    own = [name for name in header if _OTHER_ANSWER.fullmatch(name.strip().lower())]
+    if own:
+        raise ReportFormatError(
+            f"counts further answers ({columns.some(own)}), so the project has answers of its own, and the file does "
+            "not say what they mean.",
+            advice="--format mapswipe reads 0 as no, 1 as yes, 2 as maybe, and leaves out all others.",
+            file=file,
+            choices={"format": ["mapswipe"]},
+        )
+
+
 def plan(table: Tabular, options: Options) -> Plan:
     """How to read aggregated or full results."""
     options.refuse("label", "MapSwipe's answers are its labels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import count, islice
@@ -22,6 +23,11 @@ def clean(names: Any) -> list[str]:
     """Names as text, without the spaces around them."""
     cells = np.asarray(names, dtype=object).tolist()
     return list(map(str.strip, map(str, cells)))
+
+
+def folded(name: str) -> str:
+    """The form in which labels are compared: without differences of case, of spaces, and of how accents are encoded."""
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 
 def is_blank(name: str, missing: frozenset[str]) -> bool:

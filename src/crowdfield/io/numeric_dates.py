@@ -9,8 +9,39 @@ from numpy.typing import NDArray
 
 # What may stand between day, month, year, hour, minute and second.
 _BETWEEN = (b"/.-", b"/.-", b" T,", b":.", b":.")
+_LONGEST = 19  # letters of a date with a time of day
 # How many digits each may have.
 _DIGITS = ((1, 2), (1, 2), (2, 4), (1, 2), (2,), (2,))
+
+
+def parts_of_equal_length(array: Any) -> NDArray[np.int16] | None:
+    """The same as `date_parts`, in a fraction of the time, for cells that are all as long and have their digits at the
+    same places; None for others.   [n, 6]
+    """
+    _, offsets, letters = array.buffers()
+    if not len(array) or letters is None:
+        return None
+    ends = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=4 * array.offset)
+    length, rest = divmod(int(ends[-1] - ends[0]), len(array))
+    if rest or not 6 <= length <= _LONGEST or not (np.diff(ends) == length).all():
+        return None
+    text = np.frombuffer(letters, dtype=np.uint8)[ends[0] : ends[-1]].reshape(len(array), length)
+    first = date_parts(array.slice(0, 1))
+    if first is None:
+        return None
+    parts = np.zeros((6, len(array)), dtype=np.int16).T  # column by column, as they are used
+    part, zero = 0, np.uint8(ord("0"))
+    for letter in np.ascontiguousarray(text.T):
+        digit = letter - zero
+        if digit[0] < 10:
+            if digit.max() > 9:
+                return None
+            parts[:, part] = 10 * parts[:, part] + digit
+        else:
+            if (letter != letter[0]).any():
+                return None
+            part += 1
+    return parts
 
 
 def date_parts(array: Any) -> NDArray[np.float64] | None:

@@ -193,6 +193,7 @@ class Watched(io.RawIOBase):
         return bool(block) and self.encoding == "utf-8" and block.isascii() and not self._decoder.getstate()[0]
 
     def _decoded(self, block: bytes) -> bytes:
+        before = self._decoder.getstate()[0]  # the beginning of a character whose end comes with this block
         try:
             text = self._decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
@@ -206,7 +207,10 @@ class Watched(io.RawIOBase):
             problem.sample = bytes(error.object)
             self.failure = problem
             raise problem from None
-        return block if self.encoding == "utf-8" and len(text) == len(block) else text.encode("utf-8", "surrogatepass")
+        if self.encoding == "utf-8":
+            whole = before + block
+            return whole[: len(whole) - len(self._decoder.getstate()[0])]
+        return text.encode("utf-8", "surrogatepass")
 
 
 def opened(

@@ -16,6 +16,7 @@ from crowdfield.geography import WGS84
 from crowdfield.io import place_codes
 from crowdfield.io.area_places import radii
 from crowdfield.io.column_names import SYNONYMS, canonical
+from crowdfield.io.columns import is_missing
 from crowdfield.io.features.shapes import from_json, from_wkb, from_wkt
 from crowdfield.io.mgrs import mgrs
 
@@ -25,13 +26,21 @@ _NUMBERS = re.compile(
     rf"\s*[\[(]?\s*({_NUMBER})(?:\s*[,;]\s*|\s+)({_NUMBER})(?:(?:\s*[,;]\s*|\s+)({_NUMBER}))?"
     rf"(?:(?:\s*[,;]\s*|\s+)({_NUMBER}))?\s*[\])]?\s*"
 )
-_DECIMAL_COMMAS = re.compile(r"\s*([-+]?\d+,\d+)(?:\s*;\s*|\s+)([-+]?\d+,\d+)\s*")
+_DECIMAL_COMMAS = re.compile(r"\s*[\[(]?([-+]?\d+,\d+)(?:\s*;\s*|,\s+|\s+)([-+]?\d+,\d+)[\])]?\s*")
+_COMMAS_ALONE = re.compile(r"\s*[-+]?\d+,\d+,[-+]?\d+,\d+\s*")  # two numbers with decimal commas, or four
+# Numbers with their names: "lat: 18.5, lon: -72.3".
+_NAMED = re.compile(
+    rf"\s*lat(?:itude)?\.?\s*[:=]?\s*({_NUMBER})\s*[,;]?\s*(?:lon|lng|long|longitude)\.?\s*[:=]?\s*({_NUMBER})\s*",
+    re.IGNORECASE,
+)
 # Degrees with minutes and seconds, and the letter of the hemisphere before or after. The signs for them vary.
 _PRIME, _SECOND = r"['’′‘`´]", r"(?:[\"”″“]|''|’’|′′)"
+# Something must stand between them: "18.512.345" is a number that a spreadsheet has spoilt.
 _DMS = (
-    r"(?P<before{n}>[NSEWnsew])?\s*(?P<sign{n}>[-+])?\s*(?P<d{n}>\d{{1,3}}(?:[.,]\d+)?)\s*[°º˚d]?\s*"
-    rf"(?:(?P<m{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)\s*(?:{_PRIME}|m)?\s*)?(?:(?P<s{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)\s*"
-    rf"(?:{_SECOND}|{_PRIME}{{{{2}}}}|s)?)?\s*(?P<after{{n}}>[NSEWnsew])?"
+    r"(?P<before{n}>[NSEWnsew])?\s*(?P<sign{n}>[-+])?\s*(?P<d{n}>\d{{1,3}}(?:[.,]\d+)?)"
+    rf"(?:(?:\s*[°º˚d:]\s*|\s+)(?P<m{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)"
+    rf"(?:(?:\s*(?:{_PRIME}|[m:])\s*|\s+)(?P<s{{n}}>\d{{{{1,2}}}}(?:[.,]\d+)?)\s*(?:{_SECOND}|{_PRIME}{{{{2}}}}|s)?"
+    rf"|\s*(?:{_PRIME}|m)?)|\s*[°º˚d]?)\s*(?P<after{{n}}>[NSEWnsew])?"
 )
 _ONE_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*")
 _TWO_DMS = re.compile(r"\s*" + _DMS.format(n=1) + r"\s*[,;]?\s+" + _DMS.format(n=2) + r"\s*")
@@ -40,6 +49,8 @@ _SRID = re.compile(r"^SRID=(\d{1,6});", re.IGNORECASE)
 _HEX = re.compile(r"0[01](?:[0-9a-f]{2}){20,}", re.IGNORECASE)  # well-known binary, as PostGIS writes it
 _DEGREES = (0, 4326)  # SRIDs: none, and longitude and latitude
 _WEST_OR_EAST = re.compile(r"\d\s*[°º˚'’′\"”″]\s*O\s*$", re.IGNORECASE)
+# The pin of a place in an address of Google Maps; "@lat,lon" before it is only the middle of the screen.
+_PIN = re.compile(rf"https?://\S*!3d({_NUMBER})!4d({_NUMBER})(?![\d.])", re.IGNORECASE)
 # A place in the address of a web map: "?q=18.5,-72.3", "/@18.5,-72.3,17z", "#map=17/18.5/-72.3", "geo:18.5,-72.3".
 _LINK = re.compile(
     rf"(?:https?://\S*?(?:[@=]|#map=\d{{1,2}}(?:\.\d+)?/)|geo:)({_NUMBER})(?:,|/|%2C)\+?({_NUMBER})(?![\d.])",
@@ -51,6 +62,20 @@ H3_CELL = (
     "is an H3 cell, which is not read. Write the centre of each cell to columns lat and lon (h3.cell_to_latlng(cell) "
     "in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB), and say how large the cells are with --accuracy."
 )
+_THREE_WORDS = re.compile(
+    r"(?:https?://(?:w3w\.co|what3words\.com|map\.what3words\.com)/|/{3})?[^\W\d_]+\.[^\W\d_]+\.[^\W\d_]+",
+    re.IGNORECASE,
+)
+THREE_WORDS = (
+    "is an address of what3words, which cannot be read without its service. Export the places as latitude and "
+    "longitude, or look them up at what3words.com."
+)
+_SHORT_LINK = re.compile(r"https?://(?:maps\.app\.goo\.gl|goo\.gl/maps|g\.co|osm\.org/go|bit\.ly)/\S+", re.IGNORECASE)
+SHORT_LINK = (
+    "is a short link, which does not contain the place. Open it and copy the whole address of the map, or its latitude "
+    "and longitude."
+)
+_MINUS = str.maketrans({"−": "-", "‒": "-", "–": "-", "\u00a0": " ", "\u202f": " "})  # as word processors write them
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -63,7 +88,7 @@ class Place(NamedTuple):
     accuracy: float = np.nan  # metres
     why: str | None = None
     is_area: bool = False  # a polygon, whether it is read or not
-    in_doubt: bool = False  # a place that could be one of two
+    in_doubt: bool = False  # certainly a place, but one that cannot be read or could be one of two
 
 
 def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, geohashes: bool = False) -> Place:
@@ -71,8 +96,9 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     geohashes, which cannot be distinguished from words or numbers one by one.
     """
     text = cell.strip()
-    if _H3.fullmatch(text):
-        return Place(why=H3_CELL, in_doubt=True)
+    for known, why in ((_H3, H3_CELL), (_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK)):
+        if known.fullmatch(text):
+            return Place(why=why, in_doubt=True)
     # References are in capitals and geohashes hardly ever: what could be both is a reference.
     code = mgrs(text) or (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
     if code is not None:
@@ -87,10 +113,18 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     if _HEX.fullmatch(text):
         shape = from_wkb([bytes.fromhex(text)])[0][0]
         return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
-    if link := _LINK.match(text):
+    if link := _PIN.match(text) or _LINK.match(text):
         return _pair(float(link[1]), float(link[2]), lon_first=False)
+    if ";" in text and (shape := _of_corners(text)) is not None:
+        return _of_shape(shape, polygons)
     if len(text) > LONGEST:
         return Place(why=f"'{text[:40]}…' is not a place.")
+    text = text.translate(_MINUS)
+    if _COMMAS_ALONE.fullmatch(text):
+        why = f"'{text[:40]}' may be two numbers with decimal commas, or four. Write decimal points, or ; between them."
+        return Place(why=why, in_doubt=True)
+    if match := _NAMED.fullmatch(text):
+        return _pair(float(match[1]), float(match[2]), lon_first=False)
     if match := _DECIMAL_COMMAS.fullmatch(text):
         first, second = (float(part.replace(",", ".")) for part in match.groups())
         return _pair(first, second, lon_first)
@@ -111,7 +145,9 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
 
 def degrees(cell: str) -> float:
     """Degrees with minutes, seconds or the letter of a hemisphere (18° 32' 14.2" N, 72.3 W); NaN for anything else."""
-    match = _ONE_DMS.fullmatch(cell.strip()) if len(cell) <= LONGEST else None
+    # Spreadsheets put an apostrophe before a number that is stored as text.
+    text = cell.translate(_MINUS).strip().removeprefix("'")
+    match = _ONE_DMS.fullmatch(text) if len(text) <= LONGEST else None
     return np.nan if match is None else _angle(match, 1)
 
 
@@ -131,19 +167,28 @@ def places(cells: pd.Series[Any], *, lon_first: bool, polygons: str | None) -> l
 
 
 def find_column(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str | None:
-    """The column with whole places: the one with the most filled cells, but one that also has accuracies first."""
-    best: tuple[tuple[int, int, int], str] | None = None
+    """The column with whole places: the one with the most filled cells, but one that also has accuracies first, and one
+    that cannot be read last."""
+    best: tuple[tuple[int, int, int, int], str] | None = None
     for name in header:
-        filled = [cell for cell in samples.get(name, ()) if cell.strip() and not _is_date(cell)]
+        filled = [cell for cell in samples.get(name, ()) if not is_missing(cell) and not _is_date(cell)]
         # Names of people and things may look like geohashes too: the column's name must agree.
         geohashes = place_codes.are_geohashes(filled) and _named_as_code(name)
         read = [place(cell, geohashes=geohashes) for cell in filled[:100]]
         good = [p for p in read if p.why is None or p.is_area or p.in_doubt]
-        if not filled or len(good) < 0.9 * len(read) or not all(map(_on_earth, good)):
+        if not filled or len(good) < 0.9 * len(read):
+            continue
+        if not all(_on_earth(found) or _is_geometry(cell) for cell, found in zip(filled, read, strict=False)):
             continue
         if not (geohashes or _is_telling(name, filled)):
             continue
-        worth = (sum(np.isfinite(p.accuracy) for p in good) > 0, len(filled), not any(p.is_area for p in good))
+        readable = not any(p.in_doubt for p in good)
+        worth = (
+            readable,
+            sum(np.isfinite(p.accuracy) for p in good) > 0,
+            len(filled),
+            not any(p.is_area for p in good),
+        )
         if best is None or worth > best[0]:
             best = worth, name
     return None if best is None else best[1]
@@ -197,6 +242,8 @@ def _of_shape(shape: Any, polygons: str | None) -> Place:
         return Place(why="its geometry is empty.")
     if (srid := shapely.get_srid(shape)) not in _DEGREES:
         return Place(why=f"is in EPSG:{srid}, but geometries in cells must be in degrees. Save it in EPSG:4326.")
+    if shape.geom_type == "MultiPoint" and len(shape.geoms) == 1:
+        shape = shape.geoms[0]  # as some programs write a single point
     if shape.geom_type == "Point":
         return Place(shape.x, shape.y)
     area = shape.geom_type in _POLYGONS
@@ -207,7 +254,21 @@ def _of_shape(shape: Any, polygons: str | None) -> Place:
     if area and polygons is not None:
         point = shapely.point_on_surface(shape)
         return Place(point.x, point.y)
-    return Place(why=f"is {shape.geom_type}, not a point.", is_area=area)
+    return Place(why=f"is {shape.geom_type}, not a point.", is_area=area, in_doubt=not area)
+
+
+_CORNER = re.compile(rf"\s*({_NUMBER})\s+({_NUMBER})(?:\s+{_NUMBER}){{0,2}}\s*")
+
+
+def _of_corners(text: str) -> Any | None:
+    """A line or an outline as Kobo and ODK write it, "lat lon alt acc; lat lon alt acc; …"; None if it is neither."""
+    found = [_CORNER.fullmatch(part[:LONGEST]) for part in text.rstrip("; ").split(";")]
+    corners = [(float(match[2]), float(match[1])) for match in found if match is not None]
+    if len(corners) < len(found) or len(corners) < 2:
+        return None
+    if len(corners) > 3 and corners[0] == corners[-1]:
+        return shapely.Polygon(corners)
+    return shapely.LineString(corners)
 
 
 def _of_dms(match: re.Match[str]) -> Place:
@@ -237,6 +298,11 @@ def _on_earth(found: Place) -> bool:
     return found.is_area or found.in_doubt or (lon <= 180 and lat <= 90)
 
 
+def _is_geometry(cell: str) -> bool:
+    """Whether a cell is written as a geometry, in degrees or not."""
+    return bool(re.match(r"\s*(?:[a-z =\d;]*\(|\{|0[01][0-9a-f]{20})", cell, re.IGNORECASE))
+
+
 def _named_as_code(name: str) -> bool:
     return bool(re.search(r"hash|geo|loc(?!al)|place|cell|coord|gps", name, re.IGNORECASE))
 
@@ -244,9 +310,13 @@ def _named_as_code(name: str) -> bool:
 def _is_telling(name: str, cells: Sequence[str]) -> bool:
     """Whether cells are certainly places: two whole numbers are a place only if the name of the column says so."""
     if re.search(
-        r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape|mgrs|usng|grid|h3|hex", name, re.IGNORECASE
+        r"geo|loc|coord|gps|point|place|lat|pos|wkt|cent(er|re)|shape|mgrs|usng|grid|h3|hex|words|w3w|address",
+        name,
+        re.IGNORECASE,
     ):
         return True
+    if any(_THREE_WORDS.fullmatch(cell.strip()) and "/" not in cell for cell in cells[:100]):
+        return False  # "example.org.uk" looks the same
     return all(
         set(".+(°") & set(cell) or ("," in cell and ";" in cell) or _H3.fullmatch(cell.strip()) for cell in cells[:100]
     )

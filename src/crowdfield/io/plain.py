@@ -12,7 +12,7 @@ from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import columns, hemispheres, score_columns
 from crowdfield.io.column_names import canonical
 from crowdfield.io.layouts import Layout, Options
-from crowdfield.io.points import Plan, numbers
+from crowdfield.io.points import Plan, probabilities
 from crowdfield.io.tabular import Tabular
 
 _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d{2}([:.]\d{2})?\s*([AaPp][Mm])?\s*")
@@ -50,13 +50,19 @@ def _hemispheres(table: Tabular, chosen: dict[str, str], samples: Mapping[str, S
     """The `prepare` function for hemispheres in separate columns; nothing if there are no such columns."""
     if not {"lat", "lon"} <= chosen.keys():
         return {}
-    found = hemispheres.find(table.header, samples, tuple(chosen.values()))
+    found: dict[str, str | None] = {
+        **hemispheres.in_names(chosen, samples),
+        **hemispheres.find(table.header, samples, tuple(chosen.values())),
+    }
     return (
         {
             "prepare": hemispheres.signing(chosen, found),
-            "extra_columns": tuple(found.values()),
+            "extra_columns": tuple(letters for letters in found.values() if letters is not None),
             "made": {role: f"<{role}>" for role in found},
-            "shown": {role: f"{chosen[role]} and {letters}" for role, letters in found.items()},
+            "shown": {
+                role: chosen[role] if letters is None else f"{chosen[role]} and {letters}"
+                for role, letters in found.items()
+            },
         }
         if found
         else {}
@@ -94,7 +100,7 @@ def _and_rest(
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame if first is None else first(frame)
-        return frame.assign(**{rest: 1.0 - numbers(frame[column])})
+        return frame.assign(**{rest: 1.0 - probabilities(frame[column])})
 
     return prepare
 

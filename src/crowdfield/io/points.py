@@ -16,15 +16,17 @@ from crowdfield.data.columns import SUM_TOLERANCE
 from crowdfield.io import places
 from crowdfield.io.collect import Batch
 from crowdfield.io.column_names import MISSING, NO, YES
-from crowdfield.io.columns import metres_in
+from crowdfield.io.columns import metres_in, with_unit
 from crowdfield.io.delimited import EXTRA, Chunk
 from crowdfield.io.names import UNKNOWN, Coded, NameColumn, arrow_text
 from crowdfield.io.rejects import Advised, Refusal
+from crowdfield.io.score_columns import probability
 from crowdfield.io.sources import SourceCells
 from crowdfield.io.text_words import contains_any
 from crowdfield.io.times import Times
 
 NO_LABEL = "has no label."
+NOT_DEGREES = "Are these degrees?"  # the end of the reason to refuse coordinates that are none
 REACH = "<reach>"  # the column with how far the areas of a file of polygons reach
 # A report seen by more people than this in one row is a mistake.
 MOST_COUNTED = 100_000
@@ -45,6 +47,7 @@ class Plan:
     missing: frozenset[str] = MISSING  # words that stand for an empty cell, in lower case
     lon_first: bool = False  # of pairs of numbers in one cell
     polygons: str | None = None  # what a polygon stands for
+    swap: bool = False  # whether latitude and longitude are exchanged in the file
     all_reading: str | None = None  # what every report says of its area: "some", "most" or "all" of it
     scores: dict[str, str] = field(default_factory=dict)  # column -> the state whose probability it holds
     notes: tuple[str, ...] = ()  # what was chosen where the file allows something else
@@ -79,6 +82,8 @@ def _batch(chunk: Chunk, plan: Plan, times: Times | None, labels: NameColumn, so
             why.one(at, column, reason)
 
     lat, lon, accuracy, area = _where(frame, plan, why)
+    if plan.swap:
+        lat, lon = lon, lat
     if plan.crs not in (geography.WGS84, "local"):
         lon, lat = _to_degrees(lon, lat, plan, why)
     if plan.crs != "local":
@@ -235,6 +240,8 @@ def _where(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> Where:
     if name is None or name not in frame:
         return where
     stated = numbers(frame[name]) * metres_in(name)
+    if not pd.api.types.is_numeric_dtype(frame[name].dtype) and (odd := np.flatnonzero(np.isnan(stated))).size:
+        stated[odd] = [with_unit(str(cell)) for cell in frame[name].iloc[odd].tolist()]
     # Receivers without a fix write 0 or a negative number.
     stated = np.where(stated > 0, stated, np.nan)
     known = np.isfinite(stated)
@@ -325,12 +332,8 @@ def _scores(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.float
     name = plan.column("score")
     if name is None or name not in frame:
         return None
-    empty, stated = _empty(frame[name], plan.missing), numbers(frame[name])
-    why.add(
-        ~empty & ~((stated >= 0) & (stated <= 1)),
-        name,
-        lambda at: f"'{_shown(frame[name], at)}' is not a score: a probability between 0 and 1.",
-    )
+    empty, stated = _empty(frame[name], plan.missing), probabilities(frame[name])
+    why.add(~empty & ~((stated >= 0) & (stated <= 1)), name, partial(_not_a_probability, frame[name]))
     return np.where(empty, np.nan, stated)
 
 
@@ -338,7 +341,7 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
     """The probability of every state, NaN in rows whose cells are empty: [n, K]."""
     names = list(plan.scores)
     empty = np.stack([_empty(frame[name], plan.missing) for name in names], axis=1)
-    stated = np.stack([numbers(frame[name]) for name in names], axis=1)
+    stated = np.stack([probabilities(frame[name]) for name in names], axis=1)
     some: NDArray[np.bool_] = np.asarray(~empty.all(axis=1), dtype=np.bool_)
     for k, name in enumerate(names):
         why.add(some & empty[:, k], name, "is empty, but the row has other probabilities.")
@@ -359,8 +362,16 @@ def _vectors(frame: pd.DataFrame, plan: Plan, why: _Refusals) -> NDArray[np.floa
     return np.where(some[:, None], stated, np.nan)
 
 
+def probabilities(cells: pd.Series[Any]) -> NDArray[np.float64]:
+    """Cells as numbers; percentages ("80 %") are divided by 100."""
+    stated = numbers(cells)
+    if not pd.api.types.is_numeric_dtype(cells.dtype) and (odd := np.flatnonzero(np.isnan(stated))).size:
+        stated[odd] = [probability(str(cell)) for cell in cells.iloc[odd].tolist()]
+    return stated
+
+
 def _not_a_probability(cells: pd.Series[Any], at: int) -> str:
-    return f"'{_shown(cells, at)}' is not a probability between 0 and 1."
+    return f"'{_shown(cells, at)}' is not a probability between 0 and 1, or a percentage with its % sign."
 
 
 def _labels(
@@ -426,13 +437,15 @@ def _in_range(lon: NDArray[np.float64], lat: NDArray[np.float64], plan: Plan, wh
         lat_name,
         lambda at: Advised(
             f"latitude {lat[at]:g} is outside [-90, 90]. Are the coordinate columns swapped?",
-            f"Then read it with --lat '{lon_name}' --lon '{lat_name}'.",
+            f"Then read it with --lat '{lon_name}' --lon '{lat_name}'."
+            if lat_name and lon_name
+            else "Then use --swap.",
         ),
     )
-    remedy = "If they are metres, name their system with --crs."
+    remedy = "If they are metres, name their system with --crs (--crs local if they have none)."
 
     def outside(what: str, value: float, most: int) -> str:
-        return Advised(f"{what} {value:g} is outside [-{most}, {most}]. Are these degrees?", remedy)
+        return Advised(f"{what} {value:g} is outside [-{most}, {most}]. {NOT_DEGREES}", remedy)
 
     why.add(far_north, lat_name, lambda at: outside("latitude", lat[at], 90))
     # Some files count longitudes from 0 to 360: the western hemisphere is then 180 to 360.
@@ -447,4 +460,6 @@ def _when(frame: pd.DataFrame, plan: Plan) -> pd.Series[Any]:
         return frame[time]
     date = frame[plan.columns["date"]].astype(object).fillna("").astype(str)
     clock = frame[plan.columns["clock"]].astype(object).fillna("").astype(str)
+    # Spreadsheets write a date by itself with the time of midnight.
+    date = date.where(clock.str.strip() == "", date.str.replace(r"[ T]00:00(?::00(?:\.0+)?)?$", "", regex=True))
     return (date.str.strip() + " " + clock.str.strip()).str.strip()

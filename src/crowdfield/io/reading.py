@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -23,7 +24,7 @@ from crowdfield.io.column_names import MISSING
 from crowdfield.io.columns import NONE
 from crowdfield.io.layouts import Options
 from crowdfield.io.opening import NotInEncoding, Progress
-from crowdfield.io.points import NO_LABEL, Plan
+from crowdfield.io.points import NO_LABEL, NOT_DEGREES, Plan
 from crowdfield.io.recognise import Found, recognise
 from crowdfield.io.rejects import Advised, Refusal, Rejects, without_advice
 from crowdfield.io.result import ReadResult
@@ -64,6 +65,7 @@ def read(
     layer: str | None = None,
     polygons: Literal["inner-point", "area"] | None = None,
     reading: str | None = None,
+    swap: bool = False,
     missing: str | Sequence[str] | None = None,
     most: int | None = None,
     progress: Progress | None = None,
@@ -110,6 +112,8 @@ def read(
     reading : str, optional
         With ``polygons="area"``: what reports say of their areas, "some", "most" or "all" of it, or a column that says
         so; "most" by default (docs/accuracy.md).
+    swap : bool, default=False
+        Exchange latitude and longitude, for files that have them in the wrong order.
     missing : str or sequence of str, optional
         The words that mean that a cell of the table is empty; by default "NA", "n/a" and the like.
     most : int, optional
@@ -135,6 +139,8 @@ def read(
     ('dry', 'flooded')
     """
     file = Path(path)
+    if file.is_dir():
+        raise ReportFormatError("is a folder. Name a file in it.", file=str(file))
     if not file.is_file():
         raise ReportFormatError("there is no such file.", file=str(file))
     if duplicates not in ("once", "keep", "events"):
@@ -144,6 +150,8 @@ def read(
     if reading is not None and polygons != "area":
         raise InputError("--reading says how much of an area a report is about: use it with --polygons area.")
     of_all = reading if reading in READINGS else None
+    if lat is not None and lat == lon:
+        raise InputError(f"--lat and --lon both name the column {lat!r}. Name one for each.")
     named = {"lat": lat, "lon": lon, "label": label, "source": source, "time": time, "id": id, "text": text}
     length, column = _length_or_column(accuracy)
     options = Options(
@@ -157,6 +165,7 @@ def read(
         dates=dates,
         missing=_missing(missing),
         polygons=polygons,
+        swap=swap,
         all_accuracy=length,
         all_reading=of_all,
         score_columns=score_columns,
@@ -216,6 +225,8 @@ def _length_or_column(accuracy: str | float | None) -> tuple[float | None, str |
     try:
         return geography.parse_length(accuracy), None
     except InputError:
+        if re.fullmatch(r"[-+]?[\d.,]+\s*[a-z]*", str(accuracy).strip(), re.IGNORECASE):
+            raise  # a length, but not one above 0
         return None, str(accuracy)
 
 
@@ -254,6 +265,23 @@ def inspect(path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
     {'dry': 1, 'flooded': 1}
     """
     return read(path, **options).summary()
+
+
+def _refuse_metres(
+    codes: NDArray[np.int32], reasons: Sequence[tuple[str, str]], used: int, rows: int, file: str
+) -> None:
+    """It is an error if most places are not degrees: those of the others are then hardly ever degrees either."""
+    which = [code for code, (_, reason) in enumerate(reasons) if NOT_DEGREES in reason]
+    outside = int(np.isin(codes, which).sum()) if which else 0
+    if outside <= used:
+        return
+    column, reason = reasons[which[0]]
+    raise ReportFormatError(
+        f"{outside:,} of {rows:,} rows have coordinates that are not degrees; {without_advice(reason)}",
+        advice="Name their system with --crs EPSG:n, or use --crs local if they have none.",
+        file=file,
+        column=column or None,
+    )
 
 
 def _result(
@@ -300,6 +328,7 @@ def _result(
             column=first.column or None,
             choices=first.reason.choices if isinstance(first.reason, Advised) else None,
         )
+    _refuse_metres(codes, reasons, used, collector.rows, file)
 
     sources, position = collector.sources.in_order()
     if not sources:

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from crowdfield.errors import InputError, ReportFormatError
+from crowdfield.geography.projection import is_geographic
 from crowdfield.io import dyfi, features, geofiles, kinds, mapswipe, points, ushahidi
 from crowdfield.io.collect import Batch
 from crowdfield.io.columns import some
@@ -101,13 +105,35 @@ def _of_table(
         if options.given("label") is None:
             raise mapswipe.in_doubt(column, table.name)
         layout = layouts["plain"]
+    if layout is mapswipe.LAYOUT and format is None:
+        mapswipe.refuse_own_answers(header, table.name)
+    if options.swap and layout.batches is not None:
+        raise InputError(f"--swap does not apply to {layout.title}.")
     plan = layout.plan(table, options)
+    if not {"lat", "lon"} - plan.columns.keys():
+        _refuse_degrees(options, table, [*map(plan.columns.__getitem__, ("lat", "lon"))])
     if (place := plan.columns.get("place")) is not None:
         plan.lon_first = longitude_is_first(place, table.column(place))
     labels = layout.labels if "label" in plan.made else None
     title = layout.title if layout.name != "plain" else table.title
     said = layout.notes if labels or layout.labels is None else ()
     return Found(table, plan, layout.name, title, labels, layout.states, (*notes, *said, *plan.notes), layout)
+
+
+def _refuse_degrees(options: Options, table: Tabular, names: Sequence[str]) -> None:
+    """It is an error to name a reference system in metres for coordinates that are all as small as degrees."""
+    if options.crs is None or options.crs == "local" or is_geographic(options.crs):
+        return
+    cells = [pd.Series(table.column(name), dtype=object) for name in names if name in table.header]
+    read = [points.numbers(column) for column in cells]
+    lat, lon = (np.abs(numbers[np.isfinite(numbers)]) for numbers in read) if len(read) == 2 else (np.empty(0),) * 2
+    if len(lat) and len(lon) and lat.max() <= 90 and lon.max() <= 180:
+        raise ReportFormatError(
+            f"its coordinates look like degrees, which those of {options.crs} are not.",
+            advice="Leave out --crs. (--projection is the reference system of the map.)",
+            file=table.name,
+            column=names[0],
+        )
 
 
 def _of_features(table: geofiles.GeoFile, found: kinds.Found, options: Options, format: str | None) -> Found:
@@ -117,8 +143,12 @@ def _of_features(table: geofiles.GeoFile, found: kinds.Found, options: Options, 
         # A format that the user names must agree with the bytes of the file.
         raise ReportFormatError(f"is not of the format {format!r}: it is {kind.title}.", file=table.name)
     if as_mapswipe:
+        if options.swap:
+            raise InputError(f"--swap does not apply to {mapswipe.LAYOUT.title}.")
         if format is None and (column := mapswipe.checked_column(table.header)) is not None:
             raise mapswipe.in_doubt(column, table.name)
+        if format is None:
+            mapswipe.refuse_own_answers(table.header, table.name)
         layout = mapswipe.LAYOUT
         plan = options.plan({"lat": geofiles.LAT, "lon": geofiles.LON}, shown=dict.fromkeys(("lat", "lon"), "geometry"))
         title = f"{kind.name} ({layout.name})"

@@ -79,7 +79,7 @@ def _unused_confidence(found: Found) -> str | None:
         if name in taken or canonical(name) not in _CONFIDENCE:
             continue
         cells = [cell.strip() for cell in found.table.column(name) if not is_missing(cell)]
-        if cells and all(re.fullmatch(r"0?[.,]\d+|[01]([.,]0+)?", cell) for cell in cells):
+        if cells and all(re.fullmatch(r"0?[.,]\d+|[01]([.,]0+)?|\d{1,3}([.,]\d+)?\s*%", cell) for cell in cells):
             return name
     return None
 
@@ -96,11 +96,18 @@ def _other_labels(found: Found, options: Options) -> list[str]:
 
 def swapped(reports: Reports, options: Options, found: Found) -> str:
     """Why latitude and longitude are probably exchanged; empty if not, or if the user named the columns."""
-    said = any(options.given(role) is not None for role in ("lat", "lon", "place")) or options.region is not None
+    if options.swap and reports.crs and options.region is None and looks_swapped(reports.places):
+        return "with --swap nearly all places are at sea, and without it they would be on land: leave it out"
+    said = (
+        any(options.given(role) is not None for role in ("lat", "lon", "place"))
+        or options.region is not None
+        or options.swap
+    )
     if reports.crs is None or said or not looks_swapped(reports.places):
         return ""
     lat, lon = (found.plan.column(role) for role in ("lat", "lon"))
-    how = f"; --lat '{lon}' --lon '{lat}' reads them so" if lat and lon and not lat.startswith("<") else ""
+    named = lat and lon and not lat.startswith("<")
+    how = f"; --lat '{lon}' --lon '{lat}' reads them so" if named else "; --swap reads them so"
     return (
         "nearly all places are at sea, and would be on land with latitude and longitude exchanged: they are probably "
         f"swapped{how}"

@@ -84,7 +84,7 @@ class ReadResult:
     def summary(self) -> dict[str, Any]:
         """All of it in plain values, as ``crowdfield inspect --json`` prints it."""
         reports = self.reports
-        counts = np.bincount(reports.label, minlength=len(reports.labels))
+        counts = np.bincount(reports.label, weights=reports.count, minlength=len(reports.labels))
         found = {
             "file": self.file,
             "layout": self.layout,
@@ -94,7 +94,7 @@ class ReadResult:
             "used": self.used,
             "duplicate": self.duplicate,
             "rejected": self.rejected,
-            "reports": len(reports),
+            "reports": reports.n_reports,
             "labels": {str(name): int(n) for name, n in zip(reports.labels, counts, strict=True)},
             "sources": len(reports.sources),
             "region": list(self.region),

@@ -72,12 +72,18 @@ def unnamed(header: Sequence[str], samples: Mapping[str, Sequence[str]]) -> str 
 
 
 def are_probabilities(cells: Sequence[str]) -> bool:
-    """Whether all cells are numbers from 0 to 1."""
-    filled = [cell.strip().replace(",", ".") for cell in cells if not is_missing(cell)]
+    """Whether all cells are numbers from 0 to 1, or percentages."""
+    filled = [probability(cell) for cell in cells if not is_missing(cell)]
+    return len(filled) > 0 and all(0.0 <= value <= 1.0 for value in filled)
+
+
+def probability(cell: str) -> float:
+    """The number in a cell, which may be a percentage ("80 %"); NaN for anything else."""
+    text = cell.strip().replace(",", ".")
     try:
-        return len(filled) > 0 and all(0.0 <= float(cell) <= 1.0 for cell in filled)
+        return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
     except ValueError:
-        return False
+        return float("nan")
 
 
 def _state(column: str) -> str:
@@ -89,10 +95,7 @@ def _state(column: str) -> str:
 
 def _add_up(columns: Sequence[Sequence[str]]) -> bool:
     """Whether cells are probabilities, and those of a row add up to 1 as far as means of columns can tell."""
-    try:
-        cells = [[float(cell) for cell in column if not is_missing(cell)] for column in columns]
-    except ValueError:
-        return False
+    cells = [[probability(cell) for cell in column if not is_missing(cell)] for column in columns]
     if not all(cells) or len({len(column) for column in cells}) > 1:
         return False
     if not all(0.0 <= cell <= 1.0 for column in cells for cell in column):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,20 @@ def _blank(cells: Any, missing: frozenset[str]) -> NDArray[np.bool_]:
         words = pa.array(sorted(missing), pa.string())
         blank |= pc.is_in(lower, value_set=words).to_numpy(zero_copy_only=False)
     # Other letters may become those of a word when they are folded, one by one or into several, never into fewer.
-    longest = max(map(len, missing), default=0)
-    short = pc.less_equal(pc.utf8_length(cells), longest)
-    other = np.flatnonzero(pc.and_not(short, pc.string_is_ascii(cells)).to_numpy(zero_copy_only=False))
-    blank[other] |= np.array([is_blank(name, missing) for name in cells.take(other).to_pylist()], dtype=bool)
+    other = cells.filter(pc.invert(pc.string_is_ascii(cells)))
+    if not len(other):
+        return blank
+    begins = pc.is_in(pc.utf8_slice_codeunits(cells, 0, 1), value_set=pa.array(_first_letters(missing), pa.string()))
+    likely = np.flatnonzero(pc.and_not(begins, pc.string_is_ascii(cells)).to_numpy(zero_copy_only=False))
+    blank[likely] |= np.array([is_blank(name, missing) for name in cells.take(likely).to_pylist()], dtype=bool)
     return blank
+
+
+@lru_cache(maxsize=8)
+def _first_letters(words: frozenset[str]) -> list[str]:
+    """All letters with which a text may begin that is one of these words when it is folded."""
+    first = {word[0] for word in words if word}
+    # Letters that fold into others are found below U+3000, and among the ligatures from U+FB00 on.
+    return [
+        letter for code in (*range(0x3000), *range(0xFB00, 0xFB20)) if (letter := chr(code)).casefold()[:1] in first
+    ]

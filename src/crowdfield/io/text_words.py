@@ -18,15 +18,17 @@ _KEPT = np.array(
 )  # masks, by the number of bytes to keep
 
 
-def words(array: Any) -> Words | None:
+def words(array: Any, skip: int = 0) -> Words | None:
     """The cells of an Arrow array of strings as columns of numbers that are equal where the cells are: their length,
     then eight bytes each, with zeros after the end.   [n] each; None where a cell is too long for this.
+
+    skip: so many bytes at the start of all cells are left out; none may be shorter.
     """
     _, offsets, letters = array.buffers()
     if offsets is None:
         return None
     ends = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=4 * array.offset)
-    start, length = ends[:-1], np.diff(ends)
+    start, length = ends[:-1] + np.int32(skip), np.diff(ends) - np.int32(skip)
     longest = int(length.max(initial=0))
     if longest > 8 * MOST_WORDS:
         return None
@@ -43,6 +45,30 @@ def words(array: Any) -> Words | None:
         left = np.clip(length - first, 0, 8)
         out.append(eight[start + np.minimum(first, length)] & _KEPT[left])
     return out
+
+
+def sort_key(array: Any) -> NDArray[np.uint64] | None:
+    """One number for each cell of an Arrow array of strings, in the order of their bytes, equal for equal cells.   [n]
+
+    None if any is missing, or unless cells differ only in a few bytes after a common beginning ("user1", "user999999").
+    """
+    cells = None if array.null_count or not len(array) else words(array)
+    if cells is None:
+        return None
+    length, *letters = cells
+    shortest, longest = int(length.min()), int(length.max())
+    common = 0
+    for column in letters:
+        different = int(np.bitwise_or.reduce(column ^ column[0]))
+        same = 8 if not different else ((different & -different).bit_length() - 1) // 8  # the first byte is the lowest
+        common += same
+        if same < 8:
+            break
+    common = min(common, shortest)
+    if longest - common > 7 or (rest := words(array, skip=common)) is None:
+        return None
+    left, *few = rest
+    return few[0].byteswap() | left if few else left
 
 
 def first_and_last_bytes(array: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -82,6 +108,8 @@ def sorted_positions(array: Any) -> NDArray[np.int64]:
     """
     import pyarrow.compute as pc
 
+    if (key := sort_key(array)) is not None:
+        return np.argsort(key)
     cells = words(array)
     if cells is None:
         return np.asarray(pc.array_sort_indices(array).to_numpy(), dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -13,13 +12,15 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io.column_names import MISSING, spellings
+from crowdfield.io.dates_in_words import in_words
 from crowdfield.io.names import arrow_text
-from crowdfield.io.numeric_dates import date_parts
+from crowdfield.io.numeric_dates import date_parts, parts_of_equal_length
 
 Order = Literal["dmy", "mdy"]
 _NUMERIC_DATE = (
     r"^\s*(\d{1,2})[/.\-](\d{1,2})[/.\-](\d{4}|\d{2})"
-    r"(?:[ T,]+(\d{1,2})[:.](\d{2})(?:[:.](\d{2}))?\s*([AaPp][Mm])?)?\s*$"
+    r"(?:(?:[ T,]+|\s+(?:à|at|-)\s+)(\d{1,2})[:.h](\d{2})(?:[:.](\d{2}))?\s*(?:([AaPp])\.?\s?[Mm]\.?)?"
+    r"\s*(?:Z|UTC|GMT)?\s*(?:([+-]\d{2}):?(\d{2}))?)?\s*$"
 )
 _UTC = r"\s*(?:UTC|GMT|Zulu)$"
 _CAMERA = r"^(\d{4}):(\d{2}):(\d{2})(?=\s|$)"
@@ -32,8 +33,9 @@ class _Chunk(NamedTuple):
 
     seconds: NDArray[np.float64]
     which: NDArray[np.int64] | None = None  # None: one for each row, in order
-    undecided: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-    parts: NDArray[np.float64] = np.empty((0, 6))  # first, second, year, hour, minute, second of the undecided
+    undecided: NDArray[np.int64] | slice = np.empty(0, dtype=np.int64)
+    # Of the undecided: first, second, year, hour, minute, second and, where it is stated, seconds ahead of UTC.
+    parts: NDArray[Any] = np.empty((0, 6))
     serial: bool = False  # all are numbers of days, as spreadsheets store dates
     filled: NDArray[np.bool_] | None = None  # where there was something to read
 
@@ -78,7 +80,8 @@ class Times:
             self.serial |= chunk.serial
             if len(parts):
                 day, month = (0, 1) if order == "dmy" else (1, 0)
-                seconds[chunk.undecided] = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:])
+                read = _seconds(parts[:, 2], parts[:, month], parts[:, day], parts[:, 3:6])
+                seconds[chunk.undecided] = read if parts.shape[1] == 6 else read - parts[:, 6]
             unread = None if chunk.filled is None else np.isnan(seconds) & chunk.filled
             if chunk.which is not None:
                 seconds = seconds[chunk.which]
@@ -92,6 +95,8 @@ class Times:
         array = arrow_text(values)
         if array is None:
             return None
+        if (aligned := self._aligned_dates(array, rows)) is not None:
+            return aligned
         encoded = array.dictionary_encode()
         parts = date_parts(encoded.dictionary)
         if parts is None:
@@ -102,6 +107,18 @@ class Times:
         self._note_order(parts, lambda at: (int(rows[np.argmax(which == at)]), encoded.dictionary[at].as_py()))
         filled = np.append(np.ones(count, dtype=bool), False)
         return _Chunk(np.full(count + 1, np.nan), which, np.arange(count), parts, filled=filled)
+
+    def _aligned_dates(self, array: Any, rows: NDArray[np.int64]) -> _Chunk | None:
+        """Dates in numbers that are all written with as many digits; None if there are others."""
+        parts = parts_of_equal_length(array.drop_null() if array.null_count else array)
+        if parts is None:
+            return None
+        parts[:, 2] = _full_years(parts[:, 2])
+        filled = array.is_valid().to_numpy(zero_copy_only=False)
+        where: Any = np.flatnonzero(filled) if array.null_count else range(len(array))
+        self._note_order(parts, lambda at: (int(rows[where[at]]), array[int(where[at])].as_py()))
+        undecided = where if array.null_count else slice(None)
+        return _Chunk(np.full(len(array), np.nan), undecided=undecided, parts=parts, filled=filled)
 
     def _slow(self, text: pd.Series[str], rows: NDArray[np.int64]) -> _Chunk:
         filled = ~text.str.strip().str.casefold().isin(["", *MISSING]).to_numpy()
@@ -116,11 +133,11 @@ class Times:
         parts = found[dated]
         clock = np.array(parts[[3, 4, 5]].astype(float).fillna(0.0), dtype=np.float64)
         half = parts[6].fillna("").str.lower().to_numpy()
-        clock[:, 0] = np.where(
-            half == "pm", clock[:, 0] % 12 + 12, np.where(half == "am", clock[:, 0] % 12, clock[:, 0])
-        )
+        clock[:, 0] = np.where(half == "p", clock[:, 0] % 12 + 12, np.where(half == "a", clock[:, 0] % 12, clock[:, 0]))
         year = _full_years(parts[2].to_numpy(dtype=np.float64))
-        numbers = np.column_stack([parts[0].astype(float), parts[1].astype(float), year, clock])
+        hours, minutes = (parts[at].astype(float).fillna(0.0) for at in (7, 8))
+        east = 3600.0 * hours + 60.0 * minutes.where(~parts[7].fillna("").str.startswith("-"), -minutes)
+        numbers = np.column_stack([parts[0].astype(float), parts[1].astype(float), year, clock, east])
         said = text.to_numpy()
         self._note_order(numbers, lambda at: (int(rows[undecided[at]]), said[undecided[at]]))
         rest = filled & ~number & ~dated
@@ -132,12 +149,12 @@ class Times:
             parsed = pd.to_datetime(iso, format="ISO8601", utc=True, errors="coerce")
             odd = parsed.isna().to_numpy()
             if odd.any():
-                words = [_in_words(value) for value in text[rest][odd].tolist()]
+                words = [in_words(value) for value in text[rest][odd].tolist()]
                 parsed.loc[parsed.index[odd]] = pd.to_datetime(pd.Series(words, index=parsed.index[odd]), utc=True)
             seconds[rest] = _to_seconds(parsed)
         return _Chunk(seconds, undecided=undecided, parts=numbers, filled=filled, serial=serial)
 
-    def _note_order(self, numbers: NDArray[np.float64], row_and_text: Callable[[int], tuple[int, str]]) -> None:
+    def _note_order(self, numbers: NDArray[Any], row_and_text: Callable[[int], tuple[int, str]]) -> None:
         day_first = (numbers[:, 0] > 12) & (numbers[:, 1] <= 12)
         month_first = (numbers[:, 1] > 12) & (numbers[:, 0] <= 12)
         self.ambiguous |= len(numbers) > 0
@@ -237,51 +254,76 @@ def _of_numbers(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool
     known = numbers[~np.isnan(numbers)]
     if len(known) and (known >= _SERIAL_DAYS[0]).all() and (known < _SERIAL_DAYS[1]).all():
         return np.round((numbers - _SERIAL_1970) * 86_400.0, 3), True
-    return _epoch(numbers), False
+    compact = _compact(numbers)
+    return (_epoch(numbers) if compact is None else compact), False
+
+
+# Digits of a date and a time of day without anything between them: 20230206, 202302060417, 20230206041700.
+_COMPACT = {8: 1.0, 12: 1e4, 14: 1e6}
+
+
+def _compact(numbers: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Seconds since 1970 if the numbers are dates written as year, month and day, in digits alone; else None.
+    NaN for impossible dates."""
+    known = ~np.isnan(numbers)
+    if not known.any() or (numbers[known] != np.floor(numbers[known])).any():
+        return None
+    first = numbers[known][0]
+    clock_digits = next((unit for unit in _COMPACT.values() if 19_000_000 <= first / unit < 22_000_000), None)
+    if clock_digits is None:
+        return None
+    date, clock = np.divmod(numbers, clock_digits)
+    if clock_digits == _COMPACT[12]:
+        clock = clock * 100.0
+    time = np.column_stack([clock // 1e4, clock // 100 % 100, clock % 100])
+    within = (date[known] >= 19_000_000) & (date[known] < 22_000_000)
+    seconds = _seconds(date // 10_000, date // 100 % 100, date % 100, time)
+    return seconds if within.all() and np.isfinite(seconds[known]).mean() > 0.5 else None
+
+
+EARLIEST = 1e8  # seconds: 1973; smaller numbers are counts, or dates in digits
 
 
 def _epoch(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds since 1970, or milliseconds (13 digits), or a year on its own; NaN for a number that is not a time."""
+    """Seconds since 1970, or milliseconds, microseconds or nanoseconds (13, 16 or 19 digits); NaN for a number that is
+    not a time."""
     size = np.abs(numbers)
-    seconds = np.where(size >= 1e11, numbers / 1000.0, numbers)
-    # Smaller numbers are years or counts, not seconds.
-    return np.where((np.abs(seconds) < 1e7) | (np.abs(seconds) > 1e11), np.nan, seconds)
+    unit = np.where(size >= 1e17, 1e9, np.where(size >= 1e14, 1e6, np.where(size >= 1e11, 1e3, 1.0)))
+    seconds = numbers / unit
+    return np.where((np.abs(seconds) < EARLIEST) | (np.abs(seconds) > 1e11), np.nan, seconds)
 
 
-def _full_years(year: NDArray[np.float64]) -> NDArray[np.float64]:
+def _full_years(year: NDArray[Any]) -> NDArray[Any]:
     """Years that may be written with two digits, from 1970 to 2069."""
     return np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
 
 
-def _seconds(
-    year: NDArray[np.float64], month: NDArray[np.float64], day: NDArray[np.float64], clock: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    ok = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (clock[:, 0] < 24) & (clock[:, 1:] < 60).all(axis=1)
-    months = (np.where(ok, year, 1970) - 1970) * 12 + np.where(ok, month, 1) - 1
-    first = months.astype(np.int64).astype("datetime64[M]")
-    date = first.astype("datetime64[D]") + (np.where(ok, day, 1) - 1).astype(np.int64)
-    ok &= date.astype("datetime64[M]") == first  # 31 February
-    seconds = date.astype("datetime64[s]").astype(np.int64) + clock @ np.array([3600.0, 60.0, 1.0])
-    return np.where(ok, seconds, np.nan)
+def _seconds(year: NDArray[Any], month: NDArray[Any], day: NDArray[Any], clock: NDArray[Any]) -> NDArray[np.float64]:
+    """Seconds since 1970; NaN for a date or a time of day that does not exist.   [n] each, clock [n, 3]"""
+    with np.errstate(invalid="ignore"):
+        ok = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (clock[:, 0] < 24)
+        ok &= (clock[:, 1] < 60) & (clock[:, 2] < 60)
+    if not ok.any():
+        return np.full(len(ok), np.nan)
+    # Each day that may occur is looked up in a table of all between the first and the last.
+    number = (np.where(ok, year, 1970).astype(np.int32) * 12 + np.where(ok, month, 1).astype(np.int32) - 1) * 31
+    number += np.where(ok, day, 1).astype(np.int32) - 1
+    first, last = int(number[ok].min()), int(number[ok].max())
+    if last - first > _MOST_DAYS:
+        seconds = _days(number.astype(np.int64)) * 86_400.0
+    else:
+        seconds = (_days(np.arange(first, last + 1)) * 86_400.0)[np.clip(number - first, 0, last - first)]
+    seconds += 3600.0 * clock[:, 0] + 60.0 * clock[:, 1] + clock[:, 2]
+    return seconds if ok.all() else np.where(ok, seconds, np.nan)
 
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MOST_DAYS = 10**6  # in a table of days
 
 
-def _in_words(value: str) -> str | None:
-    """'12 January 2010 16:53' or 'Jan 12, 2010 4:53 pm' as ISO; None if it is not a date."""
-    words = re.findall(r"[A-Za-z]+|\d+(?::\d+)*", value.strip().lower().removesuffix("utc"))
-    month = next((_MONTHS.index(w[:3]) + 1 for w in words if w[:3] in _MONTHS), None)
-    numbers = [w for w in words if w.isdigit()]
-    day = next((int(n) for n in numbers if len(n) <= 2), None)
-    year = next((int(n) for n in numbers if len(n) == 4), None)
-    if month is None or day is None or year is None or not 1 <= day <= 31 or not 1900 <= year <= 2200:
-        return None
-    clock = next((w for w in words if ":" in w), "0:00")
-    hour, minute, second = ([int(p) for p in clock.split(":")] + [0, 0])[:3]
-    if "pm" in words or "am" in words:
-        hour = hour % 12 + (12 if "pm" in words else 0)
-    try:
-        return pd.Timestamp(year, month, day, hour, minute, second).isoformat()
-    except ValueError:
-        return None
+def _days(number: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Days since 1970 of days that are numbered as if every month had 31; NaN for those that do not exist."""
+    month, day = np.divmod(number, 31)
+    first = (month - 1970 * 12).astype("datetime64[M]")
+    date = first.astype("datetime64[D]") + day
+    exists = date.astype("datetime64[M]") == first  # not 31 February
+    return np.where(exists, date.astype(np.int64), np.nan)

@@ -183,6 +183,8 @@ class _Marks:
         for task in tasks:
             value = task.get("value") if isinstance(task, dict) else None
             answer = value[0] if isinstance(value, list) and value else value
+            if isinstance(answer, dict) and _is_chosen(answer):
+                answer = answer.get("label") or answer.get("value")
             if isinstance(answer, (str, int)) and not isinstance(answer, bool):
                 words = _PICTURE.sub("", str(answer)).strip()
                 if self._draws and _NO.match(words):
@@ -322,7 +324,12 @@ def tiles(box: Box, cell: float | None) -> list[tuple[float, float]]:
 
 
 def _is_drawing(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(mark, dict) for mark in value)
+    return isinstance(value, list) and all(isinstance(mark, dict) and not _is_chosen(mark) for mark in value)
+
+
+def _is_chosen(value: Mapping[str, Any]) -> bool:
+    """Whether this is an answer chosen from a drop-down list: {"select_label": …, "option": true, "label": …}."""
+    return "option" in value and "value" in value
 
 
 def _tool(mark: Mapping[str, Any]) -> str:

@@ -42,8 +42,8 @@ TRUST = {
 
 TABLES = {
     "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "place", "accuracy", "count", "score",
-             "score_columns", "crs", "dates", "encoding", "layer", "polygons", "reading", "missing", "positive",
-             "map_labels", "duplicates"),
+             "score_columns", "crs", "dates", "encoding", "layer", "polygons", "reading", "swap", "missing",
+             "positive", "map_labels", "duplicates"),
     "map": ("region", "cell", "mask", "projection", "snap", "positive"),
     "model": (
         "lengthscale", "kernel", "states", "grades", "labels", "inference", "engine", "communities", "prior_mean",

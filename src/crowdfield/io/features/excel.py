@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mimetypes
 import os
+import re
 import warnings
 import zipfile
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
@@ -87,7 +89,51 @@ def _sheet(book: Any, path: Path, found: Found) -> Features:
         filled = [name for name in filled if width[name] > 1] or filled
         name = filled[0] if len(filled) == 1 else pick(filled, None, path, what="sheets")
     rows = list(_rows(sheets[name], allowance, path))
-    return as_table(rows, path, (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ())
+    notes: tuple[str, ...] = (f"the sheet '{name[:60]}' is read",) if len(sheets) > 1 else ()
+    if _fill_merged(rows, _merged(book, sheets[name]), allowance, path):
+        notes += ("cells that are merged over several rows count for each of these rows",)
+    return as_table(rows, path, notes)
+
+
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s+ref="([A-Z]{1,3})(\d{1,7}):[A-Z]{1,3}(\d{1,7})"')
+_BLOCK = 2**20
+
+
+def _merged(book: Any, sheet: Any) -> Iterator[tuple[int, int, int]]:
+    """(column, first row, last row) of cells that are merged over several rows. openpyxl does not read them here, so
+    they are looked for in the sheet's XML, where they come after all rows."""
+    with book._archive.open(sheet._worksheet_path) as stream:
+        before = b""
+        while block := stream.read(_BLOCK):
+            text = before + block
+            end = 0
+            for found in _MERGED.finditer(text):
+                end = found.end()
+                column = 0
+                for letter in found[1]:
+                    column = 26 * column + letter - 64
+                if int(found[3]) > int(found[2]):
+                    yield column - 1, int(found[2]), int(found[3])
+            before = text[max(end, len(text) - 100) :]
+
+
+def _fill_merged(rows: list[Row], merged: Iterator[tuple[int, int, int]], allowance: Allowance, path: Path) -> bool:
+    """Give each row of merged cells the value, which is stored only in the first; whether there are any."""
+    numbers = [number for number, _ in rows]
+    filled = False
+    for column, first, last in merged:
+        start, stop = bisect_left(numbers, first), bisect_right(numbers, last)
+        if start == stop or numbers[start] != first or column >= len(rows[start][1]):
+            continue
+        value = rows[start][1][column]
+        for at in range(start + 1, stop):
+            number, cells = rows[at]
+            if not allowance.take(_CELL * (len(cells) + 1)):
+                raise too_much(path)
+            wide = (*cells, *[None] * (column + 1 - len(cells)))
+            rows[at] = number, (*wide[:column], value, *wide[column + 1 :])
+            filled = True
+    return filled
 
 
 def _rows(sheet: Any, allowance: Allowance, path: Path) -> Iterator[Row]:

@@ -96,8 +96,8 @@ def _sequence(text: str, path: Path, found: Found) -> Any:
     return {"type": "FeatureCollection", "features": features}
 
 
-# Where services put the records of an answer: KoboToolbox and many others, OData (ODK Central), CKAN.
-_ENVELOPES = ("results", "value", "records", "data", "items")
+# Where services put the records of an answer: KoboToolbox and many others, OData (ODK Central), CKAN, Overpass.
+_ENVELOPES = ("results", "value", "records", "data", "items", "elements")
 
 
 _SUBMISSION = frozenset({"_uuid", "__id"})  # what a single submission of a form has

@@ -38,6 +38,7 @@ class _Placemarks:
         self.rows: list[dict[str, str]] = []
         self.geometries: list[Any] = []
         self._path = path
+        self._folders: list[str] = []  # the names of the folders around what is being read
         self._row: dict[str, str] | None = None  # the placemark that is being read
         self._parts: list[tuple[str, Any]] = []  # its geometries: kind and coordinates
         self._rings: list[Any] = []
@@ -46,8 +47,10 @@ class _Placemarks:
 
     def start(self, name: str, around: list[str], attributes: dict[str, str]) -> None:
         self._words = []
-        if name == "Placemark":
-            self._row, self._parts = {}, []
+        if name == "Folder":
+            self._folders.append("")
+        elif name == "Placemark":
+            self._row, self._parts = ({"Folder": self._folders[-1]} if any(self._folders[-1:]) else {}), []
             if attributes.get("id"):
                 self._row["id"] = attributes["id"]
         elif name == "Polygon":
@@ -56,15 +59,19 @@ class _Placemarks:
             self._column = attributes.get("name") or None
 
     def text(self, words: str) -> None:
-        if self._row is not None:
+        if self._row is not None or self._folders:
             self._words.append(words)
 
     def end(self, name: str, outer: list[str]) -> None:
         around = outer[-1] if outer else ""
-        if self._row is None:
-            return
         words = "".join(self._words).strip()
         self._words = []
+        if name == "Folder":
+            self._folders.pop()
+        elif (name, around) == ("name", "Folder"):
+            self._folders[-1] = words
+        if self._row is None:
+            return
         if name == "Placemark":
             self.rows.append(self._row)
             self.geometries.append(_joined(self._parts))

@@ -110,6 +110,7 @@ def from_json(geometries: Sequence[Any]) -> Shapes:
     for at, geometry in enumerate(geometries):
         if not isinstance(geometry, dict):
             continue
+        geometry = _only_member(geometry)
         kind, coordinates = geometry.get("type"), geometry.get("coordinates")
         kinds[at] = kind if kind in NAMES.values() else "broken"
         if kind == "Point" and coordinates is not None and _is_place(coordinates):
@@ -123,6 +124,13 @@ def from_json(geometries: Sequence[Any]) -> Shapes:
     if others:
         shapes[list(others)] = shapely.from_geojson(np.array(list(others.values()), dtype=object), on_invalid="ignore")
     return shapes, kinds
+
+
+def _only_member(geometry: dict[str, Any]) -> dict[str, Any]:
+    """The geometry in a collection of one, as Ushahidi writes it; any other as it is."""
+    inside = geometry.get("geometries") if geometry.get("type") == "GeometryCollection" else None
+    alone = inside[0] if isinstance(inside, list) and len(inside) == 1 else None
+    return alone if isinstance(alone, dict) else geometry
 
 
 def _is_place(value: Any) -> bool:
