@@ -52,6 +52,12 @@ def test_silence_tells_where_nobody_called():
     assert "silence" in fused.table()["source"].tolist()
 
 
+def test_the_same_reports_give_the_same_map_without_a_seed():
+    settings = replace(SETTINGS, seed=None)
+    first, second = (pipeline.fuse(calls(), settings, silence=1.0).heatmap.probability for _ in range(2))
+    assert (first == second).all()
+
+
 def test_silence_of_one_label_is_counted_beside_a_few_reports_of_the_other():
     reports = calls()
     word = reports.labels[0]

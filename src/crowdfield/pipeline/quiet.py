@@ -84,7 +84,8 @@ def with_silence(
     calls = reports.take(reports.label == reports.labels.index(positive))
     augmented = silence.as_reports(
         calls, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
-        rng=np.random.default_rng(settings.seed),
+        # Without a seed too, the same file gives the same map.
+        rng=np.random.default_rng(settings.seed or 0),
     )  # fmt: skip
     silent = augmented.take(np.arange(len(calls), len(augmented)))
     known = {silence.SOURCE: silence.PRIOR, **settings.sources}
