@@ -71,7 +71,7 @@ def test_silence_of_one_label_is_counted_beside_a_few_reports_of_the_other():
     silent = told.take(np.arange(62, len(told)))
     assert {silent.sources[code] for code in silent.source} == {"silence"}
     spoke = np.isin(grid.index(silent.places), grid.index(both.places[:61]))
-    assert ([silent.labels[code] == "flooded" for code in silent.label] == spoke).all()
+    assert [silent.labels[code] == "flooded" for code in silent.label] == spoke.tolist()
     # With as many reports of either kind there is no label whose absence would tell anything.
     assert quiet.prevailing_label(both.take([0, 61])) is None
 
