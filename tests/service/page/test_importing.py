@@ -62,7 +62,8 @@ def test_an_answer_that_is_no_state_is_told_to_be_none(live):
         page.wait_for_selector("#preview-take")
         chosen = "select => select.selectedOptions[0].textContent"
         said = [row.evaluate(chosen) for row in page.query_selector_all("#import-preview tbody select")]
-        assert said == ["(neither: the map learns what it says)", "no", "yes"]
+        assert said == ["(neither)", "no", "yes"]
+        assert "the map learns from the reports what it says" in page.inner_text("#import-preview")
         page.click("#preview-cancel")
 
 

@@ -169,7 +169,8 @@ export class ImportPreview {
       options(choose, entries, l.state ?? (this.plan.labels?.[l.label] === null ? "" : fresh ? "" : "?"));
       return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row" }, dot(previewColour(at)), l.label), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
     });
-    return make("div", {}, make("h3", { textContent: T.previewLabels }), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...[T.previewLabel, T.previewReports, T.previewMeaning].map((t) => make("th", { scope: "col", textContent: t })))), make("tbody", {}, ...rows)));
+    return make("div", {}, make("h3", { textContent: T.previewLabels }), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...[T.previewLabel, T.previewReports, T.previewMeaning].map((t) => make("th", { scope: "col", textContent: t })))), make("tbody", {}, ...rows)),
+      found.labels.some((l) => l.state !== null && !found.states.includes(l.state)) ? make("p", { class: "hint", textContent: T.previewOwnLabelHint }) : null);
   }
 
   states(found) {
