@@ -195,7 +195,7 @@ ASKED = {
         table(["coordonnées", "état"], [["18° 21' N, 72° 9' O", "sec"], ["18° 22' N, 72° 9' O", "inondé"]]),
         "west in French.*Write W or E",
     ),
-    "subjects without a place": (zooniverse({"file": "x.jpg"}, "Yes"), "does not say where it is.*--format plain"),
+    "subjects without a place": (zooniverse({"file": "x.jpg"}, "Yes"), "where it is.*Make a table with latitude"),
 }
 
 

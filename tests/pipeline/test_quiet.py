@@ -1,14 +1,16 @@
 """Reports that all say the same: what cannot be learned is said, and silence counts only where it was asked for."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from crowdfield import pipeline
+from crowdfield import geography, pipeline
 from crowdfield.cli import main
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError
+from crowdfield.pipeline import quiet
 
 CENTRE = (34.4, -19.3)  # inland: silence is not counted at sea
 SETTINGS = pipeline.Settings(cell="1km", lengthscale="3km", seed=0, states=("dry", "flooded"))
@@ -48,6 +50,30 @@ def test_silence_tells_where_nobody_called():
     # Only people are counted and shown; what silence said is in the table of sources.
     assert fused.heatmap.reports.sum() == 61 == len(fused.reports) == len(fused.seen)
     assert "silence" in fused.table()["source"].tolist()
+
+
+def test_the_same_reports_give_the_same_map_without_a_seed():
+    settings = replace(SETTINGS, seed=None)
+    first, second = (pipeline.fuse(calls(), settings, silence=1.0).heatmap.probability for _ in range(2))
+    assert (first == second).all()
+
+
+def test_silence_of_one_label_is_counted_beside_a_few_reports_of_the_other():
+    reports = calls()
+    word = reports.labels[0]
+    here = Reports.from_arrays(np.array([CENTRE]), ["dry"], ["checker"], crs="EPSG:4326")
+    both = reports.join(here)
+    grid = pipeline.fuse(reports, SETTINGS, silence=3.0).heatmap.grid
+    both = geography.project(both, grid.crs)
+    assert quiet.only_label(both) is None and quiet.prevailing_label(both) == word
+    told, _ = quiet.with_silence(both, grid, None, replace(SETTINGS, silence=3.0), positive=word)
+    assert told.take(np.arange(62)).places.tolist() == both.places.tolist()  # what people said comes first, unchanged
+    silent = told.take(np.arange(62, len(told)))
+    assert {silent.sources[code] for code in silent.source} == {"silence"}
+    spoke = np.isin(grid.index(silent.places), grid.index(both.places[:61]))
+    assert [silent.labels[code] == "flooded" for code in silent.label] == spoke.tolist()
+    # With as many reports of either kind there is no label whose absence would tell anything.
+    assert quiet.prevailing_label(both.take([0, 61])) is None
 
 
 def test_a_run_with_silence_can_be_continued(tmp_path):

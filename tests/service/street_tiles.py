@@ -7,7 +7,9 @@ from pmtiles.tile import Compression, TileType, zxy_to_tileid
 from pmtiles.writer import Writer
 
 
-def write_pmtiles(path: Path, tiles: dict[tuple[int, int, int], bytes], kind: str = "MVT") -> Path:
+def write_pmtiles(
+    path: Path, tiles: dict[tuple[int, int, int], bytes], kind: str = "MVT", attribution: object = None
+) -> Path:
     with path.open("wb") as file:
         writer = Writer(file)
         for place, content in sorted(tiles.items(), key=lambda item: zxy_to_tileid(*item[0])):
@@ -20,7 +22,7 @@ def write_pmtiles(path: Path, tiles: dict[tuple[int, int, int], bytes], kind: st
                 "min_lat_e7": int(-85e7), "max_lat_e7": int(85e7), "center_zoom": 0, "center_lon_e7": 0,
                 "center_lat_e7": 0,
             },
-            {},
+            {} if attribution is None else {"attribution": attribution},
         )  # fmt: skip
     return path
 

@@ -119,6 +119,11 @@ def test_a_preview_for_a_map_that_is_there_tells_what_it_cannot_take(workspace):
     assert send(reporter, "/situations/flood/import", TABLE, plan).json()["stored"] == 60
 
 
+def situation_cell(situation, report):
+    place = geography.transform([(report["longitude"], report["latitude"])], "EPSG:4326", situation.grid.crs)
+    return int(situation.grid.index(place)[0])
+
+
 def test_reports_that_all_say_the_same_are_offered_silence(make_workspace):
     space = make_workspace()
     client = space.client("admin")
@@ -144,11 +149,21 @@ def test_reports_that_all_say_the_same_are_offered_silence(make_workspace):
     why = client.get("/point/-72.28,18.51").json()["why"]
     assert {row["source"] for row in why["sources"]} <= {"s0", "s1", "s2", "s3"}
     assert why["prior"] + why["uncertainty"] + sum(s["log_odds"] for s in why["sources"]) == pytest.approx(why["total"])
-    # Somebody who says the opposite tells more than silence does.
-    more = {"longitude": -72.28, "latitude": 18.51, "label": "no trapped", "source": "s9"}
+    # A place that somebody has checked and found otherwise does not end what silence tells of the rest of the map.
+    more = {"longitude": -72.28, "latitude": 18.51, "label": "no trapped", "source": "s9", "trusted": True}
     assert client.post(f"/situations/{made['id']}/reports", json=more).status_code == 201
     space.fit()
-    assert store.version(made["id"]).reports == 37
+    version = store.version(made["id"])
+    assert version.reports == 37 and version.info["remarks"] == []
+    changed = unpack(store.blob(made["id"], version.number, "arrays"))
+    assert changed["probability"][reported, 1].mean() > changed["probability"][~reported, 1].mean() + 0.1
+    here = situation_cell(store.situation(made["id"]), more)
+    assert changed["probability"].reshape(-1, 2)[here, 1] < arrays["probability"].reshape(-1, 2)[here, 1] - 0.05
+    # Many people who say the opposite tell by themselves where it holds.
+    others = [more | {"trusted": False, "latitude": 18.4 + 0.02 * i, "source": f"s{i}"} for i in range(15)]
+    assert client.post(f"/situations/{made['id']}/reports", json=others).json()["stored"] == 15
+    space.fit()
+    assert any("silence no longer counts" in said for said in store.version(made["id"]).info["remarks"])
 
 
 @pytest.mark.skipif(not OUTLINES.is_file(), reason="outlines of countries are not installed; `make setup` fetches them")

@@ -151,6 +151,14 @@ def test_the_comparison_of_both_doors_tells_whether_they_agree(tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["largest"] > 0.01
 
 
+def test_silence_counts_the_same_through_both_doors(tmp_path, capsys):
+    path = crowd(tmp_path / "calls.csv", 40, np.linspace(0.6, 0.95, 4))
+    path.write_text(path.read_text().replace(",dry", ",flooded"))
+    assert doors.main([str(path), "--plan", '{"silence": 1.0}']) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["agrees"] and told["same_suggestions"] == 5 and told["largest"] < 0.001
+
+
 def test_a_live_map_reads_sources_as_instruments_where_that_predicts_better(make_workspace, tmp_path, monkeypatch):
     """Reasons, the table of sources, saving and going on work for both kinds of model."""
     space = make_workspace()

@@ -69,6 +69,22 @@ def decoded(tile):
     return points
 
 
+def test_circles_do_not_hide_each_others_numbers():
+    rng = np.random.default_rng(0)
+    places = rng.normal([-72.3, 18.5], 0.05, (3000, 2))
+    table = ReportTable.of([Row(i, x, y) for i, (x, y) in enumerate(places.tolist())])
+    points = pointtiles.of_reports(SITUATION, table)
+    across, down = int(points.x[0] * 2**8), int(points.y[0] * 2**8)
+    drawn = decoded(points.tile(8, across, down))
+    assert len(drawn) > 5
+    where = np.array([(x, y) for x, y, _ in drawn], dtype=float)
+    gaps = np.hypot(*(where[:, None] - where[None]).transpose(2, 0, 1))
+    np.fill_diagonal(gaps, np.inf)
+    assert gaps.min() > pointtiles.APART - 2  # coordinates are rounded
+    in_tile = (points.x * 2**8 // 1 == across) & (points.y * 2**8 // 1 == down)
+    assert sum(about["count"] for _, _, about in drawn) == in_tile.sum()
+
+
 def _ends(content):
     return [i + 1 for i, byte in enumerate(content) if byte < 0x80]
 

@@ -14,7 +14,7 @@ def test_tiles_of_a_file_are_served_and_described(make_workspace, tmp_path):
     path = write_pmtiles(tmp_path / "haiti.pmtiles", {(0, 0, 0): streets()})
     client = make_workspace(basemap=path).client()
     about = client.get("/basemap/about.json").json()
-    assert about == {"minzoom": 0, "maxzoom": 0, "bounds": [-180.0, -85.0, 180.0, 85.0]}
+    assert about == {"minzoom": 0, "maxzoom": 0, "bounds": [-180.0, -85.0, 180.0, 85.0], "attribution": ""}
     tile = client.get("/basemap/0/0/0.mvt")
     assert tile.content == streets() and tile.headers["content-type"] == "application/vnd.mapbox-vector-tile"
     plain = client.get("/basemap/0/0/0.mvt", headers={"Accept-Encoding": "identity"})
@@ -23,6 +23,20 @@ def test_tiles_of_a_file_are_served_and_described(make_workspace, tmp_path):
     assert client.get("/basemap/1/2/0.mvt").status_code == 404
     # The outlines are still there: they tell land from sea.
     assert client.get("/basemap.json").json()["type"] == "FeatureCollection"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('<a href="https://www.openstreetmap.org/copyright">&copy; OpenStreetMap</a>', "© OpenStreetMap"),
+        ("<script>alert(1)</script>", "alert(1)"),
+        (["© everybody"], ""),
+        ("x" * 5000, "x" * 200),
+    ],
+)
+def test_the_maker_of_a_basemap_is_named_as_plain_text(tmp_path, said, shown):
+    path = write_pmtiles(tmp_path / "haiti.pmtiles", {(0, 0, 0): streets()}, attribution=said)
+    assert VectorTiles(path).about["attribution"] == shown
 
 
 def test_without_such_a_file_there_are_no_tiles(make_workspace):

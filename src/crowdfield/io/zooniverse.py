@@ -265,7 +265,7 @@ _MIDDLES = (
 )
 _NOWHERE = (
     "the subject does not say where it is: it has neither corners (lon_min…, upper_left_lat… or minx…) nor latitude "
-    "and longitude. Join its place to the table, and read that with --format plain."
+    "and longitude. Make a table with latitude, longitude, the answer and the user's name, and read that."
 )
 
 

@@ -16,11 +16,21 @@ from crowdfield.errors import InputError
 from crowdfield.pipeline.settings import Settings
 from crowdfield.pipeline.shores import land_cells
 
+# In a live map whose reports all said the same at first, silence counts while this share of them still does.
+PREVAILING = 0.75
+
 
 def only_label(reports: Reports) -> Any | None:
     """The label that all reports have; None where they differ."""
     said = np.unique(reports.label)
     return reports.labels[int(said[0])] if len(said) == 1 else None
+
+
+def prevailing_label(reports: Reports) -> Any | None:
+    """The label that at least three quarters of the reports have; None where there is no such label."""
+    counts = np.bincount(reports.label, minlength=len(reports.labels))
+    most = int(counts.argmax()) if len(reports) else 0
+    return reports.labels[most] if len(reports) and counts[most] >= PREVAILING * len(reports) else None
 
 
 def offer(reports: Reports, settings: Settings) -> list[str]:
@@ -50,12 +60,18 @@ def one_source(reports: Reports, settings: Settings) -> list[str]:
 
 
 def with_silence(
-    reports: Reports, grid: Grid, mask: NDArray[np.bool_] | None, settings: Settings
+    reports: Reports,
+    grid: Grid,
+    mask: NDArray[np.bool_] | None,
+    settings: Settings,
+    positive: Any | None = None,
 ) -> tuple[Reports, Settings]:
-    """The reports with those of silence, and settings with a prior for its source; both unchanged if not asked for."""
+    """The reports with those of silence, and settings with a prior for its source; both unchanged if not asked for.
+
+    Cells without a report of the label `positive` are silent; by default it is the label that all reports have."""
     if settings.silence is None:
         return reports, settings
-    positive = only_label(reports)
+    positive = only_label(reports) if positive is None else positive
     if positive is None:
         raise InputError(
             "silence is for reports that all say the same; these differ, and tell by themselves where all is well."
@@ -65,12 +81,15 @@ def with_silence(
     for allowed in (mask, None if grid.crs is None else land_cells(grid, reports.places)):
         if allowed is not None:
             exposure[~allowed] = 0.0  # nobody lives there who could have spoken
+    calls = reports.take(reports.label == reports.labels.index(positive))
     augmented = silence.as_reports(
-        reports, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
-        rng=np.random.default_rng(settings.seed),
+        calls, grid, negative=negative, positive=positive, exposure=exposure, least=0.0,
+        # Without a seed too, the same file gives the same map.
+        rng=np.random.default_rng(settings.seed or 0),
     )  # fmt: skip
+    silent = augmented.take(np.arange(len(calls), len(augmented)))
     known = {silence.SOURCE: silence.PRIOR, **settings.sources}
-    return augmented, replace(settings, states=(negative, positive), sources=known)
+    return reports.join(silent), replace(settings, states=(negative, positive), sources=known)
 
 
 def without_silence(reports: Reports) -> Reports:

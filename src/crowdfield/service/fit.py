@@ -24,7 +24,7 @@ from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, DataWarning, InputError
 from crowdfield.io.layers import plain
 from crowdfield.pipeline.grading import with_grades
-from crowdfield.pipeline.quiet import only_label, with_silence
+from crowdfield.pipeline.quiet import prevailing_label, with_silence
 from crowdfield.pipeline.shores import land_cells
 from crowdfield.service import placed
 from crowdfield.service.auth import TRUSTED
@@ -61,6 +61,7 @@ GRADED = 20_000
 READ_SCORES = ("auto", "collapsed")
 # A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
 SEARCH_AGAIN = 1.5
+SILENCE_ENDED = "Many reports now say where the opposite holds, so silence no longer counts as evidence."
 
 
 @dataclass(frozen=True)
@@ -263,10 +264,13 @@ def _fitted(
         warnings.warn("Fits over a cluster, and fits as in the paper, read labels and not scores.", DataWarning, 2)
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
-        if only_label(said) is None:
-            settings = replace(settings, silence=None)  # reports of both kinds say where the opposite holds
+        # A few reports of the opposite, such as those of places that somebody has checked, do not end it.
+        label = prevailing_label(said)
+        if label is None:
+            settings = replace(settings, silence=None)
+            warnings.warn(SILENCE_ENDED, DataWarning, 2)
         else:
-            said, settings = with_silence(said, situation.grid, None, settings)
+            said, settings = with_silence(said, situation.grid, None, settings, positive=label)
             settings = replace(settings, states=situation.states)
     if scheduler is None and len(said) <= GRADED:
         settings = with_grades(settings, said, situation.grades)

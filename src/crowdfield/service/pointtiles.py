@@ -17,6 +17,8 @@ LAYER = "points"
 # Reports closer together than this many units (32 pixels of a tile of 512) are drawn as one circle with their number.
 # Published cells are drawn as plain dots, which may be closer together (8 pixels).
 CLUSTER, CELL_CLUSTER = EXTENT // 16, EXTENT // 64
+# Circles closer together than this (24 pixels) would hide each other's numbers, so they are drawn as one.
+APART = 3 * CLUSTER // 4
 # From this zoom on only points at the same place are clustered.
 CLOSEST = 18
 # The northernmost latitude of the Web Mercator projection.
@@ -51,7 +53,10 @@ class PointTable:
         column, row = ((part[here] * EXTENT).astype(np.int64) for part in (across, down))
         size = self.cluster if z < CLOSEST else 1
         _, group = np.unique((row // size) * EXTENT + column // size, return_inverse=True)
-        return encode(LAYER, self._clusters(here, column, row, group.ravel()))
+        group = group.ravel()
+        if size == CLUSTER:
+            group = _merged(column, row, group)
+        return encode(LAYER, self._clusters(here, column, row, group))
 
     def _clusters(
         self, here: NDArray[np.int64], column: NDArray[np.int64], row: NDArray[np.int64], group: NDArray[np.int64]
@@ -80,6 +85,21 @@ class PointTable:
                 properties |= {"one_place": 1} if together[k] else {}
             points.append(Point(int(middle[0][k]), int(middle[1][k]), properties))
         return points
+
+
+def _merged(column: NDArray[np.int64], row: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The groups of points [n]; groups whose middles are closer together than `APART` are merged into the largest."""
+    while True:
+        size = np.bincount(group)
+        x, y = (np.bincount(group, weights=part) / size for part in (column, row))
+        into = np.full(len(size), -1)
+        for k in np.argsort(-size, kind="stable"):
+            if into[k] < 0:
+                into[(into < 0) & ((x - x[k]) ** 2 + (y - y[k]) ** 2 < APART**2)] = k
+        left, number = np.unique(into, return_inverse=True)
+        if len(left) == len(size):
+            return group
+        group = number.ravel()[group]  # the middles have moved: compare them again
 
 
 def of_reports(situation: Situation, table: ReportTable) -> PointTable:

@@ -1,7 +1,12 @@
 """The operator's own basemap, offline: vector tiles from a PMTiles file."""
 
 import gzip
+import html
+import json
+import logging
 import mmap
+import re
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,10 @@ SUFFIX = ".pmtiles"
 DIRECTORIES_KEPT = 64
 # The most levels of directories that are searched; files have a root directory and leaf directories.
 DEEPEST = 4
+# The longest metadata that are read, in bytes, and the longest name of a maker that is shown, in characters.
+MOST_METADATA, LONGEST = 1 << 20, 200
+MARKUP = re.compile(r"<[^>]*>")
+log = logging.getLogger("crowdfield.service")
 
 
 class VectorTiles:
@@ -34,14 +43,31 @@ class VectorTiles:
         if kind != tile.TileType.MVT or packed not in (tile.Compression.GZIP, tile.Compression.NONE):
             raise InputError(f"{path} has tiles of another type; use vector tiles (MVT), uncompressed or gzipped.")
         self._gzipped = packed == tile.Compression.GZIP
+        self._maker = self._attribution()
         self._directory = lru_cache(maxsize=DIRECTORIES_KEPT)(self._read_directory)
 
     @property
     def about(self) -> dict[str, Any]:
-        """The zoom levels and bounds, which the page needs to request tiles."""
+        """The zoom levels and bounds, which the page needs to request tiles, and whom to name as the maker."""
         header = self._header
         edges = (header[name] / 1e7 for name in ("min_lon_e7", "min_lat_e7", "max_lon_e7", "max_lat_e7"))
-        return {"minzoom": header["min_zoom"], "maxzoom": header["max_zoom"], "bounds": list(edges)}
+        zooms = {"minzoom": header["min_zoom"], "maxzoom": header["max_zoom"]}
+        return zooms | {"bounds": list(edges), "attribution": self._maker}
+
+    def _attribution(self) -> str:
+        """The maker of the map by the file's metadata, as text without markup; empty if it does not say."""
+        start, length = self._header["metadata_offset"], self._header["metadata_length"]
+        if not 0 < length <= MOST_METADATA:
+            return ""
+        packed = bytes(self._bytes[start : start + length])
+        compression = self._header["internal_compression"]
+        try:
+            text = gzip.decompress(packed) if compression == self._format.Compression.GZIP else packed
+            said = json.loads(text).get("attribution")
+        except (OSError, EOFError, ValueError, AttributeError, zlib.error):
+            log.warning("the metadata of the basemap cannot be read, so its maker is not named", exc_info=True)
+            return ""
+        return html.unescape(MARKUP.sub("", said)).strip()[:LONGEST] if isinstance(said, str) else ""
 
     def tile(self, z: int, x: int, y: int) -> bytes | None:
         """A tile, gzipped; None if the file does not have it."""

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from http.client import HTTPConnection, HTTPException
 
 import numpy as np
@@ -27,10 +26,22 @@ def browser():
         browser.close()
 
 
+def answers(port):
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 @pytest.fixture(scope="package")
 def live(tmp_path_factory, browser):
     """`crowdfield serve` with its worker, a map of streets, and a map of 60 reports."""
-    basemap = write_pmtiles(tmp_path_factory.mktemp("ground") / "streets.pmtiles", {(0, 0, 0): streets()})
+    file = tmp_path_factory.mktemp("ground") / "streets.pmtiles"
+    basemap = write_pmtiles(file, {(0, 0, 0): streets()}, attribution="<b>© OpenStreetMap</b>")
     database = str(tmp_path_factory.mktemp("live") / "workspace.db")
     engine = open_database(database)
     keys = {role.name: Keys(engine).create(f"the {role.name}", role, MAY_NAME_ANY_SOURCE) for role in Role if role}
@@ -47,16 +58,7 @@ def live(tmp_path_factory, browser):
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in range(600):
-            try:
-                connection = HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/health")
-                assert connection.getresponse().status == 200
-                break
-            except (OSError, HTTPException):
-                time.sleep(0.1)
-            finally:
-                connection.close()
+        wait(lambda: answers(port))
         service = Live(port, keys, browser)
         with service.api() as api:
             api.post("/situations", json=FLOOD | {"title": "Léogâne", "columns": 48}).raise_for_status()

@@ -34,6 +34,39 @@ def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
         page.click("#preview-cancel")
 
 
+def test_a_layer_that_cannot_be_read_is_left_for_another_one(live):
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", [file("villages.csv", HERE), file("wells.csv", "lat,lon\n18.5,-72.3\n")])
+        page.wait_for_selector("#preview-layer")
+        page.select_option("#preview-layer", "wells.csv")
+        page.wait_for_selector("#import-preview .problem:has-text('label')")
+        assert page.input_value("#preview-layer") == "wells.csv"  # still offered, and says which one was chosen
+        page.select_option("#preview-layer", "villages.csv")
+        page.wait_for_selector("#preview-take:not([disabled])")
+        # The colours of the points on the map are those beside the labels.
+        assert page.locator("#import-preview tbody th .dot").count() == 2
+        assert page.is_hidden("#status")  # it is about the map that is open
+        page.click("#preview-cancel")
+
+
+def test_an_answer_that_is_no_state_is_told_to_be_none(live):
+    rows = [f"{18.5 + 0.01 * i},-72.3,{('yes', 'no', 'maybe')[i % 3]},s{i % 4}" for i in range(24)]
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", [file("votes.csv", "\n".join(["lat,lon,label,source", *rows]))])
+        page.wait_for_selector("#preview-take")
+        chosen = "select => select.selectedOptions[0].textContent"
+        said = [row.evaluate(chosen) for row in page.query_selector_all("#import-preview tbody select")]
+        assert said == ["(neither)", "no", "yes"]
+        assert "the map learns from the reports what it says" in page.inner_text("#import-preview")
+        page.click("#preview-cancel")
+
+
 def test_layers_of_one_name_can_be_told_apart_in_a_narrow_list(live):
     with opened(live) as page:
         ready(page)
@@ -65,6 +98,9 @@ def test_the_first_use_says_what_to_do_also_on_a_phone(live):
             page.wait_for_selector("#welcome")
             assert page.locator("#welcome button").is_visible()  # the sheet has opened by itself
             # Nothing is offered that a map is needed for.
+            page.click("#menu-button")
+            assert page.is_visible("#language") and page.is_hidden("#share") and page.is_hidden("#tour-again")
+            page.click("#menu-button")
             assert page.locator("[role=tab]:visible").all_inner_texts() == ["Map", "Files", "Manage"]
             assert page.is_hidden("#state") and page.is_hidden("#situation") and page.is_hidden("#exports")
             page.focus("#tab-layers")

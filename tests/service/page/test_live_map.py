@@ -150,8 +150,25 @@ class TestThePageOfAnAdmin:
         ready(page, 1)
         assert "40 reports" in page.inner_text("#moment")
         assert page.get_attribute("#live", "aria-pressed") == "false"
+        assert "earlier version" in page.inner_text("#version-note")
         page.click("#live")
         ready(page, last)
+        assert page.is_hidden("#version-note")
+
+    def test_places_to_look_at_are_compared_with_the_best_one(self, admins_page):
+        page = admins_page
+        page.click("#tab-next")
+        assert page.locator("#next small").count() > 2
+        assert "%" not in page.inner_text("#next small >> nth=0")
+        assert "% as informative as place 1" in page.inner_text("#next small >> nth=1")
+
+    def test_a_place_outside_the_map_is_said_to_be_there(self, admins_page):
+        page = admins_page
+        page.evaluate("crowdfieldMap.jumpTo({ center: [-70, 18.75], zoom: 9 })")
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#why:has-text('outside the map')")
+        assert page.is_hidden("#report")
 
     def test_a_file_that_only_says_one_thing_is_offered_silence_and_can_be_left(self, admins_page, tmp_path):
         page = admins_page
@@ -189,13 +206,17 @@ class TestThePageOfAnAdmin:
         ready(page)
         page.click("#tab-districts")
         page.wait_for_selector("#districts form")
-        page.fill("#districts form input:not([type=file])", "halves")
+        page.fill("#districts form input:not([type=file])", "The halves")
         page.set_input_files("#districts form input[type=file]", file)
         page.click("#districts form button[type=submit]")
         page.wait_for_selector("#districts tbody tr:nth-child(3)")
+        assert page.inner_text("#districts select option >> nth=0") == "the-halves (3)"
         # East of the middle they say "flooded": that district comes first. One is not on the map at all.
         assert page.inner_text("#districts tbody tr:first-child th") == "east"
         assert "between" in page.inner_text("#districts tbody tr:first-child")
+        # Most of each half is unknown: its share is a guess, and no bar.
+        assert page.inner_text("#districts tbody tr:first-child b") == "Unknown"
+        assert page.locator("#districts tbody .meter").count() == 0
         assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
         page.fill("#districts form.alert input[placeholder]", "duty@agency.example")
         page.click("#districts form.alert button[type=submit]")
@@ -214,8 +235,7 @@ class TestThePageOfAnAdmin:
             if raster is wrong:
                 page.wait_for_selector("#alert:has-text('is not a GeoTIFF')")
         page.wait_for_selector("#districts thead th:has-text('people where it is flooded')")
-        first = page.inner_text("#districts tbody tr:first-child")
-        assert "between" in first and "people" in first
+        assert "a guess: " in page.inner_text("#districts tbody tr:first-child")
         assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
         assert "of people in a district" in page.inner_text("#districts form.alert")
         assert page.is_hidden("#alert")  # what went wrong before is over
@@ -241,11 +261,16 @@ class TestThePageOfAnAdmin:
         ready(page)
         page.click("#tab-manage")
         page.fill("#create-title", "Bridges")
+        page.fill("#create-states", "open")
+        page.click("#create button[type=submit]")
+        assert "at least two states" in page.inner_text("#create-outcome")
         page.fill("#create-states", "open, closed")
         page.click("#create button[type=submit]")
         until(page, "document.title.startsWith('Bridges')")
-        # Nothing of the map before is left.
+        # Nothing of the map before is left; what to do next is said.
         until(page, f"{DRAWN} === 0")
+        assert page.is_visible("#welcome")
+        page.click("#tab-manage")
         page.fill("#manage-title", "Bridges of the north")
         page.select_option("#manage-positive", "open")
         page.check("#manage-archived")
@@ -266,6 +291,9 @@ class TestThePageOfAnAdmin:
         assert (me["name"], me["maps"]) == ("Field team", ["bridges"])
         shot(page, "manage")
         assert serious(page) == []
+        # A key cannot revoke itself, so that is not offered.
+        assert "your own key" in page.inner_text("#keys li:has-text('the admin')")
+        assert page.locator("#keys li:has-text('the admin') button").count() == 0
         page.click("#keys button[aria-label='Revoke: Field team']")
         page.click("#keys button[aria-label='Revoke for good? Field team']")  # asked once more
         page.wait_for_selector("#keys li:has-text('revoked')")
@@ -278,6 +306,25 @@ class TestThePageOfAnAdmin:
         assert unexpected(page, "404") == []
         with live.api() as api:
             assert {one["id"] for one in api.get("/situations").json()} == {"flood"}
+
+
+def test_what_an_admin_types_about_alerts_stays_when_a_version_comes(live, publish):
+    publish(1)
+    with live.api() as api:
+        api.put("/situations/going/districts/halves", files={"file": ("d.geojson", HALVES)}).raise_for_status()
+    with opened(live, query="?situation=going") as page:
+        ready(page, 1)
+        page.click("#tab-districts")
+        page.fill("#districts form.alert input[placeholder]", "neither a URL nor")
+        page.click("#districts form.alert button[type=submit]")
+        # The browser itself says what is expected, before anything is sent.
+        assert page.evaluate("!document.querySelector('#districts form.alert').checkValidity()")
+        page.fill("#districts form.alert input[placeholder]", "duty@agency")
+        publish(2)
+        ready(page, 2)
+        page.wait_for_selector("#districts .hint:has-text('Of map version 2')")
+        assert page.input_value("#districts form.alert input[placeholder]") == "duty@agency"
+        assert page.evaluate("document.activeElement.matches('#districts form.alert input[placeholder]')")
 
 
 def test_a_dropped_file_starts_a_map(live, tmp_path):
@@ -307,6 +354,8 @@ def test_a_dropped_file_starts_a_map(live, tmp_path):
         until(page, "document.title.startsWith('Bridges down')")
         until(page, "document.getElementById('status').textContent.includes('60 reports')")
         until(page, "document.getElementById('import-outcome').textContent.includes('60 stored')")
+        box = page.locator("#import-outcome").bounding_box()
+        assert box["y"] > 0 and box["y"] + box["height"] < page.viewport_size["height"]  # in sight, without scrolling
         assert page.locator("#state option").all_inner_texts() == ["down", "ok"]
         page.click("#tab-manage")
         # Its region can be changed: to what the map shows, or by hand; what cannot be meant is explained.
@@ -457,6 +506,28 @@ def test_reports_can_be_read_filtered_and_judged(live):
         page.wait_for_selector("#page-reports:not([hidden]) #report-chosen blockquote")
 
 
+def test_what_a_busy_service_does_not_answer_is_asked_again(live):
+    asked = {"sources": 0, "tiles": 0}
+
+    def busy(route, kind):
+        asked[kind] += 1
+        if asked[kind] == 1:
+            return route.fulfill(status=503, headers={"Retry-After": "1"}, json={"title": "Busy", "status": 503})
+        return route.continue_()
+
+    with opened(live, None, path="/docs", expect=("503",)) as page:
+        page.route("**/sources?version=*", lambda route: busy(route, "sources"))
+        page.route("**/tiles/probability/**", lambda route: busy(route, "tiles"))
+        page.goto(f"{live.url}/#key={live.keys['admin']}")
+        ready(page)
+        assert asked["sources"] == 2 and page.is_hidden("#alert")
+        first = asked["tiles"]
+        wait(
+            lambda: page.evaluate("true") and asked["tiles"] > first
+        )  # routes are called while the page is asked something
+        ready(page)
+
+
 def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(live):
     with live.api() as api:
         api.post("/situations", json=FLOOD | {"id": "empty", "title": "Empty"}).raise_for_status()
@@ -495,7 +566,7 @@ def test_without_the_map_library_the_page_says_so_and_the_rest_works(live):
     page.goto(f"{live.url}/#key={live.keys['admin']}")
     page.wait_for_selector("#cover:not([hidden])")
     assert "MapLibre GL JS is not installed" in page.inner_text("#cover")
-    page.wait_for_selector("body[data-version]", timeout=60_000)
+    page.wait_for_selector("body[data-version]", timeout=240_000)
     page.click("#tab-sources")
     until(page, "document.querySelectorAll('details.source').length >= 3")
     page.close()
@@ -521,12 +592,14 @@ class TestThePageOfAVisitor:
         page.evaluate("crowdfieldMap.jumpTo({ center: [-60, 15], zoom: 2.5 })")
         for layer in ("street-water", "street-places"):
             until(page, f"crowdfieldMap.queryRenderedFeatures({{ layers: ['{layer}'] }}).length === 1")
+        assert page.inner_text("#basemap-credit") == "© OpenStreetMap"
         shot(page, "streets")
 
     def test_the_page_says_that_a_key_is_wrong(self, visitors_page):
         page = visitors_page
         ready(page)
         page.click("#key")
+        assert page.is_hidden("#key-dialog button[value=forget]")  # there is none to forget
         page.fill("#key-value", "cf_abc_wrong")
         page.press("#key-value", "Enter")
         page.wait_for_selector("#alert:not([hidden])")

@@ -83,6 +83,11 @@ def test_in_arabic_and_in_the_dark_everything_is_mirrored_but_the_map_and_its_sc
         page.click("details.source >> nth=0")
         shot(page, "arabic-dark")
         assert serious(page) == []
+        # The next tab is to the left; the example in the search field is in the language of the page.
+        page.focus("#tab-layers")
+        page.keyboard.press("ArrowLeft")
+        assert page.get_attribute("#tab-why", "aria-selected") == "true"
+        assert page.evaluate("getComputedStyle(document.getElementById('search-text')).direction") == "rtl"
         # Both can be changed, and are remembered.
         page.click("#menu-button")
         assert serious(page) == []
@@ -91,6 +96,10 @@ def test_in_arabic_and_in_the_dark_everything_is_mirrored_but_the_map_and_its_sc
         page.select_option("#language", "fr")
         page.wait_for_selector("html[lang=fr][dir=ltr]")
         ready(page)
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#why dd:has-text('%')", state="attached")
+        assert not re.search(r"\s\s%", page.text_content("#why"))  # French has a space of its own before the sign
         page.goto(live.url)
         ready(page)
         assert page.inner_text("#tab-layers") == "Carte" and root.get_attribute("data-theme") == "light"
@@ -132,7 +141,7 @@ def test_inside_another_page_there_is_the_map_its_legend_and_a_way_out(live):
 
 
 def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
-    with opened(live) as page:
+    with opened(live, color_scheme="dark") as page:
         ready(page)
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
@@ -143,6 +152,7 @@ def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
         assert page.is_visible("#legend") and page.evaluate("document.documentElement.scrollWidth") <= 718
         image = np.asarray(Image.open(io.BytesIO(page.locator("#frame").screenshot())).convert("RGB")).astype(int)
         assert ((image.max(axis=-1) - image.min(axis=-1)) > 40).mean() > 0.02  # the map itself, not an empty surface
+        assert (image.max(axis=-1) < 90).mean() < 0.1  # in light colours, whatever the screen has
         shot(page, "paper")
         page.emulate_media(media="screen")
         assert page.is_hidden("#paper-map")  # the copy of the map stays on paper

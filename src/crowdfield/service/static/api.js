@@ -30,10 +30,11 @@ export const keyName = () => key.split("_").slice(0, 2).join("_");
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Refused extends Error {
-  constructor(status, problem) {
+  constructor(status, problem, retry = null) {
     super(problem.detail || problem.title || String(status));
     this.status = status;
     this.problem = problem;
+    this.retry = retry; // seconds after which to ask again, if the service says so
   }
 }
 
@@ -41,12 +42,26 @@ export async function call(path, options = {}) {
   const response = await fetch(path, { ...options, headers: { ...headers(), ...options.headers } });
   if (!response.ok) {
     const problem = await response.json().catch(() => ({ detail: response.statusText }));
-    throw new Refused(response.status, problem);
+    throw new Refused(response.status, problem, Number(response.headers.get("Retry-After")) || null);
   }
   return response;
 }
 
-export const get = async (path) => (await call(path)).json();
+// Answers of a service that has too much to do at the moment: the same question gets an answer a little later.
+export const BUSY = [429, 503, 504];
+const PATIENCE = 6; // how often a question is asked
+const PAUSE = 2; // seconds between, unless the service says otherwise
+
+export async function get(path) {
+  for (let asked = 1; ; asked += 1) {
+    try {
+      return await (await call(path)).json();
+    } catch (error) {
+      if (!BUSY.includes(error.status) || asked === PATIENCE) throw error;
+      await new Promise((resume) => setTimeout(resume, 1000 * (error.retry ?? PAUSE)));
+    }
+  }
+}
 
 export const post = async (path, body) =>
   (await call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();

@@ -14,11 +14,12 @@ import { keyDialog } from "./key-dialog.js";
 import * as panels from "./panels.js";
 import { COLOURS, ends, OTHER } from "./points.js";
 import { ManagePanel } from "./manage.js";
+import { inside } from "./places.js";
 import { Menu } from "./menu.js";
 import { ReportsPanel } from "./reports.js";
 import { Search } from "./search.js";
 import { Sheet } from "./sheet.js";
-import { directionOf, joined, T, translate } from "./text.js";
+import { directionOf, isolated, joined, T, translate } from "./text.js";
 import { Tour } from "./tour.js";
 
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
@@ -44,6 +45,7 @@ let sheet = null;
 let events = null;
 let notice = ""; // shown until another version or map is chosen
 let tour = null;
+let search = null;
 // What the address asks for; applied once, when the page opens.
 let linked = readAddress();
 const embedded = linked.embedded;
@@ -69,7 +71,7 @@ const guarded = (act) => {
       if (before && before === fault && $("alert").textContent === before.text) say("");
       return answer;
     } catch (error) {
-      fault = { text: error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.message }) };
+      fault = { text: error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.problem?.faults?.[0]?.what ?? error.message }) };
       say(fault.text);
       return undefined;
     }
@@ -96,20 +98,20 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, { onAsk: guarded(ask), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onMove: remember, interactive: !embedded });
+    view = new MapView("map", T.map, { onAsk: guarded((longitude, latitude) => { search?.say(""); return ask(longitude, latitude); }), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
-  new Menu({ address, title: () => document.title, picture: () => view?.picture() });
+  new Menu({ address, title: () => document.title, view });
   events = new EventTime({ onChange: guarded(async () => { remember(); if (exact) await reports.changed(); else marks(); }) });
   tour = new Tour();
   $("search-text").placeholder = T.searchExample;
   $("search").hidden = !view || embedded;
-  if (view) new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
+  search = view && new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
   reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
   districts = new DistrictsPanel({ save, guarded });
   checks = new ChecksPanel({ save, guarded, onMarks: checkMarks, onPlace: (longitude, latitude) => view?.place(longitude, latitude, { covered: sheet.covers() }) });
   fill($("check-shapes"), ...checkLegend());
-  manage = new ManagePanel({ reopen, shown: () => view?.shown() ?? [-180, -90, 180, 90] });
+  manage = new ManagePanel({ reopen, onCreated: () => showTab("tab-layers"), shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
   fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
   listenToForms();
@@ -120,7 +122,7 @@ async function start() {
 const signIn = guarded(async () => {
   say("");
   me = await get("/me");
-  $("key").textContent = signedIn() ? joined(me.name, T.roleNames[me.role]) : T.signIn;
+  fill($("key"), signedIn() ? isolated(me.name) : T.signIn, signedIn() ? make("span", { class: "wide", textContent: ` · ${isolated(T.roleNames[me.role])}` }) : null);
   situations = may("reader") ? await get("/situations") : [];
   if (!may("reader")) say(T.needKey);
   await open(situations.find((s) => s.id === (chosen.situation?.id ?? linked?.situation)) ?? situations.find((s) => !s.archived) ?? situations[0] ?? null);
@@ -234,7 +236,7 @@ async function redraw() {
   const situation = chosen.situation;
   const left = () => chosen.situation !== situation; // whether another map was opened meanwhile
   const number = shown();
-  panels.welcome(!versions.length && !situation.waiting ? "empty" : null, `${location.origin}${path("/reports")}`);
+  panels.welcome(!versions[0]?.reports && !situation.waiting ? "empty" : null, `${location.origin}${path("/reports")}`);
   status();
   slider();
   layer();
@@ -296,6 +298,7 @@ function slider() {
     version ? make("span", { class: "on-screen", textContent: panels.moment(version.created) }) : null, version ? make("span", { class: "on-paper", textContent: panels.date(version.created) }) : null);
   input.setAttribute("aria-valuetext", words);
   $("live").setAttribute("aria-pressed", chosen.version === null);
+  $("version-note").hidden = chosen.version === null;
   const earlier = versions.filter((v) => v.number < shown());
   if (chosen.base && !earlier.some((v) => v.number === chosen.base)) chosen.base = null;
   options($("base"), earlier.map((v) => [v.number, `${T.version} ${v.number} · ${panels.moment(v.created)}`]), chosen.base);
@@ -316,9 +319,13 @@ function layer() {
   view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
 }
 
+// Labels that are states in the order of the states, which for grades is from the least to the worst; then the others.
+const inOrder = (labels, states) => [...states.filter((state) => labels.includes(state)), ...labels.filter((label) => !states.includes(label))];
+
 // Reports are coloured by what they say.
 function marks({ anew = false } = {}) {
-  const { labels = [], states = [] } = chosen.situation ?? {};
+  const { states = [] } = chosen.situation ?? {};
+  const labels = inOrder(chosen.situation?.labels ?? [], states);
   // As on the map: the chosen state has the colour of 100 %; with two states, the other has the colour of 0 %.
   const scale = chosen.situation?.scales[chosen.situation.states.indexOf(chosen.state)] ?? "plain";
   const [other, said] = ends(scale);
@@ -328,7 +335,7 @@ function marks({ anew = false } = {}) {
   const on = $("show-reports").checked;
   const query = new URLSearchParams({ version: shown(), ...(exact ? reports.query() : events.during()) });
   const url = on && shown() ? `${location.origin}${path("/points/{z}/{x}/{y}.mvt")}?${query}` : null;
-  view?.points(url, { listed: on && exact ? reports.drawn() : null, exact, colours, scale, said: labels.indexOf(chosen.state), anew });
+  view?.points(url, { listed: on && exact ? reports.drawn() : null, exact, colours, scale, said: (chosen.situation?.labels ?? []).indexOf(chosen.state), anew });
   view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
   panels.labelLegend(on ? colours : []);
   const words = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
@@ -343,7 +350,7 @@ function checkMarks() {
 }
 
 async function ask(longitude, latitude, { quiet = false } = {}) {
-  if (!chosen.situation) return;
+  if (!chosen.situation) return undefined;
   chosen.place = [longitude, latitude];
   const wrapped = ((((longitude + 180) % 360) + 360) % 360) - 180;
   remember();
@@ -355,16 +362,22 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   }
   view?.place(longitude, latitude, { covered: sheet.covers() });
   $("report").hidden = !may("reporter");
-  if (!shown()) return;
+  if (!inside(chosen.situation.region, { longitude: wrapped, latitude })) return outside();
+  if (!shown()) return undefined;
   try {
     const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}`));
     panels.why({ ...answer, newest: shown() === newest(), onlyLabel: infoOf(shown()).only_label });
     outcome(answer);
   } catch (error) {
     if (error.status !== 404) throw error;
-    $("report").hidden = true;
-    fill($("why"), make("p", { class: "hint", textContent: T.outside }));
+    outside();
   }
+  return undefined;
+}
+
+function outside() {
+  $("report").hidden = true;
+  fill($("why"), make("p", { class: "hint", textContent: T.outside }));
 }
 
 const spoken = (answer) => (answer.unknown ? T.unknown : panels.percent(answer.probability[answer.state]));
@@ -443,9 +456,10 @@ async function taken(answer, fresh) {
 // The outcome of an import, with the first few rejected rows and the reasons.
 function imported(receipt, started = "") {
   const outside = receipt.outside ? ` ${T.importOutside({ n: receipt.outside })}` : "";
-  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: ` ${T.importReject(r)}` }));
-  const note = receipt.note ? make("small", { textContent: ` ${receipt.note}` }) : null;
-  fill($("import-outcome"), `${started} ${T.importDone(receipt)}${outside}`.trim(), ...rejects, note);
+  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: T.importReject(r) }));
+  const note = receipt.note ? make("small", { textContent: receipt.note }) : null;
+  fill($("import-outcome"), make("b", { textContent: `${started} ${T.importDone(receipt)}${outside}`.trim() }), ...rejects, note);
+  $("page-files").scrollTop = 0;
 }
 
 async function reopen(id) {

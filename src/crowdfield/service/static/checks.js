@@ -3,6 +3,7 @@
 import { call, get } from "./api.js";
 import { CheckPlaces } from "./check-places.js";
 import { $, fill, make, options } from "./dom.js";
+import { fileField } from "./file-field.js";
 import { count, percent } from "./panels.js";
 import { joined, signs, T } from "./text.js";
 
@@ -48,7 +49,7 @@ export class ChecksPanel {
     const send = (text) => make("p", { class: "buttons" }, make("button", { type: "submit", textContent: text }));
     const answers = mayReport
       ? form("checks-answers", this.guarded(() => this.handIn()), make("h2", { textContent: T.checksAnswers }), make("p", { class: "hint", textContent: T.checksAnswersHint({ states: situation.states.join(", ") }) }),
-        row(T.checksFile, this.file), row(T.checksVersion, this.version), send(T.checksSend))
+        row(T.checksFile, fileField(this.file)), row(T.checksVersion, this.version), send(T.checksSend))
       : make("p", { class: "hint", textContent: T.checksNeedsKey });
     fill($("checks"), form("checks-plan", this.guarded(() => this.plan()), make("h2", { textContent: T.checksTitle }), make("p", { class: "hint", textContent: T.checksHint }),
       row(T.checksSize, this.size), row(T.checksSeed, this.seed), send(T.checksPlan)), this.planned, this.places.element, answers, this.found);

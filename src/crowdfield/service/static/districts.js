@@ -2,16 +2,20 @@
 
 import { call, get, post } from "./api.js";
 import { $, fill, make, meter, options } from "./dom.js";
+import { fileField } from "./file-field.js";
 import { percent } from "./panels.js";
-import { joined, T } from "./text.js";
-import { counted, weightsForm } from "./weights.js";
+import { joined, slug, T } from "./text.js";
+import { counted, numbered, weightsForm } from "./weights.js";
 
 const FORMS = ["csv", "xlsx", "geojson", "png"];
+const CHECKED = 4000; // milliseconds after which the service has compared a new alert with the map
+// Whether nobody knows about more than half of a district.
+const unknown = (row) => row.unknown_share > 0.5;
 
 export class DistrictsPanel {
   // save(rest) downloads an address of the map; guarded(act) shows errors on the page.
   constructor({ save, guarded }) {
-    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false });
+    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false, forms: {}, secret: null });
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
   }
 
@@ -35,7 +39,31 @@ export class DistrictsPanel {
     const [alerts, weights] = this.admin ? await Promise.all([get(`${path}/alerts`), get(`${path}/weights`)]) : [[], null];
     this.unit = figures?.weights ?? (weights?.current ? weights.name : null);
     this.shown = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
-    return fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...(this.admin && this.chosen ? [this.alerts(alerts), this.newAlert(figures)] : []), ...(this.admin ? [this.upload(), weightsForm({ path: `${path}/weights`, weights, guarded: this.guarded, onChange: () => this.load(true) })] : []));
+    // What somebody is typing stays when a new version is published.
+    const focused = document.activeElement;
+    const areas = (figures?.areas ?? []).map((one) => one.area);
+    const forms = this.admin ? [
+      this.chosen ? this.alerts(alerts) : null,
+      this.chosen ? this.kept("alert", [this.chosen, this.state, this.unit, ...areas], () => this.newAlert(areas)) : null,
+      this.kept("upload", [this.sets.length], () => this.upload()),
+      this.kept("weights", [weights?.name, weights?.current, weights?.total], () => weightsForm({ path: `${path}/weights`, weights, guarded: this.guarded, onChange: () => this.changed("weights") })),
+    ] : [];
+    fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...forms);
+    if (focused !== document.activeElement && $("districts").contains(focused)) focused.focus();
+    return undefined;
+  }
+
+  // A form that is made anew only if something that it is about has changed.
+  kept(name, about, makeForm) {
+    const now = JSON.stringify([this.situation.id, ...about]);
+    if (this.forms[name]?.about !== now) this.forms[name] = { about: now, element: makeForm() };
+    return this.forms[name].element;
+  }
+
+  // After a form was sent: it is empty again, and its effect is shown.
+  async changed(name) {
+    delete this.forms[name];
+    await this.load(true);
   }
 
   choice() {
@@ -48,8 +76,12 @@ export class DistrictsPanel {
   // The amount of a district: a number of people if the map has weights, otherwise a share of its area.
   extent(row, unit) {
     if (!row.cells) return [T.districtsNotReached];
+    if (unit && row.share === null) return [T.weightsNobody({ unit })];
+    const between = T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) });
+    // No large number where little is known: somebody would act on it.
+    if (unknown(row)) return [make("b", { textContent: T.districtsMostlyUnknown }), make("small", { textContent: T.districtsGuess({ guess: unit ? numbered(row) : between }) })];
     if (unit) return counted(row, unit, percent(row.share));
-    return [meter(row.share), make("small", { textContent: T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) }) })];
+    return [meter(row.share), make("small", { textContent: between })];
   }
 
   table(figures) {
@@ -57,8 +89,10 @@ export class DistrictsPanel {
     const found = (area) => area[this.orWorse && area.at_least[this.state] ? "at_least" : "states"][this.state] ?? {};
     const graded = figures.areas.some((area) => area.at_least[this.state]);
     const said = graded && this.orWorse ? T.districtsAtLeast({ state: this.state }) : this.state;
-    const size = (row) => (row.cells ? (unit ? row.amount : row.share) ?? -1 : -2);
-    const rows = figures.areas.map((area) => ({ ...area, ...found(area) })).sort((a, b) => size(b) - size(a));
+    // What is known comes first, the most of it before the rest; districts outside the map come last.
+    const rank = (row) => (row.cells ? Number(unknown(row)) : 2);
+    const size = (row) => (unit ? row.amount : row.share) ?? -1;
+    const rows = figures.areas.map((area) => ({ ...area, ...found(area) })).sort((a, b) => rank(a) - rank(b) || size(b) - size(a));
     const line = (row) => make("tr", {},
       make("th", { scope: "row", textContent: row.area, title: row.note }),
       make("td", {}, ...this.extent(row, unit)),
@@ -83,19 +117,20 @@ export class DistrictsPanel {
   }
 
   upload() {
-    const name = make("input", { required: true, maxLength: 60, pattern: "[a-z0-9][a-z0-9\\-]*", autocomplete: "off", title: T.districtsNameHint });
+    const name = make("input", { required: true, maxLength: 60, autocomplete: "off" });
     const file = make("input", { type: "file", required: true });
     const send = this.guarded(async () => {
       const body = new FormData();
       body.append("file", file.files[0]);
-      await call(`/situations/${this.situation.id}/districts/${name.value}`, { method: "PUT", body });
-      this.chosen = name.value;
-      await this.load(true);
+      const set = slug(name.value, "districts");
+      await call(`/situations/${this.situation.id}/districts/${set}`, { method: "PUT", body });
+      this.chosen = set;
+      await this.changed("upload");
     });
     const form = make("form", { on: { submit: (event) => { event.preventDefault(); send(); } } },
       make("p", { class: "hint", textContent: T.districtsAddHint }),
       make("label", { class: "row column" }, make("span", { textContent: T.districtsSetName }), name),
-      make("label", { class: "row column" }, make("span", { textContent: T.districtsFile }), file),
+      make("label", { class: "row column" }, make("span", { textContent: T.districtsFile }), fileField(file)),
       make("p", { class: "buttons" }, make("button", { type: "submit", textContent: T.districtsStore })));
     return make("details", { open: !this.sets.length, class: "add" }, make("summary", { textContent: T.districtsAdd }), form);
   }
@@ -108,20 +143,24 @@ export class DistrictsPanel {
       return make("li", {}, make("div", {}, make("b", { textContent: words }), make("small", { textContent: joined(alert.webhook ?? alert.email, alert.over.length ? T.alertOver({ areas: alert.over.map((one) => one.area).join(", ") }) : T.alertQuiet, message ? T.alertMessages[message.state] : null, message?.error) })),
         make("button", { type: "button", class: "quiet danger", textContent: T.alertRemove, "aria-label": `${T.alertRemove}: ${words}`, on: { click: remove } }));
     };
-    return make("section", {}, make("h2", { textContent: T.alertTitle }), make("p", { class: "hint", textContent: T.alertHint }), make("ul", { class: "alerts" }, ...found.map(line)));
+    const secret = this.secret?.situation === this.situation.id && found.some((alert) => alert.id === this.secret.alert)
+      ? make("p", { class: "offer", role: "status" }, T.alertSecret, " ", make("code", { textContent: this.secret.value, dir: "ltr" })) : null;
+    return make("section", {}, make("h2", { textContent: T.alertTitle }), make("p", { class: "hint", textContent: T.alertHint }), make("ul", { class: "alerts" }, ...found.map(line)), secret);
   }
 
-  newAlert(figures) {
+  newAlert(areas) {
     const area = make("select");
-    options(area, [["", T.alertEach], ...(figures?.areas ?? []).map((one) => [one.area, one.area])], "");
+    options(area, [["", T.alertEach], ...areas.map((one) => [one, one])], "");
     const number = (value) => make("input", { type: "number", min: 0, max: 100, step: 1, value, required: true });
     const [probability, share] = [number(70), number(5)];
-    const to = make("input", { required: true, maxLength: 2000, autocomplete: "off", placeholder: "https://…" });
+    const to = make("input", { required: true, maxLength: 2000, autocomplete: "off", placeholder: "https://…", pattern: "\\s*(https?://\\S+|[^\\s@]+@[^\\s@]+)\\s*", title: T.alertTo });
     const send = this.guarded(async () => {
       const rule = { districts: this.chosen, area: area.value || null, state: this.state, probability: probability.value / 100, share: share.value / 100 };
-      const made = await post(`/situations/${this.situation.id}/alerts`, { ...rule, [/^https?:/.test(to.value) ? "webhook" : "email"]: to.value.trim() });
-      await this.load(true);
-      if (made.webhook) $("districts").append(make("p", { role: "status" }, T.alertSecret, " ", make("code", { textContent: made.secret })));
+      const made = await post(`/situations/${this.situation.id}/alerts`, { ...rule, [/^\s*https?:/.test(to.value) ? "webhook" : "email"]: to.value.trim() });
+      // Shown until the page is closed: a new version must not take it away before it was copied.
+      if (made.webhook) this.secret = { situation: this.situation.id, alert: made.id, value: made.secret };
+      await this.changed("alert");
+      setTimeout(this.guarded(() => ($("page-districts").hidden ? undefined : this.load(true))), CHECKED);
     });
     const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
     return make("form", { class: "alert", on: { submit: (event) => { event.preventDefault(); send(); } } },

@@ -29,6 +29,12 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+export function dot(colour) {
+  const mark = make("i", { class: "dot" });
+  mark.style.background = colour;
+  return mark;
+}
+
 export function meter(share) {
   const bar = make("i");
   bar.style.width = `${Math.round(1000 * Math.min(Math.max(share, 0), 1)) / 10}%`;
@@ -52,7 +58,9 @@ export function tabs(list, onChange) {
     tab.addEventListener("click", () => choose(tab));
     tab.addEventListener("keydown", (event) => {
       const offered = all.filter((other) => other.checkVisibility());
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      // In languages written from right to left the next tab is to the left.
+      const next = getComputedStyle(list).direction === "rtl" ? -1 : 1;
+      const step = { ArrowRight: next, ArrowLeft: -next }[event.key];
       if (step) choose(offered.at((offered.indexOf(tab) + step) % offered.length), true);
     });
   });

@@ -5,7 +5,7 @@ const RELEASE = "assets"; // replaced by the server with the digest of the files
 const PREFIX = "crowdfield-field-";
 const PATIENCE = 4000; // milliseconds to wait for a network that may never answer
 const NAMES = [
-  "field.js", "queue.js", "sending.js", "api.js", "dom.js", "kept.js", "key-dialog.js", "panels.js", "places.js", "text.js", "theme.js", "base.css", "field.css", "icon.svg", "icon-192.png",
+  "field.js", "queue.js", "sending.js", "api.js", "dom.js", "file-field.js", "kept.js", "key-dialog.js", "panels.js", "places.js", "text.js", "theme.js", "base.css", "field.css", "icon.svg", "icon-192.png",
   "text.en.json", "text.fr.json", "text.es.json", "text.ar.json",
 ];
 const FILES = ["/field/", "/field/manifest.webmanifest", ...NAMES.map((name) => `/static/${RELEASE}/${name}`)];

@@ -2,6 +2,7 @@
 
 import { get, keyFromAddress, keyName, newId, signedIn, useKey } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
+import { fileField } from "./file-field.js";
 import { keep, recall } from "./kept.js";
 import { keyDialog } from "./key-dialog.js";
 import { date, exactDistance, place as named } from "./panels.js";
@@ -163,6 +164,7 @@ async function submit() {
 function clear() {
   const map = $("situation").value;
   $("report").reset();
+  $("photo").dispatchEvent(new Event("change"));
   $("situation").value = map;
   position = null;
   $("photo-more").hidden = true;
@@ -199,13 +201,29 @@ function row(entry) {
       entry.report.accuracy != null ? make("small", { textContent: T.fieldAccuracy({ distance: exactDistance(entry.report.accuracy) }) }) : null),
     make("span", { textContent: entry.reason ? `${T.fieldStates[state]}: ${entry.reason}` : T.fieldStates[state] }),
     entry.photo ? make("img", { src: URL.createObjectURL(entry.photo), alt: T.fieldPhotoAlt }) : null,
-    make("button", { type: "button", class: unsent ? "quiet danger" : "quiet", textContent: unsent ? T.fieldRemoveUnsent : T.fieldRemove, on: { click: async () => { await queue.remove(entry.id); await show(); } } }));
+    removing(entry, unsent));
+}
+
+// A report that was not sent exists only here, so the button asks for confirmation.
+function removing(entry, unsent) {
+  let asked = !unsent;
+  const button = make("button", { type: "button", class: unsent ? "quiet danger" : "quiet", textContent: unsent ? T.fieldRemoveUnsent : T.fieldRemove, on: { click: async () => {
+    if (asked) {
+      await queue.remove(entry.id);
+      return show();
+    }
+    asked = true;
+    button.textContent = T.fieldRemoveSure;
+    return undefined;
+  } } });
+  return button;
 }
 
 function listen() {
   $("locate").addEventListener("click", locate);
   $("place").addEventListener("input", () => { stopLooking(); position = null; say("place-said", ""); });
   $("situation").addEventListener("change", showLabels);
+  $("photo").parentElement.append(fileField($("photo")));
   $("photo").addEventListener("change", () => { $("photo-more").hidden = !$("photo").files.length; });
   $("report").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("retry").addEventListener("click", () => greet());

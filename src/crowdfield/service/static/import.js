@@ -1,8 +1,9 @@
 // The preview of an import: what was found in the file, which map it would become, and fields to change that.
 
 import { call } from "./api.js";
-import { $, fill, make, options } from "./dom.js";
+import { $, dot, fill, make, options } from "./dom.js";
 import { count, distance } from "./panels.js";
+import { OUTSIDE, previewColour } from "./points.js";
 import { joined, T } from "./text.js";
 
 const ROLES = ["lat", "lon", "label", "source", "time", "accuracy", "count"];
@@ -20,7 +21,7 @@ export class ImportPreview {
   async open(file) {
     this.file = file;
     this.plan = {};
-    this.layers = null;
+    this.offered = {}; // the values of options that the file left open
     this.fitted = false;
     this.onShow();
     document.body.classList.add("previewing");
@@ -77,11 +78,18 @@ export class ImportPreview {
 
   // A file that cannot be read as it is: why, and the choices that would help.
   unreadable({ problem, choices }) {
-    this.layers = choices.layer ?? this.layers;
+    Object.assign(this.offered, choices);
     this.view?.preview(null);
-    fill($("import-preview"), make("p", { role: "alert", class: "problem", textContent: problem }),
-      ...Object.entries(choices).map(([option, values]) => this.choice(option, values, "")),
+    const open = Object.entries(choices).map(([option, values]) => this.choice(option, values, ""));
+    fill($("import-preview"), ...this.decided(Object.keys(choices)), make("p", { role: "alert", class: "problem", textContent: problem }),
+      open.length > 1 ? make("p", { class: "hint", textContent: T.previewChooseOne }) : null, ...open,
       make("p", { id: "preview-status", role: "status" }), this.buttons(false));
+  }
+
+  // What was chosen where the file left it open, to be changed; except for `open` options, which are asked about again.
+  decided(open = []) {
+    const now = (option) => (ROLES.includes(option) ? this.plan.columns?.[option] : this.plan[option]);
+    return Object.entries(this.offered).filter(([option]) => now(option) && !open.includes(option)).map(([option, values]) => this.choice(option, values, now(option)));
   }
 
   // One of several values for an option of the reader: a layer, what polygons stand for, or a column.
@@ -121,7 +129,8 @@ export class ImportPreview {
       make("h2", { textContent: T.previewTitle({ name: this.file.name }) }),
       this.rows(found),
       fresh ? this.field("preview-map-title", T.previewName, make("input", { value: found.title, maxLength: 200, on: { change: (e) => e.target.value.trim() && this.change({ title: e.target.value.trim() }) } })) : null,
-      this.layers && this.plan.layer ? this.choice("layer", this.layers, this.plan.layer) : null,
+      // Columns have their own fields below, unless the file has no header.
+      ...this.decided(found.header.length ? ROLES : []),
       this.labels(found, fresh),
       fresh ? this.states(found) : null,
       fresh ? this.region(found) : null,
@@ -153,13 +162,15 @@ export class ImportPreview {
   labels(found, fresh) {
     const given = found.labels.map((l) => l.label);
     const meanings = fresh ? [...new Set([...given, ...found.states])] : found.states;
-    const rows = found.labels.map((l) => {
+    const rows = found.labels.map((l, at) => {
       const choose = make("select", { "aria-label": T.previewMeans({ label: l.label }), on: { change: () => this.change({ labels: { ...this.plan.labels, [l.label]: choose.value || null }, positive: undefined }) } });
-      const entries = [...(fresh || l.state !== null ? [] : [["?", T.previewUnknownLabel]]), ...meanings.map((m) => [m, m]), ["", T.previewLeaveOut]];
+      const meaning = (m) => (m === l.label && !found.states.includes(m) ? T.previewOwnLabel : m);
+      const entries = [...(fresh || l.state !== null ? [] : [["?", T.previewUnknownLabel]]), ...meanings.map((m) => [m, meaning(m)]), ["", T.previewLeaveOut]];
       options(choose, entries, l.state ?? (this.plan.labels?.[l.label] === null ? "" : fresh ? "" : "?"));
-      return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row", textContent: l.label }), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
+      return make("tr", { class: l.state === null ? "left-out" : "" }, make("th", { scope: "row" }, dot(previewColour(at)), l.label), make("td", { textContent: count(l.reports) }), make("td", {}, choose));
     });
-    return make("div", {}, make("h3", { textContent: T.previewLabels }), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...[T.previewLabel, T.previewReports, T.previewMeaning].map((t) => make("th", { scope: "col", textContent: t })))), make("tbody", {}, ...rows)));
+    return make("div", {}, make("h3", { textContent: T.previewLabels }), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...[T.previewLabel, T.previewReports, T.previewMeaning].map((t) => make("th", { scope: "col", textContent: t })))), make("tbody", {}, ...rows)),
+      found.labels.some((l) => l.state !== null && !found.states.includes(l.state)) ? make("p", { class: "hint", textContent: T.previewOwnLabelHint }) : null);
   }
 
   states(found) {
@@ -178,7 +189,7 @@ export class ImportPreview {
     const view = make("button", { type: "button", class: "quiet", textContent: T.regionView, on: { click: () => { input.value = this.view?.shown().join(", ") ?? ""; input.dispatchEvent(new Event("change")); } } });
     const all = make("button", { type: "button", class: "quiet", textContent: T.previewBulk, on: { click: () => { this.fitted = false; this.change({ region: undefined }); } } });
     return make("div", {}, make("h3", { textContent: T.previewRegion }), this.field("preview-region", T.regionLabel, input),
-      make("p", { class: "hint", id: "preview-outside", textContent: open ? T.previewRegionOpen : found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }),
+      make("p", { class: "hint", id: "preview-outside", textContent: open ? T.previewRegionOpen : found.outside ? T.previewOutside({ n: found.outside }) : T.previewNoneOutside }, !open && found.outside ? dot(OUTSIDE) : null),
       open ? null : make("p", { class: "hint", textContent: T.previewCell({ side: distance(found.cell) }) }), make("p", { class: "buttons start" }, view, open ? null : all));
   }
 

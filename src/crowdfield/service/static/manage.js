@@ -1,8 +1,8 @@
 // What admins do: change, archive and delete a map, start an empty one, make and revoke keys.
 
-import { call, get, post } from "./api.js";
+import { call, get, keyName, post } from "./api.js";
 import { $, fill, make, options } from "./dom.js";
-import { joined, locale, T } from "./text.js";
+import { joined, locale, slug, T } from "./text.js";
 
 const DAY = 86400;
 
@@ -12,9 +12,10 @@ function described({ role, maps, state, expires }) {
 }
 
 export class ManagePanel {
-  // reopen(id) shows a map with all that has changed; shown() is the region that the map shows.
-  constructor({ reopen, shown }) {
-    Object.assign(this, { reopen, shown });
+  // reopen(id) shows a map with all that has changed; shown() is the region that the map shows; onCreated() is called when an
+  // empty map was started.
+  constructor({ reopen, shown, onCreated }) {
+    Object.assign(this, { reopen, shown, onCreated });
     options($("new-key-role"), Object.entries(T.roles), "reporter");
     const on = (id, event, act, outcome) => $(id).addEventListener(event, (given) => {
       given.preventDefault();
@@ -74,13 +75,21 @@ export class ManagePanel {
   }
 
   async create() {
-    const states = $("create-states").value.split(",").map((s) => s.trim()).filter(Boolean);
+    const states = $("create-states").value.split(/[,،;]/).map((s) => s.trim()).filter(Boolean);
+    if (new Set(states).size < 2) {
+      $("create-outcome").textContent = T.createStatesFew;
+      return;
+    }
     const title = $("create-title").value.trim();
-    const id = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "map";
+    const taken = new Set((await get("/situations")).map((one) => one.id));
+    const name = slug(title, "map");
+    let id = name;
+    for (let n = 2; taken.has(id); n += 1) id = `${name}-${n}`;
     const [west, south, east, north] = this.shown();
     const made = await post("/situations", { id, title, states, region: { west, south, east, north } });
     $("create").reset();
     await this.reopen(made.id);
+    this.onCreated();
   }
 
   askDelete() {
@@ -103,10 +112,10 @@ export class ManagePanel {
     const found = await get("/keys");
     const order = [...found].sort((a, b) => (a.state === "valid" ? 0 : 1) - (b.state === "valid" ? 0 : 1) || b.created - a.created);
     fill($("keys"), ...order.map((key) => make("li", {}, make("div", {}, make("b", { textContent: key.name }), make("small", { textContent: described(key) })),
-      key.state === "valid" ? this.revoking(key) : null)));
+      keyName() === `cf_${key.id}` ? make("small", { textContent: T.keyOwn }) : key.state === "valid" ? this.revoking(key) : null)));
   }
 
-  // Revoking cannot be undone and locks out the holder, so the button asks for confirmation.
+  // A key cannot revoke itself. Revoking cannot be undone and locks out the holder, so the button asks for confirmation.
   revoking(key) {
     let asked = false;
     const button = make("button", { type: "button", class: "quiet danger", textContent: T.keyRevoke, "aria-label": `${T.keyRevoke}: ${key.name}`, on: { click: async () => {
@@ -134,7 +143,7 @@ export class ManagePanel {
       expires: days ? Date.now() / 1000 + days * DAY : null,
       maps: $("new-key-map").checked && this.situation ? [this.situation.id] : null,
     });
-    fill($("new-key-outcome"), T.keyMade({ name }), make("code", { textContent: made.key }));
+    fill($("new-key-outcome"), T.keyMade({ name }), make("code", { textContent: made.key, dir: "ltr" }));
     $("new-key").reset();
     $("new-key-role").value = "reporter"; // resetting the form would select the first role
     await this.keys();

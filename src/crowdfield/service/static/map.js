@@ -1,15 +1,17 @@
 // The map itself: MapLibre with our tiles, the reports, the places to look at next, and the selected place.
 
-import { get, headers } from "./api.js";
+import { BUSY, get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
 import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
-import { clusterIcon, COLOURS, Points } from "./points.js";
+import { clusterIcon, OUTSIDE, Points, previewColour } from "./points.js";
 
 const TOGETHER = 17; // from this zoom on, clicking a cluster lists its reports instead of zooming in
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
 const REACH = matchMedia("(pointer: coarse)").matches ? 9 : 2; // tolerance of clicks on a mark in pixels; larger for fingers
 // No fading if the device asks for reduced motion; MapLibre then jumps instead of flying.
 const FADING = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 1;
+const PATIENCE = 6; // how often tiles are asked for again, and after how many milliseconds
+const PAUSE = 3000;
 const MANY_CHECKS = 100; // with more places to check, marks of full size would hide the map
 const NOTHING = { type: "FeatureCollection", features: [] };
 
@@ -24,6 +26,8 @@ export class MapView {
   // for a place to check; onMove() when the visible part of the map has changed.
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
+    this.retry = null; // the timer after which missing tiles are asked for again
+    this.retries = 0; // how often that happened since the tiles changed
     this.overlays = []; // the layers of tiles that are drawn, the newest last
     this.overlaid = 0; // how many there have been
     this.map = new maplibregl.Map({
@@ -37,6 +41,7 @@ export class MapView {
       transformRequest: (url) => (url.startsWith(location.origin) ? { url, headers: headers() } : { url }),
       style: {
         version: 8,
+        transition: { duration: 0, delay: 0 },
         sources: {
           ground: { type: "geojson", data: NOTHING },
           lattice: { type: "geojson", data: lattice() },
@@ -70,6 +75,7 @@ export class MapView {
     this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets()).then(() => this.dress());
     addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
     this.map.on("moveend", onMove);
+    this.map.on("error", (event) => this.again(event));
     // The whole region stays in view until somebody moves the map.
     this.map.on("resize", () => this.fit());
     this.map.on("movestart", (event) => { if (event.originalEvent) this.whole = null; });
@@ -107,22 +113,46 @@ export class MapView {
     });
   }
 
+  // Tiles that a busy service did not deliver are asked for again; MapLibre would leave holes.
+  again({ error, sourceId }) {
+    if (!BUSY.includes(error?.status) || this.retries >= PATIENCE) return console.error(error);
+    if (this.retry) return undefined;
+    this.retries += 1;
+    this.retry = setTimeout(() => {
+      this.retry = null;
+      const source = this.map.getSource(sourceId);
+      if (source?.type === "vector") source.setTiles(source.tiles);
+      // Pictures get a new source: MapLibre cannot draw one that failed while it is loaded again.
+      else if (sourceId === this.overlays.at(-1)) this.tiles(this.url, this.tiled, { anew: true });
+    }, PAUSE);
+    return undefined;
+  }
+
   // In the dark theme the basemap is dark, except under our own tiles: their paler colours would differ from the legend.
-  dress() {
-    const dark = document.documentElement.dataset.theme === "dark";
+  dress(dark = document.documentElement.dataset.theme === "dark") {
     paintGround(this.map, dark);
     this.map.setLayoutProperty("paper", "visibility", dark ? "visible" : "none");
   }
 
   // The operator's basemap, if there is one.
   async streets() {
-    const own = await get("/basemap/about.json").catch(() => null);
-    if (!own) return;
+    const { attribution, ...own } = (await get("/basemap/about.json").catch(() => null)) ?? {};
+    if (!own.bounds) return;
+    this.credit(attribution);
     this.map.addSource("streets", { type: "vector", tiles: [`${location.origin}/basemap/{z}/{x}/{y}.mvt`], ...own });
     LAYERS.forEach((layer) => this.map.addLayer(layer, "paper"));
     // Names are drawn above the sea, so that those of coastal towns are not cut off.
     OVER.forEach((layer) => this.map.addLayer(layer, layer.type === "symbol" ? "borders" : "sea-over"));
     this.overlayBelow = OVER[0].id;
+  }
+
+  // The maker of the basemap, whose licence usually asks to be named; as text, because the file may contain anything.
+  credit(text) {
+    if (!text) return;
+    const element = document.createElement("p");
+    element.id = "basemap-credit";
+    element.textContent = text;
+    this.map.getContainer().append(element);
   }
 
   // Shows a place at a zoom, or the whole region.
@@ -180,7 +210,7 @@ export class MapView {
       type: "FeatureCollection",
       features: [
         { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } },
-        ...found.points.map(([lon, lat, label, inside]) => ({ type: "Feature", properties: { inside, colour: inside ? COLOURS[(label + 5) % COLOURS.length] : "#c0142b" }, geometry: { type: "Point", coordinates: [lon, lat] } })),
+        ...found.points.map(([lon, lat, label, inside]) => ({ type: "Feature", properties: { inside, colour: inside ? previewColour(label) : OUTSIDE }, geometry: { type: "Point", coordinates: [lon, lat] } })),
       ],
     });
     this.whole = null;
@@ -218,17 +248,24 @@ export class MapView {
     return { longitude: turned(lng), latitude: lat, zoom: this.map.getZoom() };
   }
 
-  // The canvas, redrawn: its content can be copied only immediately after drawing.
-  picture() {
+  // A copy of the map for paper, in light colours. The canvas can be copied only immediately after drawing.
+  copyTo(canvas) {
+    this.dress(false);
     this.map.redraw();
-    return this.map.getCanvas();
+    const drawn = this.map.getCanvas();
+    canvas.width = drawn.width;
+    canvas.height = drawn.height;
+    canvas.getContext("2d").drawImage(drawn, 0, 0);
+    this.dress();
   }
 
   // The old tiles are removed only when the new ones are loaded, so that the map does not flicker.
-  async tiles(url, region) {
+  async tiles(url, region, { anew = false } = {}) {
     await this.ready;
-    if (url === this.url) return;
+    if (url === this.url && !anew) return;
+    if (!anew) this.retries = 0;
     this.url = url;
+    this.tiled = region;
     this.map.setLayoutProperty("unknown", "visibility", "none");
     this.overlaid += 1;
     const name = `overlay-${this.overlaid}`;

@@ -7,9 +7,9 @@ import { chooseLanguage, language, LANGUAGES, T } from "./text.js";
 const PAPER_WIDTH = 680; // pixels between the margins of A4 and of US Letter
 
 export class Menu {
-  // address({ embedded }) is the address of what is shown.
-  constructor({ address, title, picture }) {
-    Object.assign(this, { address, title, picture });
+  // address({ embedded }) is the address of what is shown; view is the map, or null if it cannot be drawn.
+  constructor({ address, title, view }) {
+    Object.assign(this, { address, title, view });
     options($("language"), Object.entries(LANGUAGES), language);
     options($("theme"), Object.entries(T.themes), recall("theme") ?? "auto");
     $("language").addEventListener("change", () => { chooseLanguage($("language").value, address({})); });
@@ -50,11 +50,7 @@ export class Menu {
     $("stage").style.setProperty("--map-width", `${width}px`);
     $("stage").style.setProperty("--map-height", `${height}px`);
     $("stage").style.setProperty("--map-zoom", Math.min(1, PAPER_WIDTH / width));
-    const map = this.picture();
-    $("paper-map").hidden = !map;
-    if (!map) return;
-    $("paper-map").width = map.width;
-    $("paper-map").height = map.height;
-    $("paper-map").getContext("2d").drawImage(map, 0, 0);
+    $("paper-map").hidden = !this.view;
+    this.view?.copyTo($("paper-map"));
   }
 }

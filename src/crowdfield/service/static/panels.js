@@ -1,6 +1,6 @@
 // What the panel shows: reasons, sources, places to look at next, legend.
 
-import { $, fill, make, meter } from "./dom.js";
+import { $, dot, fill, make, meter } from "./dom.js";
 import { isolated, joined, locale, signs, T } from "./text.js";
 
 const percentage = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 0 });
@@ -20,7 +20,7 @@ export const date = (seconds) => new Date(1000 * seconds).toLocaleString(locale,
 export function percent(p) {
   if (p > 0 && p < 0.01) return signs("<\u00a01\u00a0%");
   if (p > 0.99 && p < 1) return signs(">\u00a099\u00a0%");
-  return percentage.format(p).replace("%", "\u00a0%");
+  return percentage.format(p).replace(/\s*%/u, "\u00a0%"); // some languages have a space of their own there
 }
 
 // Why
@@ -98,10 +98,10 @@ function reasons(answer) {
 function force({ name, value, sum }, most) {
   const bar = make("i", { class: value >= 0 ? "for" : "against" });
   bar.style.width = `${(50 * Math.abs(value)) / most}%`;
-  return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, title: name }), make("span", { class: "bar" }, bar), make("span", { textContent: signed.format(value) }));
+  return make("li", { class: sum ? "sum" : "" }, make("span", { textContent: name, dir: "auto" }), make("span", { class: "bar" }, bar), make("span", { textContent: signs(signed.format(value)) }));
 }
 
-export const distance = (metres) => (metres < 950 ? T.metres({ value: Math.round(metres / 10) * 10 }) : T.kilometres({ value: tenth.format(metres / 1000) }));
+export const distance = (metres) => (metres < 5 ? T.metres({ value: signs("<\u00a010") }) : metres < 950 ? T.metres({ value: Math.round(metres / 10) * 10 }) : T.kilometres({ value: tenth.format(metres / 1000) }));
 // The accuracy of a place; distances under ten metres to the metre.
 export const exactDistance = (metres) => (metres < 10 ? T.metres({ value: Math.max(1, Math.round(metres)) }) : distance(metres));
 
@@ -160,14 +160,14 @@ function matrix(s, { states, labels }) {
 
 export function looks(features, { onPick, onDownload }) {
   if (!features.length) return fill($("next"), make("p", { class: "hint", textContent: T.nextEmpty }));
+  // Scores have a meaning only in comparison with each other.
+  const best = features[0].properties.score;
   const rows = features.map(({ properties: { rank, score, longitude, latitude } }) =>
     make("li", {}, make("button", { type: "button", class: "quiet", on: { click: () => onPick(longitude, latitude) } },
-      make("span", { class: "rank", textContent: rank }), make("span", {}, make("b", { textContent: T.nextPlace({ rank }) }), make("br"), make("small", { textContent: joined(place({ longitude, latitude }), T.nextScore({ score: significant(score) })) })))));
+      make("span", { class: "rank", textContent: rank }), make("span", {}, make("b", { textContent: T.nextPlace({ rank }) }), make("br"), make("small", { textContent: joined(place({ longitude, latitude }), score < best ? T.nextScore({ share: percent(score / best) }) : null) })))));
   fill($("next"), make("p", { class: "hint", textContent: T.nextHint }), make("ol", { class: "looks" }, ...rows),
     make("button", { type: "button", class: "quiet", textContent: T.nextDownload, on: { click: onDownload } }));
 }
-
-const significant = (x) => Number(x).toLocaleString(locale, { maximumSignificantDigits: 3 });
 
 // Legend
 
@@ -187,11 +187,7 @@ export function legend(layer, state, { from, to, scale, still, onlyLabel }) {
 
 export function labelLegend(entries) {
   $("label-colours").hidden = !entries.length;
-  fill($("label-colours"), ...entries.map(([name, colour]) => {
-    const dot = make("i", { class: "dot" });
-    dot.style.background = colour;
-    return make("li", {}, dot, name);
-  }));
+  fill($("label-colours"), ...entries.map(([name, colour]) => make("li", {}, dot(colour), name)));
 }
 
 // An empty map explains what to do.

@@ -3,6 +3,9 @@
 // Okabe and Ito: eight colours that colour-blind people can distinguish. Without black and yellow, which are hard to see on the tiles.
 export const COLOURS = ["#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 export const OTHER = "#8a8d94";
+// In the preview of a file: the colour of its labels, by their number, and of reports outside the region.
+export const OUTSIDE = "#c0142b";
+export const previewColour = (label) => COLOURS[(label + 5) % COLOURS.length];
 // The two ends of each colour scale: for reports of the other state, and of the chosen state.
 const ENDS = { plain: ["#1d4f9c", "#ffe14d"], water: ["#f2d264", "#12397a"], harm: ["#f7e08a", "#8c1030"] };
 export function ends(scale = "plain") {

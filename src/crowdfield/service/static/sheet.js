@@ -41,7 +41,13 @@ export class Sheet {
 
   // How many pixels of the lower part of the stage lie behind the open sheet.
   covers() {
-    return this.narrow.matches ? { peek: 0, half: 0.5, full: 0.5 }[this.state] * this.panel.parentElement.clientHeight : 0;
+    if (!this.narrow.matches || this.state === "peek") return 0;
+    return Math.max(0, 0.5 * this.panel.parentElement.clientHeight - this.lowest()); // the stage ends above the closed sheet
+  }
+
+  // The height of the closed sheet.
+  lowest() {
+    return parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--peek"));
   }
 
   drag(grip, event) {
@@ -68,7 +74,7 @@ export class Sheet {
   nearest(height, speed) {
     if (Math.abs(speed) > FLICK) return STATES[Math.min(Math.max(STATES.indexOf(this.state) + Math.sign(speed), 0), 2)];
     const whole = this.panel.parentElement.clientHeight;
-    const heights = [parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--peek")), whole / 2, whole];
+    const heights = [this.lowest(), whole / 2, whole];
     return STATES[heights.reduce((best, h, i) => (Math.abs(h - height) < Math.abs(heights[best] - height) ? i : best), 0)];
   }
 }

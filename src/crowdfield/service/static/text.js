@@ -33,6 +33,8 @@ export const isolated = (text) => (rightToLeft ? `${FIRST_STRONG}${text}${END}` 
 export const signs = (text) => (rightToLeft ? `${LEFT_TO_RIGHT}${text}${END}` : text);
 // The direction of a user's text, by its first letter.
 export const directionOf = (text) => (/^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u.test(text) ? "rtl" : "ltr");
+// A name as a part of an address: lower case, without accents.
+export const slug = (text, otherwise) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40).replace(/-+$/, "") || otherwise;
 // Joins facts into a line; missing ones are left out.
 export const joined = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").map(isolated).join(" · ");
 

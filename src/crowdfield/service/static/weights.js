@@ -2,17 +2,22 @@
 
 import { call } from "./api.js";
 import { make } from "./dom.js";
+import { fileField } from "./file-field.js";
 import { locale, T } from "./text.js";
 
 const significant = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 });
 // Rounded to the digits that an estimate with an interval has.
 export const amount = (value) => significant.format(value);
 
+// The amount in a district with its interval.
+export function numbered(row) {
+  const [share, low, high] = [row.amount, row.amount_low, row.amount_high].map(amount);
+  return T.districtsBetween({ share, low, high });
+}
+
 // The amount in a district with its unit, its interval, and the total of the district.
 export function counted(row, unit, share) {
-  if (row.share === null) return [T.weightsNobody({ unit })];
-  const [value, low, high] = [row.amount, row.amount_low, row.amount_high].map(amount);
-  return [make("b", { textContent: T.districtsBetween({ share: value, low, high }) }), make("small", { textContent: T.weightsOf({ share, total: amount(row.weight), unit }) })];
+  return [make("b", { textContent: numbered(row) }), make("small", { textContent: T.weightsOf({ share, total: amount(row.weight), unit }) })];
 }
 
 // For admins: what is counted now, a form to upload other weights, and a button to remove them. onChange() after a change.
@@ -30,7 +35,7 @@ export function weightsForm({ path, weights, guarded, onChange }) {
   const row = (text, input) => make("label", { class: "row column" }, make("span", { textContent: text }), input);
   const now = weights && make("p", { textContent: weights.current ? T.weightsNow({ unit: weights.name, total: amount(weights.total) }) : T.weightsOutdated({ unit: weights.name }) });
   const form = make("form", { on: { submit: (event) => { event.preventDefault(); send(); } } },
-    make("p", { class: "hint", textContent: T.weightsHint }), row(T.weightsName, name), row(T.districtsFile, file),
+    make("p", { class: "hint", textContent: T.weightsHint }), row(T.weightsName, name), row(T.districtsFile, fileField(file)),
     make("p", { class: "buttons" }, weights && make("button", { type: "button", class: "quiet danger", textContent: T.weightsRemove, on: { click: remove } }), make("button", { type: "submit", textContent: T.weightsStore })));
   return make("details", { class: "add weights", open: Boolean(weights && !weights.current) }, make("summary", { textContent: T.weightsTitle }), now, form);
 }
