@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+from shapely import box
 
 from crowdfield import outlines, plot
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import InputError
 from crowdfield.plot import palette
 from crowdfield.plot.coast import coast_lines
-from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid
+from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -193,7 +195,8 @@ def test_a_sheet_has_all_that_a_map_needs():
     made = {"created": "2026-11-17T04:05:00+00:00", "reports": 1234, "sources": 56}
     figure = plot.sheet(make(p, sd, **made), title="Flood", size="900x600")
     axes, beside = figure.axes[:2]
-    assert figure.get_suptitle() == "Flood" and tuple(figure.get_size_inches() * figure.dpi) == (900, 600)
+    assert figure.get_suptitle() == "Flood"
+    assert FigureCanvasAgg(figure).get_width_height() == (900, 600)
     assert axes.get_title(loc="left") == "from 1,234 reports by 56 sources, 17 November 2026, 04:05 UTC"
     assert {"N", "2 km"} <= {text.get_text() for text in axes.texts}
     assert axes.get_xticklabels()[0].get_text().endswith("° E") and axes.get_yticklabels()[0].get_text().endswith("° N")
@@ -208,6 +211,39 @@ def test_a_sheet_shows_many_states(show):
     figure = plot.sheet(heatmap, show)
     words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert set("abcde") <= set(words) if show == "most-probable" else figure.get_suptitle() == "Probability: c"
+
+
+LONG_TITLE = "Buildings that are probably flooded in Beira and the districts around it, at 06:00 on 18 March (draft)"
+
+
+@pytest.mark.parametrize("size", [None, "a4", "a4-portrait", "600x400", "451x301", "2400x900", "700x2000", "3001x2003"])
+@pytest.mark.parametrize("show", [None, "most-probable", "grade"])
+def test_the_parts_of_a_sheet_do_not_overlap_at_any_size(size, show):
+    p = np.random.default_rng(0).dirichlet(np.ones(4), GRID.shape)
+    made = {"created": "2026-11-17T04:05:00+00:00", "reports": 1234, "sources": 56, "ordered": True}
+    states = ("no damage", "minor", "major", "destroyed")
+    heatmap = Heatmap(GRID, states, p, np.full(p.shape, 0.05), np.zeros(GRID.shape, int), made)
+    figure = plot.sheet(heatmap, show, title=LONG_TITLE, size=size)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    axes, beside = figure.axes[:2]
+    legends: list[Any] = [beside.get_legend(), *beside.child_axes]
+    texts = [figure._suptitle, axes._left_title, figure._supxlabel]  # type: ignore[attr-defined]
+    parts = [*texts, axes.xaxis, axes.yaxis, axes.patch, *legends]
+    boxes = [box(*part.get_tightbbox(renderer).extents) for part in parts]
+    page = box(*figure.bbox.extents)
+    for number, one in enumerate(boxes):
+        assert page.buffer(1).contains(one), parts[number]
+        # Ticks end at the frame of the map, so parts may share a few pixels.
+        assert not any(one.buffer(-3).intersects(other.buffer(-3)) for other in boxes[:number]), parts[number]
+    assert axes.get_window_extent().height > 0.3 * min(figure.bbox.height, figure.bbox.width)
+    if size is not None and "x" in size:
+        assert renderer.get_canvas_width_height() == tuple(float(part) for part in size.split("x"))
+
+
+def test_degrees_along_an_edge_have_the_same_decimals():
+    assert in_degrees(np.array([-20.0, -19.5]), ("S", "N")) == ["20.0° S", "19.5° S"]
+    assert in_degrees(np.array([179.0, 181.0]), ("W", "E")) == ["179° E", "179° W"]
 
 
 @pytest.mark.parametrize("size", ["", "10x10", "1600", "a5", "99999x100", "axb"])

@@ -38,7 +38,7 @@ def test_the_state_in_question_comes_first_in_files(run, tmp_path):
     assert next(iter(feature["properties"])) == f"probability_{first}"
     page = io.write(heatmap, tmp_path / "map.html").read_text(encoding="utf-8")
     assert f'"states": ["{first}"' in page
-    assert f"P({first})" in io.write(heatmap, tmp_path / "map.svg").read_text(encoding="utf-8")
+    assert f"probability of {first}<" in io.write(heatmap, tmp_path / "map.svg").read_text(encoding="utf-8")
 
 
 def test_the_state_in_question_comes_first_in_figures_and_looks(run, tmp_path):

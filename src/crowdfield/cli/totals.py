@@ -21,7 +21,7 @@ def totals(
     output: Annotated[
         list[Path] | None,
         opt.several_outputs(
-            "Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png)."
+            "Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png .svg .pdf)."
         ),
     ] = None,
     weights: Annotated[
@@ -45,6 +45,7 @@ def totals(
             help='What is printed and drawn: a state, or "at least STATE" of grades. [default: the state in question]',
         ),
     ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the coloured map.")] = None,
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Coverage of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=20, help="Draws of the whole map.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
@@ -81,7 +82,7 @@ def totals(
             seed=seed,
         )
     for path in output or []:
-        job.write_totals(found, path, state=show)
+        job.write_totals(found, path, state=show, title=title)
     for note in found.notes:
         talk.remark(f"note: {note}.")
     state, unit = found.column(show), found.unit
