@@ -3,14 +3,18 @@
 import re
 from datetime import UTC, datetime
 
+import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from tests.browser import needs_chromium, page
 
-from crowdfield import pipeline
+from crowdfield import geography, pipeline
 from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.io.areas import NamedAreas
 from crowdfield.pipeline.report import browser, gather, read_texts
 from crowdfield.pipeline.report import page as report_page
+from crowdfield.pipeline.totals import totals
 
 NASTY = "</section><script>document.title='owned'</script>"
 
@@ -156,3 +160,15 @@ def test_figures_of_districts_are_shown_as_people_read_them():
     ):
         assert words in page
     assert "share_low" not in page and "nan" not in page and NASTY not in page and "4 % of it lies outside" in page
+
+
+def test_totals_of_districts_come_with_a_map_and_with_what_is_odd_about_them(runs, tmp_path):
+    fused = runs[0]
+    grid = fused.heatmap.grid
+    corners = geography.unproject(np.array([[grid.west, grid.south], [grid.east, grid.north]]), str(grid.crs))
+    (west, south), (east, north) = corners
+    middle = (west + east) / 2
+    shapes = [shapely.box(west, south, east, north), shapely.box(west, south, middle, north)]
+    found = totals(fused, NamedAreas(("all", NASTY), np.array(shapes, dtype=object)), draws=20)
+    page = pipeline.write_report(fused, tmp_path / "report.html", districts=found).read_text(encoding="utf-8")
+    assert page.count("<img") == 2 and "Districts overlap" in page and NASTY not in page

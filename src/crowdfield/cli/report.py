@@ -83,10 +83,7 @@ def _districts(path: Path, by: str | None, fused: Any) -> Any:
         return _table(path)
     from crowdfield.pipeline.totals import totals
 
-    found = totals(fused, path, by=by)
-    table = found.table.copy()
-    table.attrs |= {"unit": found.unit, "level": found.level}
-    return table
+    return totals(fused, path, by=by)
 
 
 def _table(path: Path) -> Any:

@@ -34,8 +34,9 @@ def write_report(fused: Fused, path: str | Path, *, texts: Mapping[str, str] | N
     texts : mapping, optional
         The words of the report in another language; English by default (docs/report.md).
     **what
-        ``title`` of the page; ``since``, an earlier map to compare with; ``districts`` and ``checks``, tables to show
-        as they are; ``looks``, if they are known already; ``written``, the time of writing, now by default.
+        ``title`` of the page; ``since``, an earlier map to compare with; ``districts``, totals of districts or a table
+        of them; ``checks``, a table to show as it is; ``looks``, if they are known already; ``written``, the time of
+        writing, now by default.
 
     Returns
     -------
