@@ -177,6 +177,7 @@ def test_every_format_can_be_read_back(found, tmp_path):
     frame = pyogrio.read_dataframe(tmp_path / "totals.gpkg", layer="totals")
     assert frame["area"].tolist() == list(DISTRICTS)
     assert (tmp_path / "totals.png").read_bytes().startswith(b"\x89PNG")
+    assert "to 100% flooded" in (tmp_path / "totals.qml").read_text(encoding="utf-8")
     assert ">Flooded, by district<" in (tmp_path / "totals.svg").read_text(encoding="utf-8")
     assert (tmp_path / "totals.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(InputError, match="written as"):

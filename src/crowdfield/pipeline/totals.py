@@ -14,6 +14,7 @@ import shapely
 from crowdfield import geography
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
+from crowdfield.data.positive import scale_name
 from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.io.layers import description
@@ -277,9 +278,14 @@ def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None, 
         write_figure(choropleth(found, state, title=title), path)
         return path
     from crowdfield.io import figures
+    from crowdfield.io.qgis_style import write_share_style
+    from crowdfield.plot import scale
 
     columns = tuple((name, hxl(name, found), found.table[name].tolist()) for name in found.table.columns)
     getattr(figures, f"write_{suffix[1:]}")(columns, found.areas.shapes, found.about, path)
+    column = found.column(state)
+    shown = next((s for s in found.states if str(s) == column), found.positive)
+    write_share_style(path, column, scale(scale_name(found.states, found.positive, shown)))
     return path
 
 
