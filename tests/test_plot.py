@@ -173,8 +173,17 @@ def test_water_is_blue_and_damage_is_warm():
 def test_grades_take_steps_of_one_scale_and_kinds_do_not():
     lightness = palette._to_oklab(plot.state_colours(("destroyed", "intact", "major", "minor"), "destroyed"))[:, 0]
     assert lightness[0] < lightness[2] < lightness[3] < lightness[1]
-    kinds = plot.state_colours(("fire", "flood", "landslide"), "fire")
-    assert np.allclose(kinds[0], (0, 0.447, 0.698), atol=0.01)
+
+
+def test_colours_of_kinds_agree_with_intuition_and_are_all_different():
+    states = ("burning", "flooded", "looted", "safe", "damaged", "closed")
+    for positive in (None, *states):
+        kinds = dict(zip(states, plot.state_colours(states, positive), strict=True))
+        assert len({tuple(shade) for shade in kinds.values()}) == len(states)
+        assert kinds["flooded"][2] > 1.5 * kinds["flooded"][0]  # blue
+        assert kinds["safe"][1] > 1.2 * max(kinds["safe"][0], kinds["safe"][2])  # green
+        assert all(kinds[name][0] > 2 * kinds[name][2] for name in ("burning", "damaged"))  # warm
+    assert len({tuple(shade) for shade in plot.state_colours(tuple("abcdefgh"), "c")}) == 8
 
 
 def test_guessing_among_three_states_is_right_once_in_three():
@@ -317,3 +326,9 @@ def test_titles_say_that_a_number_is_a_grade(states, ordered, title):
     p = np.full((1, 1, 3), 1 / 3)
     heatmap = Heatmap(grid, states, p, p, np.ones((1, 1), int), {"ordered": True} if ordered else {})
     assert palette.state_title(heatmap, 2) == title
+
+
+def test_at_least_a_grade_has_the_colours_of_the_worst():
+    p = np.full((*GRID.shape, 3), 1 / 3)
+    heatmap = Heatmap(GRID, ("none", "minor", "destroyed"), p, p, np.ones(GRID.shape, int), {"ordered": True})
+    assert plot.scale_of(heatmap).name == plot.scale_of(heatmap.at_least("minor")).name == "harm"
