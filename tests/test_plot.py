@@ -19,6 +19,7 @@ from crowdfield.errors import InputError
 from crowdfield.plot import palette
 from crowdfield.plot.coast import coast_lines
 from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees
+from crowdfield.plot.sheet import at_least
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -332,3 +333,13 @@ def test_at_least_a_grade_has_the_colours_of_the_worst():
     p = np.full((*GRID.shape, 3), 1 / 3)
     heatmap = Heatmap(GRID, ("none", "minor", "destroyed"), p, p, np.ones(GRID.shape, int), {"ordered": True})
     assert plot.scale_of(heatmap).name == plot.scale_of(heatmap.at_least("minor")).name == "harm"
+
+
+def test_nobody_knows_means_the_same_on_all_pictures_of_a_map():
+    rng = np.random.default_rng(0)
+    p, sd = rng.dirichlet(np.ones(4), GRID.shape), rng.uniform(0.1, 0.4, (*GRID.shape, 4))
+    about = {"ordered": True, "prior_sd": [0.38, 0.25, 0.3, 0.38]}
+    heatmap = Heatmap(GRID, ("no damage", "minor", "major", "destroyed"), p, sd, np.zeros(GRID.shape, int), about)
+    assert 0.1 < plot.unknown(heatmap).mean() < 0.9
+    for grade in ("minor", "major", "destroyed"):
+        np.testing.assert_array_equal(plot.unknown(at_least(heatmap, grade)), plot.unknown(heatmap))

@@ -9,10 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from crowdfield.counting import crowd
+from crowdfield.data import Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.plot.furniture import draw_grades_legend, draw_legend, draw_states_legend, short
-from crowdfield.plot.palette import FAINT, INK, state_index, state_title
+from crowdfield.plot.palette import FAINT, INK, ignorance, knowledge, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
 from crowdfield.plot.sheet_layout import (
     RESOLUTION,
@@ -25,7 +26,7 @@ from crowdfield.plot.sheet_layout import (
 )
 
 if TYPE_CHECKING:
-    from crowdfield.data import Heatmap, Reports
+    from crowdfield.data import Reports
 
 MOST_PROBABLE = "most-probable"
 GRADE = "grade"
@@ -83,7 +84,7 @@ def sheet(
     >>> figure.savefig("map.pdf")
     """
     if isinstance(show, str) and show.startswith(AT_LEAST_WORDS) and show not in heatmap.states:
-        heatmap, show = heatmap.at_least(show.removeprefix(AT_LEAST_WORDS)), None
+        heatmap, show = at_least(heatmap, show.removeprefix(AT_LEAST_WORDS)), None
     made = show if show in (MOST_PROBABLE, GRADE) and show not in heatmap.states else None
     inches, resolution = _page(heatmap, size)
     figure = Figure(figsize=inches, dpi=resolution)
@@ -110,6 +111,14 @@ def sheet(
     else:
         draw_legend(beside, heatmap, show, looks=marked, more=handles, below=below)
     return figure
+
+
+def at_least(heatmap: Heatmap, grade: str) -> Heatmap:
+    """The map of a grade and those above it, to be drawn: what nobody knows is the same on all pictures of a map."""
+    part = heatmap.at_least(grade)
+    prior = np.array([ignorance(part, state) for state in part.states])
+    sd = (1.0 - knowledge(heatmap))[..., None] * prior
+    return Heatmap(part.grid, part.states, part.probability, sd, part.reports, dict(part.metadata))
 
 
 def parse_size(size: str) -> tuple[float, float]:
