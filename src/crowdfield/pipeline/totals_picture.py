@@ -97,9 +97,10 @@ def _frame(shapes: Any, grid: Grid) -> Grid:
 
 
 def _subtitle(found: DistrictTotals) -> str:
-    interval = f"in brackets the {100 * found.level:.0f} % interval"
     made = moment_in_words(found.about.get("created"))
-    return interval if made is None else f"{made}; {interval}"
+    named = len(found.table) <= MOST_NAMED
+    interval = f"in brackets the {100 * found.level:.0f} % interval" if named else None
+    return "; ".join(part for part in (made, interval) if part is not None)
 
 
 def _credit(found: DistrictTotals, hidden: int) -> str:

@@ -86,7 +86,8 @@ def furnish(axes: Axes, heatmap: Heatmap) -> None:
 def furnish_grid(axes: Axes, grid: Grid) -> None:
     """Labelled axes, a scale bar and a north arrow."""
     west, south, east, north = grid.bounds
-    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid))
+    # At the top of its room: level with the legend and with other maps beside it.
+    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid), anchor="N")
     _label_axes(axes, grid)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=8.5, color=INK)
