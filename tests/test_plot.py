@@ -15,8 +15,9 @@ from shapely import box
 
 from crowdfield import outlines, plot
 from crowdfield.data import Grid, Heatmap, Reports
-from crowdfield.errors import InputError
-from crowdfield.plot import palette
+from crowdfield.errors import DataWarning, InputError
+from crowdfield.io.picture import write_picture
+from crowdfield.plot import letters, palette
 from crowdfield.plot.coast import coast_lines
 from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees
 from crowdfield.plot.sheet import at_least
@@ -343,3 +344,19 @@ def test_nobody_knows_means_the_same_on_all_pictures_of_a_map():
     assert 0.1 < plot.unknown(heatmap).mean() < 0.9
     for grade in ("minor", "major", "destroyed"):
         np.testing.assert_array_equal(plot.unknown(at_least(heatmap, grade)), plot.unknown(heatmap))
+
+
+def test_letters_that_no_font_has_are_told_once_and_the_picture_is_drawn(tmp_path):
+    nowhere = "\u0378\u0379"  # belongs to no script: no font has them
+    with pytest.warns(DataWarning, match="no font on this computer has the letters") as caught:
+        write_picture(make(0.5, 0.1), tmp_path / "map.png", title=f"Flood {nowhere}")
+    assert len(caught) == 1 and (tmp_path / "map.png").stat().st_size > 10_000
+
+
+def test_letters_that_the_default_font_lacks_come_from_one_that_has_them(monkeypatch):
+    monkeypatch.setattr(letters, "_font_with", lambda missing: "DejaVu Serif" if missing == {"\u0378"} else None)
+    figure = plot.sheet(make(0.5, 0.1), title="Crue à Léogâne \u0378")
+    letters.find_letters(figure)
+    title = figure._suptitle  # type: ignore[attr-defined]
+    assert title.get_fontfamily() == ["sans-serif", "DejaVu Serif"]
+    assert all(text.get_fontfamily() == ["sans-serif"] for text in figure.axes[0].texts)

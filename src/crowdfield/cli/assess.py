@@ -110,11 +110,12 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
 
     answers = assessing.read_checked(checked)
     found = assessing.assess(fused, answers, level)
-    for path in outputs:
-        if path.suffix.lower() == ".csv":
-            write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
-        else:
-            write_finding(found, path)
+    with talk.warnings_as_remarks():
+        for path in outputs:
+            if path.suffix.lower() == ".csv":
+                write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
+            else:
+                write_finding(found, path)
     written = list(outputs)
     if gold is not None:
         with talk.warnings_as_remarks(), talk.progress("Fitting again with the answers"):

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -120,7 +120,7 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any
     for number, name in enumerate(columns):
         figures = number in right
         # Long words are broken, not cut: the name of a district must be readable in a narrow window too.
-        side = "right" if figures else "left"
+        side: Literal["left", "right"] = "right" if figures else "left"
         out.add_column(name, justify=side, no_wrap=figures, overflow="fold", header_style="dim")
     for row in rows:
         out.add_row(*(escape(str(cell)) for cell in row))

@@ -72,7 +72,7 @@ def report(
         "districts": None if districts is None else _districts(districts, by, fused),
         "checks": None if checks is None else _table(checks),
     }
-    with talk.progress("Writing the report"):
+    with talk.warnings_as_remarks(), talk.progress("Writing the report"):
         written = [pipeline.write_report(fused, path, texts=words, **what) for path in outputs]
     talk.result({"written": [str(path) for path in written]}, [f"wrote {path}" for path in written])
 

@@ -81,8 +81,9 @@ def totals(
             draws=draws,
             seed=seed,
         )
-    for path in output or []:
-        job.write_totals(found, path, state=show, title=title)
+    with talk.warnings_as_remarks():
+        for path in output or []:
+            job.write_totals(found, path, state=show, title=title)
     for note in found.notes:
         talk.remark(f"note: {note}.")
     state, unit = found.column(show), found.unit

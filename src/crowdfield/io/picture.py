@@ -53,9 +53,12 @@ def write_figure(figure: Figure, path: Path, about: dict[str, Any] | None = None
     """A figure as PNG, SVG or PDF, by the suffix of the file; about: metadata in the fields that the format has."""
     from matplotlib import rc_context
 
+    from crowdfield.plot.letters import boxes_allowed, find_letters
+
     suffix = path.suffix.lower()
+    find_letters(figure)
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with replacing(path) as temporary, rc_context(_TEXT_AS_TEXT):
+    with replacing(path) as temporary, rc_context(_TEXT_AS_TEXT), boxes_allowed():
         figure.savefig(temporary, format=suffix[1:], metadata=dates.get(suffix, {}) if about is None else about)
 
 

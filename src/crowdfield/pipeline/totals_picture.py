@@ -21,6 +21,7 @@ from crowdfield.pipeline.districts import projected
 from crowdfield.pipeline.totals import DistrictTotals, in_words
 from crowdfield.plot import FAINT, INK, OUTSIDE, UNKNOWN, draw_coast, scale, suppressed
 from crowdfield.plot.furniture import HATCH, NORTH, SCALE_BAR, draw_handles, draw_key, furnish_grid, short
+from crowdfield.plot.letters import boxes_allowed
 from crowdfield.plot.sheet_layout import (
     RESOLUTION,
     Parts,
@@ -75,7 +76,8 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
     hidden = int(shapely.is_empty(seen).sum())
     credit = figure.supxlabel(_credit(found, hidden), fontsize=7.5, color=FAINT)
     below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(frame))
-    listed = _name(axes, found, column, seen, shades) if len(table) <= MOST_NAMED else []
+    with boxes_allowed():
+        listed = _name(axes, found, column, seen, shades) if len(table) <= MOST_NAMED else []
     whole = f"share of “{short(found.weights, 14)}”" if found.weights else "share of the area"
     draw_key(beside, colours, f"{whole}\nthat is {short(said, 24)}", ("0", "50 %", "100 %"))
     handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
@@ -166,8 +168,10 @@ def _middles(free: Any) -> list[Any]:
 
 def _write(axes: Axes, at: Any, words: str, size: float, shade: Any) -> Any:
     dark = float(np.dot(shade, (0.299, 0.587, 0.114))) < DARK
+    x, y = at
     return axes.text(
-        *at, words, ha="center", va="center", fontsize=size, color="white" if dark else INK, zorder=5,
+        x,
+        y, words, ha="center", va="center", fontsize=size, color="white" if dark else INK, zorder=5,
         path_effects=[withStroke(linewidth=2.0, foreground=shade)],
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from crowdfield import __version__
 from crowdfield.geography.projection import crs_in_words
 from crowdfield.plot.coast import CREDIT, coast_lines
 from crowdfield.plot.furniture import aspect_of
+from crowdfield.plot.letters import boxes_allowed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,6 +87,11 @@ def place(parts: Parts, tall: float, legend_height: float = LEGEND_HEIGHT) -> bo
 
     tall: height of the map divided by its width; legend_height: the room that the legend needs below the map.
     """
+    with boxes_allowed():
+        return _place(parts, tall, legend_height)
+
+
+def _place(parts: Parts, tall: float, legend_height: float) -> bool:
     figure, axes = parts.figure, parts.map
     width, height = figure.get_size_inches()
     renderer = FigureCanvasAgg(figure).get_renderer()
@@ -131,7 +137,7 @@ def place(parts: Parts, tall: float, legend_height: float = LEGEND_HEIGHT) -> bo
         _move(figure, parts.legend, start, top - down - below - GAP - legend_height, across, legend_height)
     else:
         _move(figure, parts.legend, start + across + right + GAP, top - down, LEGEND_WIDTH, down)
-    return legend_below
+    return bool(legend_below)
 
 
 def _move(figure: Figure, axes: Axes, x: float, y: float, across: float, down: float) -> None:

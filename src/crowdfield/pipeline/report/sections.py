@@ -235,8 +235,12 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _figure(figure: Any, alternative: str, caption: str) -> str:
+    from crowdfield.plot.letters import boxes_allowed, find_letters
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    find_letters(figure)
+    with boxes_allowed():
+        figure.savefig(buffer, format="png")
     data = base64.b64encode(buffer.getvalue()).decode()
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     image = f'<img alt="{escape(alternative, quote=True)}" src="data:image/png;base64,{data}">'
