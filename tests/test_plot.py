@@ -252,6 +252,32 @@ def test_the_parts_of_a_sheet_do_not_overlap_at_any_size(size, show):
         assert renderer.get_canvas_width_height() == tuple(float(part) for part in size.split("x"))
 
 
+@pytest.mark.parametrize("size", [None, "600x400", "a4-portrait"])
+@pytest.mark.parametrize("count", [9, 20, 60])
+def test_a_legend_of_many_states_stays_on_the_sheet(size, count):
+    p = np.random.default_rng(0).dirichlet(np.ones(count), GRID.shape)
+    states = tuple(f"kind of thing number {number:02}" for number in range(count))
+    figure = plot.sheet(Heatmap(GRID, states, p, p / 10, np.zeros(GRID.shape, int)), "most-probable", size=size)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    legend: Any = figure.axes[1].get_legend()
+    assert box(*figure.bbox.extents).contains(box(*legend.get_tightbbox(renderer).extents))
+    words = [text.get_text() for text in legend.get_texts()]
+    shown = sum(word in states for word in words)
+    assert shown == count or f"… {count - shown} more" in words
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(100, 8), (8, 100)])
+def test_labels_of_degrees_do_not_overlap_on_narrow_maps(columns, rows):
+    grid = Grid(500_000, 500_000 + 1000 * columns, 4_000_000, 4_000_000 + 1000 * rows, columns, rows, "EPSG:32633")
+    figure = plot.sheet(make(0.5, 0.1, grid))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        boxes = [box(*label.get_window_extent(renderer).extents) for label in axis.get_ticklabels()]
+        assert not any(one.intersects(two) for at, one in enumerate(boxes) for two in boxes[:at])
+
+
 def test_degrees_along_an_edge_have_the_same_decimals():
     assert in_degrees(np.array([-20.0, -19.5]), ("S", "N")) == ["20.0° S", "19.5° S"]
     assert in_degrees(np.array([179.0, 181.0]), ("W", "E")) == ["179° E", "179° W"]

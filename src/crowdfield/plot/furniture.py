@@ -111,9 +111,17 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
         for side in (axes.xaxis, axes.yaxis):
             side.set_major_locator(MaxNLocator(5))
         return
-    for axis, (places, degrees), sides in zip((axes.xaxis, axes.yaxis), edges, (("W", "E"), ("S", "N")), strict=True):
-        ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])
+    west, south, east, north = grid.bounds
+    tall = (north - south) / (east - west) * aspect_of(grid)
+    # Fewer along a short side, where the labels of four would overlap.
+    most = [max(round(min(4, 8 * short_side)), 1) for short_side in (1 / tall, tall)]
+    sides_of = (("W", "E"), ("S", "N"))
+    for axis, (places, degrees), sides, count in zip((axes.xaxis, axes.yaxis), edges, sides_of, most, strict=True):
+        ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])
         ticks = ticks[(ticks >= degrees[0]) & (ticks <= degrees[-1])]
+        if count < 3:  # a locator gives two ticks at least
+            middle = (degrees[0] + degrees[-1]) / 2
+            ticks = np.sort(ticks[np.argsort(np.abs(ticks - middle), kind="stable")[:count]])
         axis.set_ticks(np.interp(ticks, degrees, places), in_degrees(ticks, sides))
     axes.set_xlabel("longitude")
     axes.set_ylabel("latitude")
@@ -273,19 +281,32 @@ def draw_key(axes: Axes, shades: Colormap, label: str, ticks: Sequence[str] = ("
 
 
 def draw_states_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = (), below: bool = False) -> None:
-    """A colour for every state, from the one in question on."""
+    """A colour for every state, from the one in question on; in small letters where there are many states."""
     axes.set_axis_off()
     shades = state_colours(heatmap.states, heatmap.positive)
-    handles: list[Any] = [Patch(fc=shades[j], label=short(heatmap.states[j], 28)) for j in heatmap.order]
-    handles.append(Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain"))
-    handles += [*_ground_handles(heatmap), *more]
-    columns = -(-len(handles) // STATES_BELOW) if below else 1
+    states: list[Any] = [Patch(fc=shades[j], label=short(heatmap.states[j], 28)) for j in heatmap.order]
+    others = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain")]
+    others += [*_ground_handles(heatmap), *more]
+    dpi = axes.figure.dpi
+    columns = max(int(axes.bbox.width / dpi / _ENTRY_WIDTH), 1) if below else 1
+    room = axes.bbox.height / dpi if below else axes.bbox.y1 / dpi - _UNDER_LEGEND
+    # The title and the second line of "undecided" take the room of two entries.
+    rows, fitting = -(-len([*states, *others]) // columns) + 2, room / _ENTRY_HEIGHT
+    shrunk = float(np.clip(fitting / rows, _SMALLEST_LETTERS, 1.0))
+    left_out = (rows - int(fitting / shrunk)) * columns
+    if left_out > 0:
+        states = states[: -left_out - 1]
+        others.insert(0, Patch(fc="none", label=f"… {len(heatmap.states) - len(states):,} more"))
+    letters = {**LEGEND, "fontsize": shrunk * LEGEND["fontsize"]}
+    handles = [*states, *others]
     axes.legend(
-        handles=handles, loc="upper left", title="most probable state", alignment="left", ncols=columns, **LEGEND
+        handles=handles, loc="upper left", title="most probable state", alignment="left", ncols=columns, **letters
     )
 
 
-STATES_BELOW = 7  # entries of a column of the legend of states, below a map
+# Inches: the room of an entry of the legend of states, and what must stay free under it.
+_ENTRY_WIDTH, _ENTRY_HEIGHT, _UNDER_LEGEND = 2.0, 0.2, 0.4
+_SMALLEST_LETTERS = 0.7  # of the usual size
 
 
 def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = (), below: bool = False) -> None:
