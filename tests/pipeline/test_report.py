@@ -1,6 +1,7 @@
 """The report: everything on one page, nothing from elsewhere, nothing that a report brought along runs."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -55,6 +56,16 @@ def test_a_report_without_extras_has_no_empty_sections(runs):
     for name in ("changed", "districts", "looks", "checks"):
         assert f"<h2>{words[name]}</h2>" not in text
     assert words["title"].format(state="flooded") in text
+
+
+def test_a_report_of_one_label_begins_with_what_it_cannot_tell(runs):
+    """ "Surely an emergency: 100 % of the map" would be the first thing a reader sees."""
+    content = gather(runs[0], looks=[])
+    settings = {"region": {"west": 1.5, "south": 2.0}}
+    text = report_page(replace(content, about={**content.about, "only_label": NASTY, "settings": settings}))
+    assert text.index("nothing tells where it is not so") < text.index("<h2>") and NASTY not in text
+    assert "Surely" not in text and "Surely" in report_page(content)
+    assert "region = west 1.5, south 2.0" in text
 
 
 @needs_chromium

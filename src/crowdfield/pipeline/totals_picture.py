@@ -78,8 +78,8 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
     below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(frame))
     with boxes_allowed():
         listed = _name(axes, found, column, seen, shades) if len(table) <= MOST_NAMED else []
-    whole = f"share of “{short(found.weights, 14)}”" if found.weights else "share of the area"
-    draw_key(beside, colours, f"{whole}\nthat is {short(said, 24)}", ("0", "50 %", "100 %"))
+    whole = short(found.weights, 12) if found.weights else "the area"
+    draw_key(beside, colours, f"share of {whole} that is\n{short(said, 21)}", ("0", "50 %", "100 %"))
     handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
     if (~np.isfinite(share) & ~shapely.is_empty(seen)).any():
         handles.append(Patch(fc=OUTSIDE, ec=OUTLINE, lw=0.7, label="not on the map"))

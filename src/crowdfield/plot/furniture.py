@@ -258,7 +258,7 @@ def draw_legend(
     below: the legend is below the map, so its parts stand side by side.
     """
     j = state_index(heatmap, state)
-    name = short(heatmap.states[j], 26)
+    name = short(heatmap.states[j], 21)
     draw_key(axes, scale_of(heatmap, state), f"probability of{' ' if len(name) <= 12 else chr(10)}{name}")
     handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
     draw_handles(axes, handles, below)

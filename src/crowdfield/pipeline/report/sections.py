@@ -39,7 +39,10 @@ def heading(content: Content, texts: Texts) -> str:
 
 
 def keys(content: Content, texts: Texts) -> str:
-    """The figures a reader wants first."""
+    """The figures a reader wants first; where all reports say the same there are none, and the reader must know it."""
+    if (only := content.about.get("only_label")) is not None:
+        said = texts["only_label"].format(label=only, state=content.heatmap.positive)
+        return f'<div class="doubt"><p>{escape(said)}</p></div>'
     state, found, area = str(content.heatmap.positive), content.figures(), content.square_km()
     cards = []
     for name, text in (
@@ -219,6 +222,8 @@ def _figures(value: float) -> str:
 
 def _setting(value: Any) -> str:
     """A setting as it would be written in a settings file, without quotation marks around names."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_setting(part)}" for name, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
