@@ -20,7 +20,7 @@ from crowdfield.data import Reports
 from crowdfield.io.areas import NamedAreas
 from crowdfield.io.picture import write_picture
 from crowdfield.pipeline.sampling_plan import plan
-from crowdfield.pipeline.totals import totals, write_totals
+from crowdfield.pipeline.totals import totals, write_totals, write_totals_style
 
 
 @pytest.fixture(scope="module", params=LABELS_AND_POSITIVE, ids=lambda crowd: "-".join(crowd[0]))
@@ -86,7 +86,7 @@ def test_the_state_in_question_comes_first_in_every_file_of_districts(run, tmp_p
     for suffix, names in columns.items():
         assert next(name for name in names if name.startswith("share_")) == f"share_{first}", suffix
     assert f">Share: {first}<" in paths["svg"].read_text(encoding="utf-8")
-    assert f"100% {first}" in (tmp_path / "totals.qml").read_text(encoding="utf-8")
+    assert f"100% {first}" in write_totals_style(found, paths["gpkg"]).read_text(encoding="utf-8")
 
 
 def test_the_state_in_question_is_the_one_that_is_compared(run, tmp_path):

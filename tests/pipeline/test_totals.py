@@ -17,7 +17,7 @@ from crowdfield.errors import InputError
 from crowdfield.io.amounts import read_amounts
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.pipeline.districts import locate
-from crowdfield.pipeline.totals import totals, write_totals
+from crowdfield.pipeline.totals import totals, write_totals, write_totals_style
 from crowdfield.pipeline.totals_picture import choropleth
 
 WEST, SOUTH, SIZE = 36.80, -1.30, 0.05  # degrees
@@ -177,6 +177,8 @@ def test_every_format_can_be_read_back(found, tmp_path):
     frame = pyogrio.read_dataframe(tmp_path / "totals.gpkg", layer="totals")
     assert frame["area"].tolist() == list(DISTRICTS)
     assert (tmp_path / "totals.png").read_bytes().startswith(b"\x89PNG")
+    write_totals_style(found, tmp_path / "totals.gpkg")
+    assert write_totals_style(found, tmp_path / "totals.csv") is None
     assert "to 100% flooded" in (tmp_path / "totals.qml").read_text(encoding="utf-8")
     assert ">Flooded, by district<" in (tmp_path / "totals.svg").read_text(encoding="utf-8")
     assert (tmp_path / "totals.pdf").read_bytes().startswith(b"%PDF")

@@ -81,9 +81,12 @@ def totals(
             draws=draws,
             seed=seed,
         )
+    written: list[Path] = []
     with talk.warnings_as_remarks():
         for path in output or []:
-            job.write_totals(found, path, state=show, title=title)
+            written.append(job.write_totals(found, path, state=show, title=title))
+            if (style := job.write_totals_style(found, path, state=show)) is not None and style not in written:
+                written.append(style)
     for note in found.notes:
         talk.remark(f"note: {note}.")
     state, unit = found.column(show), found.unit
@@ -109,5 +112,5 @@ def totals(
     said = job.in_words(state)
     names = ["district", "share", f"amount ({unit})", f"P(≥ {cut})", "unknown", "reports"]
     title = f"Share and amount that is {said}, with {share(level)} intervals"
-    text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
+    text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in written)]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)

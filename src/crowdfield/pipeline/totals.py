@@ -278,15 +278,21 @@ def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None, 
         write_figure(choropleth(found, state, title=title), path)
         return path
     from crowdfield.io import figures
-    from crowdfield.io.qgis_style import write_share_style
-    from crowdfield.plot import scale
 
     columns = tuple((name, hxl(name, found), found.table[name].tolist()) for name in found.table.columns)
     getattr(figures, f"write_{suffix[1:]}")(columns, found.areas.shapes, found.about, path)
+    return path
+
+
+def write_totals_style(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path | None:
+    """Write a style for QGIS beside figures that were written, in the colours of the printed map; None for formats
+    that QGIS does not style."""
+    from crowdfield.io.qgis_style import write_share_style
+    from crowdfield.plot import scale
+
     column = found.column(state)
     shown = next((s for s in found.states if str(s) == column), found.positive)
-    write_share_style(path, column, scale(scale_name(found.states, found.positive, shown)))
-    return path
+    return write_share_style(path, column, scale(scale_name(found.states, found.positive, shown)))
 
 
 def in_words(name: str) -> str:
