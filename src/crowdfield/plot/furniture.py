@@ -117,7 +117,7 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
     most = [max(round(min(4, 8 * short_side)), 1) for short_side in (1 / tall, tall)]
     sides_of = (("W", "E"), ("S", "N"))
     for axis, (places, degrees), sides, count in zip((axes.xaxis, axes.yaxis), edges, sides_of, most, strict=True):
-        ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])
+        ticks = np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1]))
         ticks = ticks[(ticks >= degrees[0]) & (ticks <= degrees[-1])]
         if count < 3:  # a locator gives two ticks at least
             middle = (degrees[0] + degrees[-1]) / 2
