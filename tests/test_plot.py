@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+from shapely import box
 
 from crowdfield import outlines, plot
 from crowdfield.data import Grid, Heatmap, Reports
-from crowdfield.errors import InputError
-from crowdfield.plot import palette
+from crowdfield.errors import DataWarning, InputError
+from crowdfield.io.picture import write_picture
+from crowdfield.plot import letters, palette
 from crowdfield.plot.coast import coast_lines
-from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid
+from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees
+from crowdfield.plot.sheet import at_least
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
 
@@ -171,8 +175,17 @@ def test_water_is_blue_and_damage_is_warm():
 def test_grades_take_steps_of_one_scale_and_kinds_do_not():
     lightness = palette._to_oklab(plot.state_colours(("destroyed", "intact", "major", "minor"), "destroyed"))[:, 0]
     assert lightness[0] < lightness[2] < lightness[3] < lightness[1]
-    kinds = plot.state_colours(("fire", "flood", "landslide"), "fire")
-    assert np.allclose(kinds[0], (0, 0.447, 0.698), atol=0.01)
+
+
+def test_colours_of_kinds_agree_with_intuition_and_are_all_different():
+    states = ("burning", "flooded", "looted", "safe", "damaged", "closed")
+    for positive in (None, *states):
+        kinds = dict(zip(states, plot.state_colours(states, positive), strict=True))
+        assert len({tuple(shade) for shade in kinds.values()}) == len(states)
+        assert kinds["flooded"][2] > 1.5 * kinds["flooded"][0]  # blue
+        assert kinds["safe"][1] > 1.2 * max(kinds["safe"][0], kinds["safe"][2])  # green
+        assert all(kinds[name][0] > 2 * kinds[name][2] for name in ("burning", "damaged"))  # warm
+    assert len({tuple(shade) for shade in plot.state_colours(tuple("abcdefgh"), "c")}) == 8
 
 
 def test_guessing_among_three_states_is_right_once_in_three():
@@ -193,7 +206,8 @@ def test_a_sheet_has_all_that_a_map_needs():
     made = {"created": "2026-11-17T04:05:00+00:00", "reports": 1234, "sources": 56}
     figure = plot.sheet(make(p, sd, **made), title="Flood", size="900x600")
     axes, beside = figure.axes[:2]
-    assert figure.get_suptitle() == "Flood" and tuple(figure.get_size_inches() * figure.dpi) == (900, 600)
+    assert figure.get_suptitle() == "Flood"
+    assert FigureCanvasAgg(figure).get_width_height() == (900, 600)
     assert axes.get_title(loc="left") == "from 1,234 reports by 56 sources, 17 November 2026, 04:05 UTC"
     assert {"N", "2 km"} <= {text.get_text() for text in axes.texts}
     assert axes.get_xticklabels()[0].get_text().endswith("° E") and axes.get_yticklabels()[0].get_text().endswith("° N")
@@ -208,6 +222,65 @@ def test_a_sheet_shows_many_states(show):
     figure = plot.sheet(heatmap, show)
     words = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert set("abcde") <= set(words) if show == "most-probable" else figure.get_suptitle() == "Probability: c"
+
+
+LONG_TITLE = "Buildings that are probably flooded in Beira and the districts around it, at 06:00 on 18 March (draft)"
+
+
+@pytest.mark.parametrize("size", [None, "a4", "a4-portrait", "600x400", "451x301", "2400x900", "700x2000", "3001x2003"])
+@pytest.mark.parametrize("show", [None, "most-probable", "grade"])
+def test_the_parts_of_a_sheet_do_not_overlap_at_any_size(size, show):
+    p = np.random.default_rng(0).dirichlet(np.ones(4), GRID.shape)
+    made = {"created": "2026-11-17T04:05:00+00:00", "reports": 1234, "sources": 56, "ordered": True}
+    states = ("no damage", "minor", "major", "destroyed")
+    heatmap = Heatmap(GRID, states, p, np.full(p.shape, 0.05), np.zeros(GRID.shape, int), made)
+    figure = plot.sheet(heatmap, show, title=LONG_TITLE, size=size)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    axes, beside = figure.axes[:2]
+    legends: list[Any] = [beside.get_legend(), *beside.child_axes]
+    texts = [figure._suptitle, axes._left_title, figure._supxlabel]  # type: ignore[attr-defined]
+    parts = [*texts, axes.xaxis, axes.yaxis, axes.patch, *legends]
+    boxes = [box(*part.get_tightbbox(renderer).extents) for part in parts]
+    page = box(*figure.bbox.extents)
+    for number, one in enumerate(boxes):
+        assert page.buffer(1).contains(one), parts[number]
+        # Ticks end at the frame of the map, so parts may share a few pixels.
+        assert not any(one.buffer(-3).intersects(other.buffer(-3)) for other in boxes[:number]), parts[number]
+    assert axes.get_window_extent().height > 0.3 * min(figure.bbox.height, figure.bbox.width)
+    if size is not None and "x" in size:
+        assert renderer.get_canvas_width_height() == tuple(float(part) for part in size.split("x"))
+
+
+@pytest.mark.parametrize("size", [None, "600x400", "a4-portrait"])
+@pytest.mark.parametrize("count", [9, 20, 60])
+def test_a_legend_of_many_states_stays_on_the_sheet(size, count):
+    p = np.random.default_rng(0).dirichlet(np.ones(count), GRID.shape)
+    states = tuple(f"kind of thing number {number:02}" for number in range(count))
+    figure = plot.sheet(Heatmap(GRID, states, p, p / 10, np.zeros(GRID.shape, int)), "most-probable", size=size)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    legend: Any = figure.axes[1].get_legend()
+    assert box(*figure.bbox.extents).contains(box(*legend.get_tightbbox(renderer).extents))
+    words = [text.get_text() for text in legend.get_texts()]
+    shown = sum(word in states for word in words)
+    assert shown == count or f"… {count - shown} more" in words
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(100, 8), (8, 100)])
+def test_labels_of_degrees_do_not_overlap_on_narrow_maps(columns, rows):
+    grid = Grid(500_000, 500_000 + 1000 * columns, 4_000_000, 4_000_000 + 1000 * rows, columns, rows, "EPSG:32633")
+    figure = plot.sheet(make(0.5, 0.1, grid))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        boxes = [box(*label.get_window_extent(renderer).extents) for label in axis.get_ticklabels()]
+        assert not any(one.intersects(two) for at, one in enumerate(boxes) for two in boxes[:at])
+
+
+def test_degrees_along_an_edge_have_the_same_decimals():
+    assert in_degrees(np.array([-20.0, -19.5]), ("S", "N")) == ["20.0° S", "19.5° S"]
+    assert in_degrees(np.array([179.0, 181.0]), ("W", "E")) == ["179° E", "179° W"]
 
 
 @pytest.mark.parametrize("size", ["", "10x10", "1600", "a5", "99999x100", "axb"])
@@ -281,3 +354,35 @@ def test_titles_say_that_a_number_is_a_grade(states, ordered, title):
     p = np.full((1, 1, 3), 1 / 3)
     heatmap = Heatmap(grid, states, p, p, np.ones((1, 1), int), {"ordered": True} if ordered else {})
     assert palette.state_title(heatmap, 2) == title
+
+
+def test_at_least_a_grade_has_the_colours_of_the_worst():
+    p = np.full((*GRID.shape, 3), 1 / 3)
+    heatmap = Heatmap(GRID, ("none", "minor", "destroyed"), p, p, np.ones(GRID.shape, int), {"ordered": True})
+    assert plot.scale_of(heatmap).name == plot.scale_of(heatmap.at_least("minor")).name == "harm"
+
+
+def test_nobody_knows_means_the_same_on_all_pictures_of_a_map():
+    rng = np.random.default_rng(0)
+    p, sd = rng.dirichlet(np.ones(4), GRID.shape), rng.uniform(0.1, 0.4, (*GRID.shape, 4))
+    about = {"ordered": True, "prior_sd": [0.38, 0.25, 0.3, 0.38]}
+    heatmap = Heatmap(GRID, ("no damage", "minor", "major", "destroyed"), p, sd, np.zeros(GRID.shape, int), about)
+    assert 0.1 < plot.unknown(heatmap).mean() < 0.9
+    for grade in ("minor", "major", "destroyed"):
+        np.testing.assert_array_equal(plot.unknown(at_least(heatmap, grade)), plot.unknown(heatmap))
+
+
+def test_letters_that_no_font_has_are_told_once_and_the_picture_is_drawn(tmp_path):
+    nowhere = "\u0378\u0379"  # belongs to no script: no font has them
+    with pytest.warns(DataWarning, match="no font on this computer has the letters") as caught:
+        write_picture(make(0.5, 0.1), tmp_path / "map.png", title=f"Flood {nowhere}")
+    assert len(caught) == 1 and (tmp_path / "map.png").stat().st_size > 10_000
+
+
+def test_letters_that_the_default_font_lacks_come_from_one_that_has_them(monkeypatch):
+    monkeypatch.setattr(letters, "_font_with", lambda missing: "DejaVu Serif" if missing == {"\u0378"} else None)
+    figure = plot.sheet(make(0.5, 0.1), title="Crue à Léogâne \u0378")
+    letters.find_letters(figure)
+    title = figure._suptitle  # type: ignore[attr-defined]
+    assert title.get_fontfamily() == ["sans-serif", "DejaVu Serif"]
+    assert all(text.get_fontfamily() == ["sans-serif"] for text in figure.axes[0].texts)

@@ -15,9 +15,9 @@ from xml.etree import ElementTree as xml
 import numpy as np
 import pytest
 
-from crowdfield import io
+from crowdfield import io, plot
 from crowdfield.data import Grid, Heatmap
-from crowdfield.io.qgis_style import write_change_style
+from crowdfield.io.qgis_style import write_change_style, write_share_style
 
 ROOT = Path(__file__).parent.parent
 PLUGIN = ROOT / "integrations" / "qgis"
@@ -63,6 +63,30 @@ def test_a_map_of_changes_has_a_style_from_less_to_more(tmp_path):
     assert (stops[0][0], stops[-1][0]) == (-1, 1) and stops[0][1] == "#2d004b" and stops[-1][1] == "#7f3b08"
     rules = root.findall("renderer-v2/rules/rule")
     assert rules[0].get("filter") == "\"verdict\" = 'unknown'" and rules[-1].get("label") == "+80 to +100 %"
+
+
+def test_a_map_of_changes_shows_only_changes_that_were_detected(tmp_path):
+    root = xml.fromstring(write_change_style(tmp_path / "change.gpkg").read_text(encoding="utf-8"))
+    _, same, *others = root.findall("renderer-v2/rules/rule")
+    assert same.get("filter") == "\"verdict\" = 'unchanged'" and same.get("label") == "no change detected"
+    assert all("IN ('rose', 'fell')" in rule.get("filter") for rule in others)
+
+
+def test_cells_have_outlines_of_their_colour_so_that_no_lines_show_between_them(tmp_path):
+    root = xml.fromstring(io.write_style(make(), tmp_path / "map.gpkg").read_text(encoding="utf-8"))
+    for symbol in root.findall("renderer-v2/symbols/symbol")[1:]:
+        options = {part.get("k"): part.get("v") for part in symbol.iter("prop")}
+        assert options["outline_style"] == "solid" and options["outline_color"] == options["color"]
+        assert symbol.get("alpha") == "1"  # otherwise outlines that lie on each other would be darker
+    assert root.find("layerOpacity").text == "0.85"
+
+
+def test_totals_of_districts_have_a_style(tmp_path):
+    style = write_share_style(tmp_path / "totals.gpkg", 'a "b"', plot.scale("water"))
+    rules = xml.fromstring(style.read_text(encoding="utf-8")).findall("renderer-v2/rules/rule")
+    assert [rule.get("label") for rule in rules[:2]] == ["not on the map", "nobody knows"]
+    assert '"share_a ""b""" >= 0.9' in rules[-1].get("filter") and rules[-1].get("label") == '90% to 100% a "b"'
+    assert write_share_style(tmp_path / "totals.csv", "a", plot.scale("water")) is None
 
 
 def test_pictures_and_tables_have_no_style(tmp_path):

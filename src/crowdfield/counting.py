@@ -22,12 +22,16 @@ def crowd(reports: int, sources: int) -> str:
 
 
 def amount_with_interval(value: float, low: float, high: float) -> str:
-    """An amount and its interval, all with the decimals that give the upper end two significant digits.
+    """An amount and its interval, all with the decimals that give the upper end two significant digits, at most four.
 
     >>> amount_with_interval(0.347, 0.144, 0.632), amount_with_interval(5230.2, 12.0, 7412.9)
     ('0.35 (0.14–0.63)', '5,230 (12–7,413)')
+    >>> amount_with_interval(0.0000021, 0.0, 0.000017)
+    '< 0.0001'
     """
-    decimals = max(0, 1 - floor(log10(high))) if high > 0 else 0
+    if 0.0 < high < 0.00005:
+        return "< 0.0001"
+    decimals = min(max(0, 1 - floor(log10(high))), 4) if high > 0 else 0
     return f"{value:,.{decimals}f} ({low:,.{decimals}f}–{high:,.{decimals}f})"
 
 

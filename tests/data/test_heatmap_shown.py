@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.browser import needs_chromium, page
 
 from crowdfield.data import Grid, Heatmap
 
@@ -44,3 +45,14 @@ def test_a_notebook_shows_the_page_in_a_frame_that_can_reach_nothing(heatmap):
     assert text.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in text
     inside = text.split('srcdoc="')[1].split('" sandbox')[0]
     assert '"' not in inside and "<" not in inside and "http" not in inside.replace("http-equiv", "")
+
+
+@needs_chromium
+def test_the_frame_of_a_notebook_draws_the_map(heatmap, tmp_path):
+    around = tmp_path / "notebook.html"
+    around.write_text(f'<!doctype html><meta charset="utf-8">{heatmap._repr_html_()}', encoding="utf-8")
+    with page() as opened:
+        opened.goto(around.as_uri())
+        inside = opened.frames[1]
+        inside.wait_for_selector("body[data-ready=yes]")
+        assert inside.locator("select option").first.inner_text() == f"Probability: {heatmap.positive}"

@@ -86,7 +86,7 @@ def test_every_output_shows_the_state_in_question_first(states, wanted, tmp_path
     with rasterio.open(io.write(heatmap, tmp_path / "m.tif")) as file:
         assert file.descriptions[0] == f"probability_{wanted}"
     with h5py.File(io.write(heatmap, tmp_path / "m.nc")) as file:
-        assert file["state"][0].decode() == wanted
+        assert b"".join(file["state_name"][0]).decode() == wanted
     first = json.loads(io.write(heatmap, tmp_path / "m.geojson").read_text())["features"][0]["properties"]
     assert next(iter(first)) == f"probability_{wanted}"
     assert pyogrio.read_info(io.write(heatmap, tmp_path / "m.gpkg"))["fields"][0] == f"probability_{wanted}"

@@ -6,6 +6,7 @@ import zipfile
 from importlib.resources import files
 from xml.etree import ElementTree
 
+import h5py
 import numpy as np
 import pyogrio
 import pyproj
@@ -91,7 +92,26 @@ def test_netcdf_tells_other_readers_where_it_is(tmp_path):
     with xarray.open_dataset(path, engine="h5netcdf") as dataset:
         mapping = dataset["spatial_ref"].attrs
         assert pyproj.CRS.from_cf(mapping).to_epsg() == 32736
-        assert dataset["probability"].sel(state="flooded").shape == BEIRA.shape
+        names = dataset.set_index(state="state_name")
+        assert names["probability"].sel(state="flooded").shape == BEIRA.shape
+
+
+def test_netcdf_keeps_to_the_convention(tmp_path):
+    """CF 1.8, 1.3: coordinate variables (named as their dimension) are numbers and monotonic; labels are auxiliary."""
+    heatmap = make()
+    accented = Heatmap(heatmap.grid, ("sec", "inondé"), heatmap.probability, heatmap.sd, heatmap.reports)
+    path = io.write(accented, tmp_path / "map.nc")
+    with h5py.File(path) as file:
+        axes = {str(name): file[name] for name in file if "CLASS" in file[name].attrs}
+        for name, axis in axes.items():
+            if b"This is a netCDF dimension but not a netCDF variable" not in axis.attrs["NAME"]:
+                assert (
+                    axis.dtype.kind in "fi" and axis.dtype.itemsize <= 8 and len(set(np.sign(np.diff(axis[:])))) == 1
+                ), name
+        assert {"x", "y"} <= set(axes)
+        assert file["state_name"].dtype == "S1" and file["reports"].dtype == np.int32
+        assert b"state_name" in np.atleast_1d(file["probability"].attrs["coordinates"])[0].encode().split()
+    assert io.read_map(path).states == ("sec", "inondé")
 
 
 @pytest.mark.parametrize("suffix", [".geojson", ".gpkg", ".parquet", ".kml"])

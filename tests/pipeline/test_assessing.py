@@ -110,6 +110,24 @@ def test_a_census_leaves_nothing_open():
     assert accuracy.high - accuracy.low < 1e-4
 
 
+def test_intervals_hold_for_maps_that_are_nearly_always_right():
+    """Strata of ten to twenty checks, of which hardly any finds an error."""
+    cells, mapped = np.array([4_000, 9_000, 2_500, 4_500]), np.array([0, 0, 1, 1])
+    errors, checked = np.array([200, 90, 150, 45]), np.array([10, 25, 10, 15])
+    rng = np.random.default_rng(0)
+    held, widths = [], []
+    for _ in range(1500):
+        wrong = rng.hypergeometric(errors, cells - errors, checked)
+        counts = np.where(mapped[:, None] == [0, 1], (checked - wrong)[:, None], wrong[:, None])
+        sample = Sample(cells, mapped, counts)
+        right, users = stratified.accuracy(sample, 0.95), stratified.users(sample, 1, 0.95)
+        assert users is not None
+        really = 1 - errors.sum() / cells.sum(), 1 - errors[2:].sum() / cells[2:].sum()
+        held.append([right.low <= really[0] <= right.high, users.low <= really[1] <= users.high])
+        widths.append(right.high - right.low)
+    assert (np.mean(held, axis=0) >= 0.93).all() and np.mean(widths) < 0.12
+
+
 @pytest.mark.parametrize("bias", [0.0, 2.0], ids=["a calibrated map", "a biased map"])
 def test_intervals_hold_for_right_and_for_biased_maps(bias):
     """A small version of `python -m benchmarks spot-checks`."""

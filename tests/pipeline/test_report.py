@@ -1,16 +1,21 @@
 """The report: everything on one page, nothing from elsewhere, nothing that a report brought along runs."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from tests.browser import needs_chromium, page
 
-from crowdfield import pipeline
+from crowdfield import geography, pipeline
 from crowdfield.errors import InputError, MissingDependencyError
+from crowdfield.io.areas import NamedAreas
 from crowdfield.pipeline.report import browser, gather, read_texts
 from crowdfield.pipeline.report import page as report_page
+from crowdfield.pipeline.totals import totals
 
 NASTY = "</section><script>document.title='owned'</script>"
 
@@ -51,6 +56,16 @@ def test_a_report_without_extras_has_no_empty_sections(runs):
     for name in ("changed", "districts", "looks", "checks"):
         assert f"<h2>{words[name]}</h2>" not in text
     assert words["title"].format(state="flooded") in text
+
+
+def test_a_report_of_one_label_begins_with_what_it_cannot_tell(runs):
+    """ "Surely an emergency: 100 % of the map" would be the first thing a reader sees."""
+    content = gather(runs[0], looks=[])
+    settings = {"region": {"west": 1.5, "south": 2.0}}
+    text = report_page(replace(content, about={**content.about, "only_label": NASTY, "settings": settings}))
+    assert text.index("nothing tells where it is not so") < text.index("<h2>") and NASTY not in text
+    assert "Surely" not in text and "Surely" in report_page(content)
+    assert "region = west 1.5, south 2.0" in text
 
 
 @needs_chromium
@@ -156,3 +171,15 @@ def test_figures_of_districts_are_shown_as_people_read_them():
     ):
         assert words in page
     assert "share_low" not in page and "nan" not in page and NASTY not in page and "4 % of it lies outside" in page
+
+
+def test_totals_of_districts_come_with_a_map_and_with_what_is_odd_about_them(runs, tmp_path):
+    fused = runs[0]
+    grid = fused.heatmap.grid
+    corners = geography.unproject(np.array([[grid.west, grid.south], [grid.east, grid.north]]), str(grid.crs))
+    (west, south), (east, north) = corners
+    middle = (west + east) / 2
+    shapes = [shapely.box(west, south, east, north), shapely.box(west, south, middle, north)]
+    found = totals(fused, NamedAreas(("all", NASTY), np.array(shapes, dtype=object)), draws=20)
+    page = pipeline.write_report(fused, tmp_path / "report.html", districts=found).read_text(encoding="utf-8")
+    assert page.count("<img") == 2 and "Districts overlap" in page and NASTY not in page

@@ -17,7 +17,7 @@ from crowdfield.errors import InputError
 from crowdfield.io.amounts import read_amounts
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.pipeline.districts import locate
-from crowdfield.pipeline.totals import totals, write_totals
+from crowdfield.pipeline.totals import totals, write_totals, write_totals_style
 from crowdfield.pipeline.totals_picture import choropleth
 
 WEST, SOUTH, SIZE = 36.80, -1.30, 0.05  # degrees
@@ -160,8 +160,8 @@ def test_people_under_the_map_are_kept(fused, tmp_path, pixel):
 
 def test_every_format_can_be_read_back(found, tmp_path):
     pyogrio = pytest.importorskip("pyogrio")
-    for suffix in ("csv", "xlsx", "geojson", "gpkg", "png"):
-        write_totals(found, tmp_path / f"totals.{suffix}")
+    for suffix in ("csv", "xlsx", "geojson", "gpkg", "png", "svg", "pdf"):
+        write_totals(found, tmp_path / f"totals.{suffix}", title="Flooded, by district")
     with (tmp_path / "totals.csv").open(encoding="utf-8", newline="") as file:
         header, tags, *rows = list(csv.reader(file))
     assert header[0] == "area" and tags[0] == "#adm+name" and all(tag.startswith("#") for tag in tags)
@@ -177,6 +177,11 @@ def test_every_format_can_be_read_back(found, tmp_path):
     frame = pyogrio.read_dataframe(tmp_path / "totals.gpkg", layer="totals")
     assert frame["area"].tolist() == list(DISTRICTS)
     assert (tmp_path / "totals.png").read_bytes().startswith(b"\x89PNG")
+    write_totals_style(found, tmp_path / "totals.gpkg")
+    assert write_totals_style(found, tmp_path / "totals.csv") is None
+    assert "to 100% flooded" in (tmp_path / "totals.qml").read_text(encoding="utf-8")
+    assert ">Flooded, by district<" in (tmp_path / "totals.svg").read_text(encoding="utf-8")
+    assert (tmp_path / "totals.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(InputError, match="written as"):
         write_totals(found, tmp_path / "totals.shp")
 
@@ -193,6 +198,24 @@ def test_the_coloured_map_shows_the_state_in_question_wherever_it_stands(found):
         assert first.get_suptitle() == f"Share: {asked.positive}"
         for one, two in zip(first.axes[0].patches, second.axes[0].patches, strict=True):
             np.testing.assert_allclose(one.get_facecolor(), two.get_facecolor(), atol=0.01)
+
+
+def test_the_coloured_map_is_of_the_map_alone_and_its_names_do_not_overlap(fused):
+    shapes = [*DISTRICTS.values(), shapely.Polygon(), box(0.1, 0.6, 0.4, 0.9).difference(box(0.2, 0.7, 0.3, 0.8))]
+    names = (*DISTRICTS, "empty", "a district with a hole and a long name")
+    found = totals(fused, NamedAreas(names, np.array(shapes, dtype=object)), draws=20)
+    figure = choropleth(found)
+    axes, beside = figure.axes[:2]
+    figure.draw_without_rendering()
+    grid = fused.heatmap.grid
+    assert np.ptp(axes.get_xlim()) < 1.2 * (grid.east - grid.west)  # "elsewhere" and "half outside" do not shrink it
+    boxes = [shapely.box(*text.get_window_extent().extents) for text in axes.texts]
+    assert not any(one.intersects(two) for at, one in enumerate(boxes) for two in boxes[:at])
+    listed = " ".join(text.get_text() for text in beside.get_legend().get_texts())
+    assert "tiny" in listed and "nobody knows" in listed and "elsewhere" not in listed
+    written = {text.get_text().partition("\n")[0] for text in axes.texts}
+    assert {"dry side", "both"} <= written
+    assert "2 of them beyond the map" in figure.get_supxlabel()
 
 
 def test_the_command_says_the_same(fused, found, tmp_path):

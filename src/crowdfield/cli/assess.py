@@ -31,7 +31,7 @@ def assess(
         list[Path] | None,
         opt.several_outputs(
             "plan: the places (.csv, .geojson, .kml), a form for KoboToolbox or ODK (.xlsx), or a Zooniverse "
-            "manifest (.manifest.csv). result: a picture (.png) or all figures (.json, .csv)."
+            "manifest (.manifest.csv). result: a picture (.png, .svg, .pdf) or all figures (.json, .csv)."
         ),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", min=2, help="plan: how many places.")] = None,
@@ -75,7 +75,7 @@ def assess(
 
 
 def _check_outputs(action: str, outputs: list[Path]) -> None:
-    known = (".csv", ".geojson", ".kml", ".xlsx") if action == "plan" else (".png", ".json", ".csv")
+    known = (".csv", ".geojson", ".kml", ".xlsx") if action == "plan" else (".png", ".svg", ".pdf", ".json", ".csv")
     for path in outputs:
         if path.suffix.lower() not in known:
             raise typer.BadParameter(f"{path}: write it as {', '.join(known)}.", param_hint="--output")
@@ -112,11 +112,12 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
 
     answers = assessing.read_checked(checked)
     found = assessing.assess(fused, answers, level)
-    for path in outputs:
-        if path.suffix.lower() == ".csv":
-            write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
-        else:
-            write_finding(found, path)
+    with talk.warnings_as_remarks():
+        for path in outputs:
+            if path.suffix.lower() == ".csv":
+                write_rows(list(found.states.columns), found.states.itertuples(index=False), path)
+            else:
+                write_finding(found, path)
     written = list(outputs)
     if gold is not None:
         with talk.warnings_as_remarks(), talk.progress("Fitting again with the answers"):

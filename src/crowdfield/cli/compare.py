@@ -37,7 +37,8 @@ def compare(
     with talk.progress("Comparing"):
         (earlier, first), (later, second) = map_and_keys(before), map_and_keys(after)
         change = pipeline.compare(earlier, later, state=show, least=least)
-    written = [pipeline.write_change(change, path) for path in output or []]
+    with talk.warnings_as_remarks():
+        written = [pipeline.write_change(change, path) for path in output or []]
     found = change.summary()
     if first is not None and second is not None:
         found["shared_reports"] = len(set(first.tolist()) & set(second.tolist()))

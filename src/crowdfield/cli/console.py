@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -119,7 +119,9 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any
     out = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, name in enumerate(columns):
         figures = number in right
-        out.add_column(name, justify="right" if figures else "left", no_wrap=figures, header_style="dim")
+        # Long words are broken, not cut: the name of a district must be readable in a narrow window too.
+        side: Literal["left", "right"] = "right" if figures else "left"
+        out.add_column(name, justify=side, no_wrap=figures, overflow="fold", header_style="dim")
     for row in rows:
         out.add_row(*(escape(str(cell)) for cell in row))
     return out

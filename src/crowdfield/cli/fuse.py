@@ -129,7 +129,7 @@ def _write(
     looks = pipeline.next_looks(fused, 10) if wants_looks else []
     places = [(look.easting, look.northing) for look in looks]
     for path in outputs:
-        with talk.progress(f"Writing {path}"):
+        with talk.warnings_as_remarks(), talk.progress(f"Writing {path}"):
             if path.suffix == ".html":
                 extras = {"reports": fused.reports, "table": fused.table(), "looks": places, "title": picture.title}
                 io.write(fused.heatmap, path, **extras)
@@ -140,10 +140,11 @@ def _write(
             written.append(style)
     if figure is not None:
         from crowdfield import plot
+        from crowdfield.io.picture import write_figure
 
         drawing = plot.summary(fused.heatmap, fused.reports, fused.table(), places, title=picture.title)
-        with io.replacing(figure) as temporary:
-            drawing.savefig(temporary)
+        with talk.warnings_as_remarks():
+            write_figure(drawing, figure)
         written.append(figure)
     if next_looks is not None:
         pipeline.write_looks(fused, looks, next_looks)

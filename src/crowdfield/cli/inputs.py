@@ -259,14 +259,15 @@ def map_from(path: Path) -> Heatmap:
 
 
 def write_finding(found: Any, path: Path) -> None:
-    """Draw what a check found (.png), or write it as JSON."""
+    """Draw what a check found (.png, .svg, .pdf), or write it as JSON."""
     from crowdfield import io
+    from crowdfield.io.picture import PICTURES, write_figure
 
+    if path.suffix.lower() in PICTURES:
+        write_figure(found.figure(), path)
+        return
     with io.replacing(path) as temporary:
-        if path.suffix.lower() == ".png":
-            found.figure().savefig(temporary, format="png")
-        else:
-            temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
+        temporary.write_text(json.dumps(found.plain(), ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def digest(path: Path) -> str:

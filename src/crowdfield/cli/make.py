@@ -98,7 +98,8 @@ def convert(
     data: dict[str, Any]
     if is_map:
         heatmap = shown_first(io.read_map(file), picture)
-        io.write(heatmap, output, **picture_options(output, picture))
+        with talk.warnings_as_remarks():
+            io.write(heatmap, output, **picture_options(output, picture))
         io.write_style(heatmap, output)
         data = {"map": {"columns": heatmap.grid.columns, "rows": heatmap.grid.rows, "crs": heatmap.grid.crs}}
     else:

@@ -69,7 +69,7 @@ def report(
     earlier = None if since is None else map_from(since)
     totals = None if districts is None else _districts(districts, by, fused)
     found = None if checks is None else _table(checks)
-    with talk.progress("Writing the report"):
+    with talk.warnings_as_remarks(), talk.progress("Writing the report"):
         written = [
             pipeline.write_report(fused, path, texts=words, title=title, since=earlier, districts=totals, checks=found)
             for path in outputs
@@ -83,10 +83,7 @@ def _districts(path: Path, by: str | None, fused: Any) -> Any:
         return _table(path)
     from crowdfield.pipeline.totals import totals
 
-    found = totals(fused, path, by=by)
-    table = found.table.copy()
-    table.attrs |= {"unit": found.unit, "level": found.level}
-    return table
+    return totals(fused, path, by=by)
 
 
 def _table(path: Path) -> Any:

@@ -21,7 +21,7 @@ def totals(
     output: Annotated[
         list[Path] | None,
         opt.several_outputs(
-            "Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png)."
+            "Write the figures: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a coloured map (.png .svg .pdf)."
         ),
     ] = None,
     weights: Annotated[
@@ -45,6 +45,7 @@ def totals(
             help='What is printed and drawn: a state, or "at least STATE" of grades. [default: the state in question]',
         ),
     ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the coloured map.")] = None,
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Coverage of the intervals.")] = 0.9,
     draws: Annotated[int, typer.Option(min=20, help="Draws of the whole map.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
@@ -80,8 +81,12 @@ def totals(
             draws=draws,
             seed=seed,
         )
-    for path in output or []:
-        job.write_totals(found, path, state=show)
+    written: list[Path] = []
+    with talk.warnings_as_remarks():
+        for path in output or []:
+            written.append(job.write_totals(found, path, state=show, title=title))
+            if (style := job.write_totals_style(found, path, state=show)) is not None and style not in written:
+                written.append(style)
     for note in found.notes:
         talk.remark(f"note: {note}.")
     state, unit = found.column(show), found.unit
@@ -105,7 +110,7 @@ def totals(
         )
     cut = ", ".join(share(value) for value in found.thresholds)
     said = job.in_words(state)
-    names = ["district", f"share {said}", f"amount ({unit})", f"P(≥ {cut})", "unknown", "reports"]
-    title = f"{said}, with {share(level)} intervals"
-    text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in output or [])]
+    names = ["district", "share", f"amount ({unit})", f"P(≥ {cut})", "unknown", "reports"]
+    title = f"Share and amount that is {said}, with {share(level)} intervals"
+    text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in written)]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdfield.data.grid import Grid
 from crowdfield.data.knowledge import joint_sd
-from crowdfield.data.positive import decide, display_order, matching
+from crowdfield.data.positive import decide, display_order, matching, theme
 from crowdfield.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class Heatmap:
             raise InputError(f"every place is at least {self.states[0]!r}, the lowest grade. Name a higher one.")
         above, below = self.probability[..., k:].sum(axis=-1), self.probability[..., :k].sum(axis=-1)
         names = (f"less than {self.states[k]}", f"at least {self.states[k]}")
-        metadata = {**self.metadata, "positive": names[1]}
+        # "at least minor" names no theme of its own: its colours are those of the worst grade.
+        metadata = {**self.metadata, "positive": names[1], "theme": theme(self.positive)}
         metadata.pop("ordered", None)
         if "prior_sd" in metadata:
             metadata["prior_sd"] = [float(joint_sd(np.ravel(metadata["prior_sd"]), k))] * 2

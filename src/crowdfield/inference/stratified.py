@@ -3,7 +3,7 @@
 Cells are the population, strata h of N_h cells are sampled without replacement, n_h from each, and W_h = N_h / N. Every
 cell of a stratum is mapped as one state. Points are the stratified estimators of Olofsson et al. (2014) and Stehman
 (2014). Their usual standard error is zero in a stratum whose few checks all agree, so that its intervals fail where a
-map is good; here every stratum has a Wilson interval, and sums recover their variances from these limits
+map is good; here every stratum has a Jeffreys interval, and sums recover their variances from these limits
 (MOVER: Zou and Donner 2008; Newcombe 1998). A ratio has the values at which a difference may be zero (Fieller).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from crowdfield.arrays import Array
 
@@ -46,26 +46,41 @@ class Estimate(NamedTuple):
     high: float
 
 
-def wilson(found: NDArray[Any], checked: NDArray[Any], cells: NDArray[Any], level: float) -> tuple[Array, Array]:
-    """Limits of a proportion in strata, with the correction for a finite population, and Student's quantiles: a
-    stratum of ten checks is no large sample."""
-    z2 = stdtrit(np.maximum(checked - 1.0, 1.0), 0.5 + level / 2.0) ** 2
-    left = 1.0 - checked / cells
-    n = checked / np.maximum(left, 1e-12)  # all cells are checked: infinitely many degrees of freedom
+def jeffreys(found: NDArray[Any], checked: NDArray[Any], cells: NDArray[Any], level: float) -> tuple[Array, Array]:
+    """Limits of a proportion in strata, with the correction for a finite population.
+
+    Quantiles of the beta distribution that follows from Jeffreys' prior; 0 is possible if nothing was found, 1 if
+    everything was (Brown, Cai and DasGupta 2001).
+    """
     p = found / checked
-    middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n)
-    half = np.sqrt(z2) / (1.0 + z2 / n) * np.sqrt(p * (1.0 - p) / n + z2 / (4.0 * n**2))
-    return np.clip(middle - half, 0.0, p), np.clip(middle + half, p, 1.0)
+    all_checked = checked >= cells  # nothing is left to estimate
+    # The more of its cells are checked, the more each check of a stratum counts for.
+    left = np.where(all_checked, 1.0, 1.0 - checked / cells)
+    a, b = found / left + 0.5, (checked - found) / left + 0.5
+    low = np.where(np.isclose(p, 0.0), 0.0, betaincinv(a, b, 0.5 - level / 2.0))
+    high = np.where(np.isclose(p, 1.0), 1.0, betaincinv(a, b, 0.5 + level / 2.0))
+    return np.where(all_checked, p, np.minimum(low, p)), np.where(all_checked, p, np.maximum(high, p))
 
 
 def mean(sample: Sample, found: Array, weight: Array, level: float) -> Estimate:
     """Σ_h weight_h p_h, where p_h is found_h of n_h."""
-    low, high = wilson(found, sample.checked, sample.cells, level)
+    low, high = jeffreys(found, sample.checked, sample.cells, level)
     p = found / sample.checked
     value = float(weight @ p)
-    below = float(np.sqrt(((weight * (p - low)) ** 2).sum()))
-    above = float(np.sqrt(((weight * (high - p)) ** 2).sum()))
+    below, above = (_together(weight * reach, sample.checked, level) for reach in (p - low, high - p))
     return Estimate(value, max(value - below, 0.0), min(value + above, float(weight.sum())))
+
+
+def _together(reach: Array, checked: NDArray[np.int64], level: float) -> float:
+    """How far the interval of a sum reaches, from those of its independent parts.
+
+    The parts come from small samples: Student's quantile, with the degrees of freedom of Welch and Satterthwaite.
+    """
+    variance = reach**2
+    if not variance.any():
+        return 0.0
+    freedom = variance.sum() ** 2 / (variance**2 / np.maximum(checked - 1.0, 1.0)).sum()
+    return float(np.sqrt(variance.sum()) * stdtrit(freedom, 0.5 + level / 2.0) / ndtri(0.5 + level / 2.0))
 
 
 def area(sample: Sample, state: int, level: float) -> Estimate:
@@ -133,8 +148,8 @@ def prediction_powered(sample: Sample, predicted: Predicted, level: float) -> Es
     """The share of cells in a state: the mean of the map, corrected by its mean error at the checks.
 
     Angelopoulos et al. (2023), stratified, with their power tuning: λ = 0 does without the map, 1 trusts its spread.
-    Each stratum's variance is that of its checks and of two more, one of either outcome, so that a few checks that all
-    agree do not promise certainty.
+    Each stratum's variance is that of its checks and of one more, half of it of either outcome (as Jeffreys' prior
+    counts), so that a few checks that all agree do not promise certainty.
     """
     H, W, n, N = len(sample.cells), sample.share, sample.checked, sample.cells
     tuning = _power(predicted, W, n, H)
@@ -144,10 +159,12 @@ def prediction_powered(sample: Sample, predicted: Predicted, level: float) -> Es
         here = predicted.stratum == h
         middle = float(predicted.shown[here].mean())
         more = np.concatenate([rest[here], [1.0 - tuning * middle, -tuning * middle]])
+        counts = np.concatenate([np.ones(n[h]), [0.5, 0.5]])
+        spread = float(np.cov(more, aweights=counts, ddof=0)) * (n[h] + 1.0) / n[h]
         value += W[h] * (tuning * predicted.everywhere[h] + float(rest[here].mean()))
-        part = W[h] ** 2 * (1.0 - n[h] / N[h]) * float(more.var(ddof=1)) / n[h]
+        part = W[h] ** 2 * (1.0 - n[h] / N[h]) * spread / n[h]
         variance += part
-        freedom += part**2 / (len(more) - 1)
+        freedom += part**2 / n[h]
     if variance <= 0.0:
         return Estimate(value, value, value)
     half = float(stdtrit(variance**2 / freedom, 0.5 + level / 2.0)) * np.sqrt(variance)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shapely.errors import ShapelyError
 
 from crowdfield import geography
+from crowdfield.counting import counted
 from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io import features, kinds
 from crowdfield.io.features import Features
@@ -59,7 +60,7 @@ def read_areas(path: str | Path, by: str | None = None) -> NamedAreas:
     crossed = ~shapely.is_valid(polygons)
     if crossed.any():
         polygons = np.where(crossed, shapely.make_valid(polygons), polygons)
-        notes.append(f"{int(crossed.sum()):,} polygons of {path.name} crossed themselves and were repaired")
+        notes.append(f"{path.name}: polygons that crossed themselves were repaired: {int(crossed.sum()):,}")
     columns = {name: values[rows] for name, values in read.columns.items()}
     if by is not None:
         return _merged(path, polygons, columns, by, notes)
@@ -79,7 +80,7 @@ def _merged(
     if missing.all():
         raise InputError(f"no polygon of {path} has a value for {found!r}.")
     if missing.any():
-        notes.append(f"{int(missing.sum()):,} polygons of {path.name} have no {found!r} and were left out")
+        notes.append(f"{path.name}: {counted(int(missing.sum()), 'polygon')} left out for want of a {found!r}")
     names = list(dict.fromkeys(str(value) for value in values[~missing]))
     shapes = np.empty(len(names), dtype=object)
     for number, name in enumerate(names):

@@ -90,7 +90,7 @@ def netcdf(path: Path) -> TaskResult:
                 raise ReportFormatError(_OURS, file=str(path))
             x, y = (file[axis][:].astype(np.float64) for axis in ("x", "y"))
             probability, sd, counts = (file[name][...] for name in ("probability", "sd", "reports"))
-            order = [_text(name) for name in file["state"][...].tolist()] if "state" in file else None
+            order = _state_names(file)
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as problem:
         if isinstance(problem, ReportFormatError):
             raise
@@ -112,6 +112,15 @@ def netcdf(path: Path) -> TaskResult:
     if about.get("title") == f"Probability of {about.get('positive')}":
         del about["title"]  # given to a map that had none
     return _told(region, (len(x), len(y)), about, layers, path)
+
+
+def _state_names(file: Any) -> list[str] | None:
+    """The states in the order of the file: one string each, or rows of characters."""
+    if "state_name" in file:
+        rows = file["state_name"][...]
+        return [_text(b"".join(row) if rows.ndim == 2 else row).rstrip("\0") for row in rows.tolist()]
+    # Older files have the names as a coordinate.
+    return [_text(name) for name in file["state"][...].tolist()] if "state" in file else None
 
 
 def _text(name: Any) -> str:

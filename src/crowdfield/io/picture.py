@@ -12,7 +12,11 @@ from crowdfield.io.atomic import replacing
 from crowdfield.io.layers import description, flat
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from crowdfield.data import Reports
+
+PICTURES = (".png", ".svg", ".pdf")
 
 # Text stays text in an SVG or a PDF: it can be searched, copied and translated.
 _TEXT_AS_TEXT = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "crowdfield"}
@@ -38,14 +42,24 @@ def write_picture(
         from crowdfield.io.raster import write_bare_png
 
         return write_bare_png(heatmap, path, show)
-    from matplotlib import rc_context
-
     from crowdfield.plot import sheet
 
     figure = sheet(heatmap, show, title=title, size=size, reports=reports, looks=looks)
-    with replacing(path) as temporary, rc_context(_TEXT_AS_TEXT):
-        figure.savefig(temporary, format=suffix[1:], metadata=_about(heatmap, suffix))
+    write_figure(figure, path, _about(heatmap, suffix))
     return None
+
+
+def write_figure(figure: Figure, path: Path, about: dict[str, Any] | None = None) -> None:
+    """A figure as PNG, SVG or PDF, by the suffix of the file; about: metadata in the fields that the format has."""
+    from matplotlib import rc_context
+
+    from crowdfield.plot.letters import boxes_allowed, find_letters
+
+    suffix = path.suffix.lower()
+    find_letters(figure)
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with replacing(path) as temporary, rc_context(_TEXT_AS_TEXT), boxes_allowed():
+        figure.savefig(temporary, format=suffix[1:], metadata=dates.get(suffix, {}) if about is None else about)
 
 
 def _about(heatmap: Heatmap, suffix: str) -> dict[str, Any]:

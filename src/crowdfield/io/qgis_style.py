@@ -7,6 +7,7 @@ those of the printed map. One file holds both, since QGIS looks for it by name a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,20 @@ STOPS = 11  # colours of a ramp: QGIS interpolates between them
 CLASSES = 10  # of a vector map: a tenth of probability each
 
 
-Rule = tuple[str, str, str, str]  # filter, label, colour, fill
+SEE_THROUGH = "0.85"  # opacity of a layer, so that a background map can be seen through it
+STROKES = "#a9a9ae"  # colour of the hatching of what nobody knows
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which features of a vector map are drawn how."""
+
+    where: str  # an expression of QGIS
+    label: str
+    colour: str
+    fill: str = "solid"
+    # By default the colour of the fill: without an outline, the edges of neighbouring cells would show as pale lines.
+    outline: str | None = None
 
 
 def write_style(heatmap: Heatmap, path: str | Path) -> Path | None:
@@ -65,11 +79,34 @@ def write_change_style(path: str | Path) -> Path | None:
 
     values = np.linspace(-1.0, 1.0, STOPS)
     shades = _hex(DIFFERENCE((values + 1) / 2))
-    rules: list[Rule] = [("\"verdict\" = 'unknown'", "nobody knows", "#dedede", "b_diagonal")]
+    rules = [
+        Rule("\"verdict\" = 'unknown'", "nobody knows", STROKES, "b_diagonal", "none"),
+        Rule("\"verdict\" = 'unchanged'", "no change detected", "#ffffff"),
+    ]
     for number, (low, high) in enumerate(pairwise(values)):
-        where = f'"verdict" <> \'unknown\' AND "change" >= {low:g} AND "change" <= {high:g}'
-        rules.append((where, f"{100 * low:+.0f} to {100 * high:+.0f} %", shades[number + (low >= 0)], "solid"))
+        to = "<=" if high == values[-1] else "<"
+        where = f'"verdict" IN (\'rose\', \'fell\') AND "change" >= {low:g} AND "change" {to} {high:g}'
+        rules.append(Rule(where, f"{100 * low:+.0f} to {100 * high:+.0f} %", shades[number + (low >= 0)]))
     return _write(path, values, shades, [f"{100 * value:+.0f} %" for value in values], rules)
+
+
+def write_share_style(path: str | Path, state: str, shades: Any) -> Path | None:
+    """The style of totals of districts: the column `share_STATE`, from 0 to 1, in colours that `shades` gives."""
+    from crowdfield.plot import UNKNOWN_SHARE
+
+    column, border = _column("share", state), "#55555a"
+    nobody = f'"unknown_share" > {UNKNOWN_SHARE:g}'
+    rules = [
+        Rule(f"{column} IS NULL", "not on the map", "#ffffff", outline=border),
+        Rule(f"{column} IS NOT NULL AND {nobody}", "nobody knows", STROKES, "b_diagonal", border),
+    ]
+    edges = np.linspace(0.0, 1.0, CLASSES + 1)
+    for low, high, shade in zip(edges[:-1], edges[1:], _hex(shades((edges[:-1] + edges[1:]) / 2)), strict=True):
+        to = "<=" if high == 1.0 else "<"
+        where = f"NOT ({nobody}) AND {column} >= {low:g} AND {column} {to} {high:g}"
+        rules.append(Rule(where, f"{low:.0%} to {high:.0%} {state}", shade, outline=border))
+    values = np.linspace(0.0, 1.0, STOPS)
+    return _write(path, values, _hex(shades(values)), [f"{value:.0%}" for value in values], rules)
 
 
 def _write(path: str | Path, values: Any, shades: list[str], labels: list[str], rules: list[Rule]) -> Path | None:
@@ -91,8 +128,8 @@ def _raster(root: xml.Element, values: Any, shades: list[str], labels: list[str]
     pipe = xml.SubElement(root, "pipe")
     low, high = f"{values[0]:g}", f"{values[-1]:g}"
     render = xml.SubElement(
-        pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity="0.85", alphaBand="-1", nodataColor="",
-        classificationMin=low, classificationMax=high,
+        pipe, "rasterrenderer", type="singlebandpseudocolor", band="1", opacity=SEE_THROUGH, alphaBand="-1",
+        nodataColor="", classificationMin=low, classificationMax=high,
     )  # fmt: skip
     xml.SubElement(render, "rasterTransparency")
     shader = xml.SubElement(xml.SubElement(render, "rastershader"), "colorrampshader", {
@@ -110,9 +147,10 @@ def _raster(root: xml.Element, values: Any, shades: list[str], labels: list[str]
 def _vector(root: xml.Element, rules: list[Rule]) -> None:
     render = xml.SubElement(root, "renderer-v2", type="RuleRenderer", symbollevels="0", enableorderby="0")
     listed, symbols = xml.SubElement(render, "rules", key="all"), xml.SubElement(render, "symbols")
-    for number, (where, label, shade, fill) in enumerate(rules):
-        xml.SubElement(listed, "rule", key=f"r{number}", symbol=str(number), filter=where, label=label)
-        _symbol(symbols, str(number), shade, fill)
+    for number, rule in enumerate(rules):
+        xml.SubElement(listed, "rule", key=f"r{number}", symbol=str(number), filter=rule.where, label=rule.label)
+        _symbol(symbols, str(number), rule)
+    xml.SubElement(root, "layerOpacity").text = SEE_THROUGH
 
 
 def _rules(heatmap: Heatmap) -> list[Rule]:
@@ -128,14 +166,14 @@ def _rules(heatmap: Heatmap) -> list[Rule]:
     most = sum(joint_sd(prior, k) for k in steps) if graded else np.sqrt((prior**2).sum())
     limit = UNKNOWN_SHARE * float(most)
     edges = np.linspace(0.0, 1.0, CLASSES + 1)
-    rules: list[Rule] = [(f"{deviation} > {limit:.6g}", "nobody knows", "#dedede", "b_diagonal")]
+    rules = [Rule(f"{deviation} > {limit:.6g}", "nobody knows", STROKES, "b_diagonal", "none")]
     for low, high, shade in zip(
         edges[:-1], edges[1:], _hex(scale_of(heatmap)((edges[:-1] + edges[1:]) / 2)), strict=True
     ):
         above = f"{column} >= {low:g}" if low > 0 else "TRUE"
         below = f"{column} < {high:g}" if high < 1 else "TRUE"
         words = f"{low:.0%} to {high:.0%} {heatmap.positive}"
-        rules.append((f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade, "solid"))
+        rules.append(Rule(f"{deviation} <= {limit:.6g} AND {above} AND {below}", words, shade))
     return rules
 
 
@@ -156,18 +194,24 @@ def _column(layer: str, state: Any) -> str:
     return f'"{layer}_{name}"'
 
 
-def _symbol(parent: xml.Element, name: str, shade: str, fill: str) -> None:
-    symbol = xml.SubElement(parent, "symbol", type="fill", name=name, alpha="0.85", clip_to_extent="1", force_rhr="0")
+def _symbol(parent: xml.Element, name: str, rule: Rule) -> None:
+    symbol = xml.SubElement(parent, "symbol", type="fill", name=name, alpha="1", clip_to_extent="1", force_rhr="0")
     layer = xml.SubElement(symbol, "layer", {"class": "SimpleFill", "pass": "0", "locked": "0", "enabled": "1"})
-    red, green, blue = (int(shade[at : at + 2], 16) for at in (1, 3, 5))
+    edge = rule.colour if rule.outline is None else rule.outline
     options: dict[str, Any] = {
-        "color": f"{red},{green},{blue},255", "style": fill, "outline_style": "no", "outline_color": "0,0,0,0",
-        "outline_width": "0", "outline_width_unit": "MM", "joinstyle": "bevel", "offset": "0,0",
+        "color": _rgba(rule.colour), "style": rule.fill, "outline_style": "no" if edge == "none" else "solid",
+        "outline_color": "0,0,0,0" if edge == "none" else _rgba(edge), "outline_width": "0.1",
+        "outline_width_unit": "MM", "joinstyle": "bevel", "offset": "0,0",
     }  # fmt: skip
     values = xml.SubElement(layer, "Option", type="Map")
     for key, value in options.items():
         xml.SubElement(layer, "prop", k=key, v=value)
         xml.SubElement(values, "Option", name=key, type="QString", value=value)
+
+
+def _rgba(shade: str) -> str:
+    red, green, blue = (int(shade[at : at + 2], 16) for at in (1, 3, 5))
+    return f"{red},{green},{blue},255"
 
 
 def _hex(shades: Any) -> list[str]:

@@ -29,12 +29,23 @@ def write_netcdf(heatmap: Heatmap, path: str | Path) -> None:
     """NetCDF by the CF convention, through xarray; opens in xarray, QGIS and GDAL."""
     library("h5netcdf")
     dataset = heatmap.to_xarray().isel(state=list(heatmap.order))
+    # CF wants coordinate variables to be numbers: the names of the states are labels beside theirs, as characters.
+    numbers = np.arange(1, len(heatmap.states) + 1, dtype=np.int32)
+    names = [str(heatmap.states[j]) for j in heatmap.order]
+    dataset = dataset.reset_coords("spatial_ref", drop=False) if "spatial_ref" in dataset.coords else dataset
+    dataset = dataset.drop_vars("state").assign_coords(
+        state=("state", numbers, {"long_name": "number of the state", "units": "1"}),
+        state_name=("state", names, {"long_name": "name of the state"}),
+    )
     about = flat(description(heatmap))
     named = {"title": f"Probability of {heatmap.positive}", "history": _history(heatmap)}
-    dataset.attrs = {"Conventions": "CF-1.9", **named, **about}
+    dataset.attrs = {"Conventions": "CF-1.8", **named, **about}
     whole = ("reports", "spatial_ref")
     small = {str(name): {"dtype": "float32", "zlib": True} for name in dataset.data_vars if name not in whole}
     axes: dict[str, Any] = {axis: {"_FillValue": None} for axis in ("x", "y")}  # no coordinate is missing
+    # No 64-bit integers and no strings: CF has them only from 1.9 on, and few checkers know it.
+    axes |= {name: {"dtype": "int32"} for name in ("reports", "spatial_ref") if name in dataset.variables}
+    axes |= {"state_name": {"dtype": "S1", "char_dim_name": "letters"}}
     with replacing(path) as temporary:
         dataset.to_netcdf(temporary, engine="h5netcdf", encoding={**small, **axes})
 

@@ -242,7 +242,7 @@ def _of_model(model: Any, answered: pd.DataFrame, level: float, notes: list[str]
 def _proportion(hit: np.ndarray, level: float) -> Estimate | None:
     if not len(hit):
         return None
-    low, high = stratified.wilson(np.array([hit.sum()]), np.array([len(hit)]), np.array([np.inf]), level)
+    low, high = stratified.jeffreys(np.array([hit.sum()]), np.array([len(hit)]), np.array([np.inf]), level)
     return Estimate(float(hit.mean()), float(low[0]), float(high[0]))
 
 
@@ -374,7 +374,7 @@ def reliability(shown: np.ndarray, found: np.ndarray, weight: np.ndarray, level:
         effective = 1.0 / float((w**2).sum())
         share = float(w @ found[here])
         one = (np.array([share * effective]), np.array([effective]), np.array([np.inf]))
-        low, high = stratified.wilson(*one, level)
+        low, high = stratified.jeffreys(*one, level)
         ends = min(float(low[0]), share), max(float(high[0]), share)
         rows.append([float(w @ shown[here]), share, *ends, int(here.sum())])
     return pd.DataFrame(rows, columns=["said", "found", "found_low", "found_high", "checks"])

@@ -40,7 +40,8 @@ def _reliability(axes: Any, found: Assessment) -> None:
     fewest, most = int(table["checks"].min()), int(table["checks"].max())
     each = counted(fewest, "check") if fewest == most else f"{fewest} to {counted(most, 'check')}"
     note = f"each dot: {each}; dashed: as the map says"
-    axes.text(0.03, 0.97, note, transform=axes.transAxes, ha="left", va="top", fontsize=7.5, color=FAINT)
+    # Below the axis: no dot or interval can hide it there.
+    axes.annotate(note, (0.5, -0.145), xycoords="axes fraction", ha="center", va="top", fontsize=7.5, color=FAINT)
 
 
 def _areas(axes: Any, found: Assessment) -> None:

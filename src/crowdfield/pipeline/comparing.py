@@ -231,14 +231,13 @@ def write_change(change: Change, path: str | Path) -> Path:
     >>> cf.pipeline.write_change(change, "change.csv").name
     'change.csv'
     """
-    from crowdfield import io
+    from crowdfield.io.picture import PICTURES, write_figure
 
     path = Path(path)
-    if path.suffix.lower() in (".png", ".svg", ".pdf"):
+    if path.suffix.lower() in PICTURES:
         from crowdfield.plot.changes import change_sheet
 
-        with io.replacing(path) as temporary:
-            change_sheet(change).savefig(temporary)
+        write_figure(change_sheet(change), path)
         return path
     from crowdfield.io.layered import write_layers
     from crowdfield.io.qgis_style import write_change_style

@@ -49,7 +49,7 @@ def locate(areas: NamedAreas, grid: Grid, mask: NDArray[np.bool_]) -> Located:
     rows, outside, in_parts = [], np.zeros(len(areas)), np.zeros(len(areas), dtype=bool)
     for number, shape in enumerate(areas.shapes):
         cells, share, in_parts[number] = _cells(shape, grid, centres)
-        needed = _projected(shape, grid.crs).area / (grid.cell_width * grid.cell_height)
+        needed = projected(shape, grid.crs).area / (grid.cell_width * grid.cell_height)
         keep = shown[cells]
         cells, share = cells[keep], share[keep]
         outside[number] = 1.0 if needed <= 0.0 else max(0.0, 1.0 - share.sum() / needed)
@@ -80,7 +80,7 @@ def _cells(shape: Any, grid: Grid, centres: NDArray[np.float64]) -> tuple[NDArra
 
 def _window(shape: Any, grid: Grid) -> NDArray[np.int64]:
     """The cells in the box around a district."""
-    west, south, east, north = _projected(shape, str(grid.crs)).bounds
+    west, south, east, north = projected(shape, str(grid.crs)).bounds
     if not np.isfinite([west, south, east, north]).all():
         return np.empty(0, dtype=np.int64)
     left = int(np.clip(np.floor((west - grid.west) / grid.cell_width) - MARGIN, 0, grid.columns))
@@ -91,7 +91,7 @@ def _window(shape: Any, grid: Grid) -> NDArray[np.int64]:
     return np.asarray(row * grid.columns + column, dtype=np.int64).ravel()
 
 
-def _projected(shape: Any, crs: str) -> Any:
+def projected(shape: Any, crs: str) -> Any:
     """The outline in the map's system; a part of it that the system cannot show is left out."""
     if shape.is_empty:
         return shape

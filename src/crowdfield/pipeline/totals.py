@@ -11,19 +11,21 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from crowdfield import geography, io
+from crowdfield import geography
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
+from crowdfield.data.positive import scale_name
 from crowdfield.errors import InputError
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.io.layers import description
+from crowdfield.io.picture import PICTURES, write_figure
 from crowdfield.models import totals as totals_
 from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
 
-FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", ".png")
+FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", *PICTURES)
 # A note names districts with at least this share outside the raster of weights, and at most this many of them.
 NOTEWORTHY_SHARE, MOST_NAMED = 0.01, 5
 SQUARE_KILOMETRES = "km²"  # the unit of amounts without a raster of weights
@@ -42,6 +44,7 @@ class DistrictTotals:
     weights: str | None  # what the amounts measure, if a raster of weights is given
     notes: tuple[str, ...]
     about: dict[str, Any]
+    grid: Grid  # of the map that was added up
 
     def column(self, show: Any = None) -> str:
         """What is shown where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
@@ -149,6 +152,7 @@ def of_map(
         weights_name,
         (*areas.notes, *_overall(table, located), *_missing_weights_note(areas, located, weights, weights_name)),
         {**description(heatmap), "totals": how},
+        heatmap.grid,
     )
 
 
@@ -265,23 +269,33 @@ def _in_order(table: pd.DataFrame, states: Sequence[Any]) -> pd.DataFrame:
     return ordered.copy()
 
 
-def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path:
+def write_totals(found: DistrictTotals, path: str | Path, *, state: Any = None, title: str | None = None) -> Path:
     """Write the figures in the format that the suffix names: .csv (with an HXL row), .xlsx, .geojson, .gpkg, or a
-    coloured map (.png) of one state, or of "at least" one of the grades."""
+    coloured map (.png, .svg, .pdf) of one state, or of "at least" one of the grades; title: above that map."""
     path = Path(path)
     suffix = path.suffix.lower()
     check_format(path)
-    if suffix == ".png":
+    if suffix in PICTURES:
         from crowdfield.pipeline.totals_picture import choropleth
 
-        with io.replacing(path) as temporary:
-            choropleth(found, state).savefig(temporary, format="png")
+        write_figure(choropleth(found, state, title=title), path)
         return path
     from crowdfield.io import figures
 
     columns = tuple((name, hxl(name, found), found.table[name].tolist()) for name in found.table.columns)
     getattr(figures, f"write_{suffix[1:]}")(columns, found.areas.shapes, found.about, path)
     return path
+
+
+def write_totals_style(found: DistrictTotals, path: str | Path, *, state: Any = None) -> Path | None:
+    """Write a style for QGIS beside figures that were written, in the colours of the printed map; None for formats
+    that QGIS does not style."""
+    from crowdfield.io.qgis_style import write_share_style
+    from crowdfield.plot import scale
+
+    column = found.column(state)
+    shown = next((s for s in found.states if str(s) == column), found.positive)
+    return write_share_style(path, column, scale(scale_name(found.states, found.positive, shown)))
 
 
 def in_words(name: str) -> str:

@@ -11,8 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from crowdfield.plot.coast import draw_coast
-from crowdfield.plot.furniture import HATCH, LEGEND, aspect_of, furnish_grid, hatch
+from crowdfield.plot.furniture import HATCH, draw_handles, from_corner, furnish_grid, hatch
 from crowdfield.plot.palette import FAINT, INK, UNKNOWN
+from crowdfield.plot.sheet_layout import (
+    RESOLUTION,
+    Parts,
+    credit_line,
+    default_size,
+    moment_in_words,
+    place,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,15 +49,14 @@ def change_colours(change: NDArray[np.float64], real: NDArray[np.float64], unkno
 def change_sheet(change: Any, *, title: str | None = None) -> Figure:
     """A `crowdfield.pipeline.Change` as a printable map."""
     grid: Grid = change.grid
-    tall = np.clip((grid.north - grid.south) / (grid.east - grid.west) * aspect_of(grid), 0.35, 1.5)
-    figure = Figure(figsize=(9.0, 6.2 * tall + 1.3), layout="constrained", dpi=150)
-    figure.suptitle(
-        title or f"What changed: {change.state}", x=0.012, ha="left", fontsize=14, fontweight="bold", color=INK
-    )
-    axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.3))
+    figure = Figure(figsize=default_size(shape_of(grid)), dpi=RESOLUTION)
+    name = figure.suptitle(title or f"What changed: {change.state}", fontweight="bold", color=INK)
+    axes, beside = figure.add_axes((0, 0, 1, 1)), figure.add_axes((0, 0, 1, 1))
     draw_change(axes, grid, change.difference, change.real, change.unknown)
-    axes.set_title(_moments(change), loc="left", fontsize=9, color=FAINT)
-    _legend(beside, str(change.state))
+    subtitle = axes.set_title(_moments(change), loc="left", fontsize=9, color=FAINT, wrap=True)
+    credit = figure.supxlabel(credit_line(grid), fontsize=7.5, color=FAINT)
+    below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(grid))
+    _legend(beside, below)
     return figure
 
 
@@ -68,23 +76,23 @@ def draw_change(
 
 def _moments(change: Any) -> str:
     made = change.about.get("created", {})
-    before, after = (str(made.get(when) or "")[:16].replace("T", " ") for when in ("before", "after"))
-    return f"from {before} to {after} (UTC)" if before and after else ""
+    before, after = (moment_in_words(made.get(when)) for when in ("before", "after"))
+    return f"{before}, to {after}" if before and after else ""
 
 
-def _legend(axes: Axes, state: str) -> None:
+def _legend(axes: Axes, below: bool) -> None:
     axes.set_axis_off()
-    key = axes.inset_axes((0.12, 0.6, 0.12, 0.36))
+    key = axes.inset_axes((0.06, -1.75, 0.3, 1.4), transform=from_corner(axes))
     steps = np.linspace(-1, 1, 128)
     key.imshow(DIFFERENCE(Normalize(-1, 1)(steps))[:, None, :3], origin="lower", extent=(0, 1, -1, 1), aspect="auto")
     key.yaxis.tick_right()
     key.set_xticks([])
     key.set_yticks([-1, 0, 1], ["−100 %", "no change", "+100 %"])
     key.tick_params(labelsize=8, colors=FAINT, length=2)
-    key.set_title(f"P({state})", fontsize=8.5, color=INK, loc="left")
+    key.set_title("change in probability", fontsize=8.5, color=INK, loc="left")
     handles = [
         Patch(fc="white", ec="#c8c8c8", lw=0.8, label="white: no change\ndetected"),
         Patch(fc=DIFFERENCE(0.85), label=f"full colour: real with\nat least {100 * FULL_FROM:.0f} % probability"),
         Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows"),
     ]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), labelspacing=0.9, **LEGEND)
+    draw_handles(axes, handles, below)

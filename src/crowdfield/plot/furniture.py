@@ -31,6 +31,7 @@ from crowdfield.plot.palette import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from numpy.typing import NDArray
 
     from crowdfield.data import Grid, Heatmap
@@ -85,7 +86,8 @@ def furnish(axes: Axes, heatmap: Heatmap) -> None:
 def furnish_grid(axes: Axes, grid: Grid) -> None:
     """Labelled axes, a scale bar and a north arrow."""
     west, south, east, north = grid.bounds
-    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid))
+    # At the top of its room: level with the legend and with other maps beside it.
+    axes.set(xlim=(west, east), ylim=(south, north), aspect=aspect_of(grid), anchor="N")
     _label_axes(axes, grid)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=8.5, color=INK)
@@ -109,10 +111,18 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
         for side in (axes.xaxis, axes.yaxis):
             side.set_major_locator(MaxNLocator(5))
         return
-    for axis, (places, degrees), sides in zip((axes.xaxis, axes.yaxis), edges, (("W", "E"), ("S", "N")), strict=True):
-        ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1])
+    west, south, east, north = grid.bounds
+    tall = (north - south) / (east - west) * aspect_of(grid)
+    # Fewer along a short side, where the labels of four would overlap.
+    most = [max(round(min(4, 8 * short_side)), 1) for short_side in (1 / tall, tall)]
+    sides_of = (("W", "E"), ("S", "N"))
+    for axis, (places, degrees), sides, count in zip((axes.xaxis, axes.yaxis), edges, sides_of, most, strict=True):
+        ticks = np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(degrees[0], degrees[-1]))
         ticks = ticks[(ticks >= degrees[0]) & (ticks <= degrees[-1])]
-        axis.set_ticks(np.interp(ticks, degrees, places), [_degree(tick, sides) for tick in ticks])
+        if count < 3:  # a locator gives two ticks at least
+            middle = (degrees[0] + degrees[-1]) / 2
+            ticks = np.sort(ticks[np.argsort(np.abs(ticks - middle), kind="stable")[:count]])
+        axis.set_ticks(np.interp(ticks, degrees, places), in_degrees(ticks, sides))
     axes.set_xlabel("longitude")
     axes.set_ylabel("latitude")
 
@@ -133,9 +143,11 @@ def _edge_degrees(grid: Grid) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
     return (e, lon), (n, lat)
 
 
-def _degree(value: float, sides: tuple[str, str]) -> str:
-    value = (value + 180) % 360 - 180 if sides[0] == "W" else value
-    return f"{abs(round(value, 6)):g}° {sides[int(value >= 0)]}"
+def in_degrees(values: NDArray[np.float64], sides: tuple[str, str]) -> list[str]:
+    """Degrees in words, all with the decimals that one of them needs."""
+    values = (values + 180) % 360 - 180 if sides[0] == "W" else values
+    needed = max((len(f"{abs(value):.6f}".rstrip("0").partition(".")[2]) for value in values), default=0)
+    return [f"{abs(value):.{needed}f}° {sides[int(value >= 0)]}" for value in values]
 
 
 NORTH = "north"  # the gid of the arrow
@@ -226,44 +238,82 @@ def _to_the_freer_side(marks: NDArray[np.float64], middle: float, half: float) -
     return 1.0 - 2.0 * middle if covered(1.0 - middle) < covered(middle) else 0.0
 
 
+# Room beside and below the parts of a legend, in inches from its upper left corner.
+_KEY = (0.72, -1.42, 1.3, 1.3)  # the palette: left, bottom, width and height
+_STEPS = (0.06, -1.7, 0.3, 1.6)  # the colours of grades
+_HANDLES_UNDER, _HANDLES_BESIDE = -2.05, 2.55
+
+
 def draw_legend(
-    axes: Axes, heatmap: Heatmap, state: Any = None, *, looks: bool = False, more: Sequence[Line2D] = ()
+    axes: Axes,
+    heatmap: Heatmap,
+    state: Any = None,
+    *,
+    looks: bool = False,
+    more: Sequence[Line2D] = (),
+    below: bool = False,
 ) -> None:
-    """Probability across, knowledge upwards: the palette itself, so that every colour on the map can be looked up."""
+    """Probability across, knowledge upwards: the palette itself, so that every colour on the map can be looked up.
+
+    below: the legend is below the map, so its parts stand side by side.
+    """
     j = state_index(heatmap, state)
+    name = short(heatmap.states[j], 21)
+    draw_key(axes, scale_of(heatmap, state), f"probability of{' ' if len(name) <= 12 else chr(10)}{name}")
+    handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
+    draw_handles(axes, handles, below)
+
+
+def draw_key(axes: Axes, shades: Colormap, label: str, ticks: Sequence[str] = ("0", "½", "1")) -> None:
+    """The palette of a value from 0 to 1, paler the less is known, in the upper left corner of the axes."""
     axes.set_axis_off()
-    key = axes.inset_axes((0.36, 0.62, 0.62, 0.34))
-    probability, known = np.meshgrid(np.linspace(0, 1, 120), np.linspace(0.0, 0.75, 90))
-    key.imshow(
-        suppressed(probability, known, scale_of(heatmap, state)), origin="lower", extent=(0, 1, 0, 1), aspect="auto"
-    )
+    key = axes.inset_axes(_KEY, transform=from_corner(axes))
+    value, known = np.meshgrid(np.linspace(0, 1, 120), np.linspace(0.0, 0.75, 90))
+    key.imshow(suppressed(value, known, shades), origin="lower", extent=(0, 1, 0, 1), aspect="auto")
     band = (1.0 - UNKNOWN_SHARE) / 0.75
     key.add_patch(Rectangle((0, 0), 1, band, fc="none", ec=HATCH, hatch="/////", lw=0))
-    key.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+    key.set_xticks([0, 0.5, 1], ticks)
     key.set_yticks([band / 2, 0.96], ["unknown", "well\nknown"])
     key.tick_params(labelsize=7.5, colors=FAINT, length=2)
-    key.set_xlabel(f"P({short(heatmap.states[j])})", fontsize=8.5, color=INK)
+    key.set_xlabel(label, fontsize=8.5, color=INK)
     for spine in key.spines.values():
         spine.set(color="#c8c8c8", linewidth=0.8)
-    handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), **LEGEND)
 
 
-def draw_states_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()) -> None:
-    """A colour for every state, from the one in question on."""
+def draw_states_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = (), below: bool = False) -> None:
+    """A colour for every state, from the one in question on; in small letters where there are many states."""
     axes.set_axis_off()
     shades = state_colours(heatmap.states, heatmap.positive)
-    handles: list[Any] = [Patch(fc=shades[j], label=short(heatmap.states[j], 28)) for j in heatmap.order]
-    handles.append(Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain"))
-    handles += _ground_handles(heatmap)
-    axes.legend(handles=[*handles, *more], loc="upper left", title="most probable state", alignment="left", **LEGEND)
+    states: list[Any] = [Patch(fc=shades[j], label=short(heatmap.states[j], 28)) for j in heatmap.order]
+    others = [Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="undecided: the greyer,\nthe less certain")]
+    others += [*_ground_handles(heatmap), *more]
+    dpi = axes.figure.dpi
+    columns = max(int(axes.bbox.width / dpi / _ENTRY_WIDTH), 1) if below else 1
+    room = axes.bbox.height / dpi if below else axes.bbox.y1 / dpi - _UNDER_LEGEND
+    # The title and the second line of "undecided" take the room of two entries.
+    rows, fitting = -(-len([*states, *others]) // columns) + 2, room / _ENTRY_HEIGHT
+    shrunk = float(np.clip(fitting / rows, _SMALLEST_LETTERS, 1.0))
+    left_out = (rows - int(fitting / shrunk)) * columns
+    if left_out > 0:
+        states = states[: -left_out - 1]
+        others.insert(0, Patch(fc="none", label=f"… {len(heatmap.states) - len(states):,} more"))
+    letters = {**LEGEND, "fontsize": shrunk * LEGEND["fontsize"]}
+    handles = [*states, *others]
+    axes.legend(
+        handles=handles, loc="upper left", title="most probable state", alignment="left", ncols=columns, **letters
+    )
 
 
-def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()) -> None:
+# Inches: the room of an entry of the legend of states, and what must stay free under it.
+_ENTRY_WIDTH, _ENTRY_HEIGHT, _UNDER_LEGEND = 2.0, 0.2, 0.4
+_SMALLEST_LETTERS = 0.7  # of the usual size
+
+
+def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = (), below: bool = False) -> None:
     """The colours of expected grades, each grade beside its own, the worst at the top."""
     axes.set_axis_off()
     states, shades = heatmap.states, scale(theme(heatmap.positive))
-    key = axes.inset_axes((0.0, 0.52, 0.16, 0.44))
+    key = axes.inset_axes(_STEPS, transform=from_corner(axes))
     key.imshow(
         shades(np.linspace(0, 1, 200))[:, None], origin="lower", extent=(0, 1, 0, len(states) - 1), aspect="auto"
     )
@@ -274,8 +324,19 @@ def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()
     for spine in key.spines.values():
         spine.set(color="#c8c8c8", linewidth=0.8)
     pale = Patch(fc=UNKNOWN, ec="#bdbdbd", lw=0.8, label="the greyer, the\nless is known")
-    handles = [pale, *_ground_handles(heatmap), *more]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.47), **LEGEND)
+    draw_handles(axes, [pale, *_ground_handles(heatmap), *more], below)
+
+
+def draw_handles(axes: Axes, handles: Sequence[Any], beside: bool) -> None:
+    """The entries of a legend: under its key, or beside it."""
+    at = (_HANDLES_BESIDE, -0.1) if beside else (0.0, _HANDLES_UNDER)
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=at, bbox_transform=from_corner(axes), **LEGEND)
+
+
+def from_corner(axes: Axes) -> Any:
+    """Inches from the upper left corner of the axes: what is placed so has the same size on every sheet."""
+    corner = ScaledTranslation(0, 1, BboxTransformTo(axes.bbox))
+    return axes.figure.dpi_scale_trans + corner
 
 
 def looks_handle() -> Line2D:

@@ -22,7 +22,7 @@ from matplotlib.colors import Colormap, ListedColormap, to_rgb
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.knowledge import doubt
-from crowdfield.data.positive import display_order, graded, matching, scale_name, theme
+from crowdfield.data.positive import Meaning, display_order, graded, matching, meaning, scale_name, theme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,9 +48,11 @@ _CORNERS = {
     "water": ("#f7e08a", "#84cc8c", "#3f9fbd", "#24609f", "#0a2a5e"),
     "harm": ("#ffe680", "#fdae4d", "#ef6a3a", "#bd2230", "#5c0a24"),
 }
-# Eight states without an order: Okabe and Ito's colours, which everybody can tell apart, without grey; in this order
-# on.
+# Eight states without an order: Okabe and Ito's colours, which everybody can tell apart, without grey.
 NOMINAL = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
+
+# Those that agree with intuition: water is blue, fire and damage are warm, and "nothing wrong" is green.
+_MEANT = {"water": ("#0072b2", "#56b4e9"), "harm": ("#d55e00", "#e69f00", "#cc79a7"), "safe": ("#009e73",)}
 
 
 @cache
@@ -75,7 +77,10 @@ def scale(name: str) -> Colormap:
 def scale_of(heatmap: Heatmap, state: Any = None) -> Colormap:
     """The scale for the probability of a state of this map, by default the one in question."""
     shown = heatmap.positive if state is None else matching(heatmap.states, state)
-    return scale(scale_name(heatmap.states, heatmap.positive, shown))
+    name = scale_name(heatmap.states, heatmap.positive, shown)
+    if "theme" in heatmap.metadata:
+        name = name.replace(theme(heatmap.positive), str(heatmap.metadata["theme"]), 1)
+    return scale(name)
 
 
 def state_colours(states: Sequence[Any], positive: Any = None) -> NDArray[np.float64]:
@@ -95,8 +100,25 @@ def state_colours(states: Sequence[Any], positive: Any = None) -> NDArray[np.flo
         place = {state: number for number, state in enumerate(worst_first)}
         return np.array([steps[place[state]] for state in states])
     if count <= len(NOMINAL):
-        return np.array([to_rgb(NOMINAL[number]) for number in range(count)])
+        return np.array([to_rgb(shade) for shade in _by_meaning(states, positive)])
     return np.asarray(colormaps["turbo"](np.linspace(0.05, 0.95, count))[:, :3])
+
+
+def _by_meaning(states: Sequence[Any], positive: Any) -> list[str]:
+    """A colour of its own for every state; the one in question chooses first, then those whose words have a colour."""
+    free, given = list(NOMINAL), {}
+    order = states if positive is None else display_order(states, positive)
+    for state in sorted(order, key=lambda state: (state != positive, not _meant(state, states))):
+        shade = next((shade for shade in (*_meant(state, states), *free) if shade in free), free[0])
+        free.remove(shade)
+        given[state] = shade
+    return [given[state] for state in states]
+
+
+def _meant(state: Any, states: Sequence[Any]) -> tuple[str, ...]:
+    if meaning(state, states) == Meaning.NOTHING_WRONG:
+        return _MEANT["safe"]
+    return _MEANT.get(theme(state), ())
 
 
 def _theme_of(states: Sequence[Any], positive: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,5 +199,7 @@ def _plain_bars(axes: Axes) -> None:
 def label_colours(reports: Reports, heatmap: Heatmap) -> NDArray[np.float64]:
     """Labels in the colours of the states they name; a label that is no state has a colour of its own.   [L, 3]"""
     known = dict(zip(heatmap.states, state_colours(heatmap.states, heatmap.positive), strict=True))
-    others = iter(np.array([to_rgb(shade) for shade in reversed(NOMINAL)]).repeat(len(reports.labels), axis=0))
+    shades = [np.array(to_rgb(shade)) for shade in reversed(NOMINAL)]
+    free = [shade for shade in shades if not any(np.allclose(shade, taken) for taken in known.values())]
+    others = cycle(free or shades)
     return np.array([known[label] if label in known else next(others) for label in reports.labels])

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from crowdfield import __version__
 from crowdfield.counting import crowd
+from crowdfield.data import Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
-from crowdfield.geography.projection import crs_in_words
-from crowdfield.plot.coast import CREDIT, coast_lines
-from crowdfield.plot.furniture import aspect, draw_grades_legend, draw_legend, draw_states_legend, short
-from crowdfield.plot.palette import FAINT, INK, state_index, state_title
+from crowdfield.plot.furniture import draw_grades_legend, draw_legend, draw_states_legend, short
+from crowdfield.plot.palette import FAINT, INK, ignorance, knowledge, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
+from crowdfield.plot.sheet_layout import (
+    RESOLUTION,
+    Parts,
+    credit_line,
+    default_size,
+    moment_in_words,
+    place,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from crowdfield.data import Heatmap, Reports
+    from crowdfield.data import Reports
 
 MOST_PROBABLE = "most-probable"
 GRADE = "grade"
@@ -35,11 +41,8 @@ def names_state(show: Any) -> bool:
     return show is not None and not made
 
 
-# Pixels per inch of a sheet as PNG: sharp on a screen and in print.
-RESOLUTION = 150
-# Inches: the default size.
-WIDTH = 9.0
-LEGEND_WIDTH = 2.1
+# Inches: the smallest and the largest page for a size in pixels, whose letters can be read beside the map.
+SMALLEST_PAGE, LARGEST_PAGE = (6.75, 4.5), (12.0, 9.0)
 PAPERS = {"a4": (11.69, 8.27), "a4-portrait": (8.27, 11.69), "a3": (16.54, 11.69), "a3-portrait": (11.69, 16.54)}
 SMALLEST, LARGEST = 300, 10_000  # pixels along a side
 
@@ -84,15 +87,12 @@ def sheet(
     >>> figure.savefig("map.pdf")
     """
     if isinstance(show, str) and show.startswith(AT_LEAST_WORDS) and show not in heatmap.states:
-        heatmap, show = heatmap.at_least(show.removeprefix(AT_LEAST_WORDS)), None
+        heatmap, show = at_least(heatmap, show.removeprefix(AT_LEAST_WORDS)), None
     made = show if show in (MOST_PROBABLE, GRADE) and show not in heatmap.states else None
-    figure = Figure(figsize=_inches(heatmap, size), layout="constrained", dpi=RESOLUTION)
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
-    figure.suptitle(
-        title or _title(heatmap, show), x=0.012, ha="left", fontsize=14, fontweight="bold", color=INK, wrap=True
-    )
-    share = LEGEND_WIDTH / (figure.get_figwidth() - LEGEND_WIDTH)
-    axes, beside = figure.subplots(1, 2, width_ratios=(1, share))
+    inches, resolution = _page(heatmap, size)
+    figure = Figure(figsize=inches, dpi=resolution)
+    name = figure.suptitle(title or _title(heatmap, show), fontweight="bold", color=INK)
+    axes, beside = figure.add_axes((0, 0, 1, 1)), figure.add_axes((0, 0, 1, 1))
     if made == MOST_PROBABLE:
         draw_states(axes, heatmap)
     elif made == GRADE:
@@ -100,40 +100,58 @@ def sheet(
     else:
         draw_map(axes, heatmap, show)
     handles = [] if reports is None else draw_reports(axes, reports, heatmap, alpha=0.6)[0]
+    subtitle = axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, fontweight="normal", color=FAINT, wrap=True)
+    credit = figure.supxlabel(credit_line(heatmap.grid), fontsize=7.5, color=FAINT)
+    below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(heatmap.grid))
+    # Marks make way for each other by where they are on the sheet: they come after the map has its place.
     shown_looks = looks is not None and np.size(looks) > 0
     if shown_looks:
         draw_looks(axes, looks)
-    axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, color=FAINT)
     if made == MOST_PROBABLE:
-        draw_states_legend(beside, heatmap, more=handles)
+        draw_states_legend(beside, heatmap, more=handles, below=below)
     elif made == GRADE:
-        draw_grades_legend(beside, heatmap, more=handles)
+        draw_grades_legend(beside, heatmap, more=handles, below=below)
     else:
-        draw_legend(beside, heatmap, show, looks=shown_looks, more=handles)
-    figure.supxlabel(_credit(heatmap), x=0.012, ha="left", fontsize=7.5, color=FAINT)
+        draw_legend(beside, heatmap, show, looks=shown_looks, more=handles, below=below)
     return figure
+
+
+def at_least(heatmap: Heatmap, grade: str) -> Heatmap:
+    """The map of a grade and those above it, to be drawn: what nobody knows is the same on all pictures of a map."""
+    part = heatmap.at_least(grade)
+    prior = np.array([ignorance(part, state) for state in part.states])
+    sd = (1.0 - knowledge(heatmap))[..., None] * prior
+    return Heatmap(part.grid, part.states, part.probability, sd, part.reports, dict(part.metadata))
 
 
 def parse_size(size: str) -> tuple[float, float]:
     """Inches of "1600x1200" (pixels) or of a paper."""
+    return page_of(size)[0]
+
+
+def page_of(size: str) -> tuple[tuple[float, float], float]:
+    """The page of "1600x1200" (pixels) or of a paper: its inches, and how many pixels an inch has.
+
+    Letters keep their size on the page. So a small picture gets fewer pixels per inch, and a large one more.
+    """
     text = size.strip().casefold()
     if text in PAPERS:
-        return PAPERS[text]
+        return PAPERS[text], RESOLUTION
     found = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)", text)
     if found is None:
         raise InputError(f"a size is WIDTHxHEIGHT in pixels, like 1600x1200, or {', '.join(PAPERS)}; not {size!r}.")
     across, down = int(found[1]), int(found[2])
     if not (min(across, down) >= SMALLEST and max(across, down) <= LARGEST):
         raise InputError(f"a picture has {SMALLEST} to {LARGEST:,} pixels along each side, not {size!r}.")
-    return across / RESOLUTION, down / RESOLUTION
+    least = min(across / SMALLEST_PAGE[0], down / SMALLEST_PAGE[1])
+    most = min(across / LARGEST_PAGE[0], down / LARGEST_PAGE[1])
+    resolution = float(np.clip(RESOLUTION, most, least)) if most < least else least
+    # A picture has whole pixels: without the tiny surplus, rounding could cost one.
+    return (across / resolution + 1e-9, down / resolution + 1e-9), resolution
 
 
-def _inches(heatmap: Heatmap, size: str | None) -> tuple[float, float]:
-    if size is not None:
-        return parse_size(size)
-    west, south, east, north = heatmap.grid.bounds
-    tall = float(np.clip((north - south) / (east - west) * aspect(heatmap), 0.35, 1.5))
-    return WIDTH, (WIDTH - LEGEND_WIDTH - 0.7) * tall + 1.3
+def _page(heatmap: Heatmap, size: str | None) -> tuple[tuple[float, float], float]:
+    return page_of(size) if size is not None else (default_size(shape_of(heatmap.grid)), RESOLUTION)
 
 
 def _title(heatmap: Heatmap, show: Any) -> str:
@@ -151,26 +169,8 @@ def _subtitle(heatmap: Heatmap) -> str:
     parts = []
     if "reports" in about and "sources" in about:
         parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
-    if (made := made_on(heatmap)) is not None:
+    if (made := moment_in_words(about.get("created"))) is not None:
         parts.append(made)
     only = about.get("only_label")
     caution = "" if only is None else f"\nAll reports say “{short(only)}”: nothing tells where it is not so."
     return ", ".join(parts) + caution
-
-
-def made_on(heatmap: Heatmap) -> str | None:
-    """When the map was made, in an unambiguous format."""
-    try:
-        when = datetime.fromisoformat(str(heatmap.metadata["created"]))
-    except (KeyError, ValueError):
-        return None
-    return f"{when.day} {when:%B %Y, %H:%M} {'UTC' if not when.utcoffset() else when.strftime('%z')}"
-
-
-def _credit(heatmap: Heatmap) -> str:
-    parts = [f"crowdfield {__version__}"]
-    if heatmap.grid.crs is not None:
-        parts.append(crs_in_words(heatmap.grid.crs))
-    if coast_lines(heatmap.grid):
-        parts.append(CREDIT)
-    return "; ".join(parts)

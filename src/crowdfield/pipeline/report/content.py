@@ -17,6 +17,8 @@ from crowdfield.pipeline.looks import Look, next_looks
 if TYPE_CHECKING:
     import pandas as pd
 
+    from crowdfield.pipeline.totals import DistrictTotals
+
 LOOKS = 8
 # Between these the map is undecided about the state in question.
 UNDECIDED = (0.2, 0.8)
@@ -29,8 +31,8 @@ LEAST_CHANGE = 0.1
 class Content:
     """All that a report shows.
 
-    districts: a table of figures per area; checks: a table of spot checks, or sentences about them. Both are passed
-    in and shown as they are.
+    districts: totals of districts, or a table of figures per area; checks: a table of spot checks, or sentences about
+    them. Tables are shown as they are.
     """
 
     heatmap: Heatmap
@@ -40,7 +42,7 @@ class Content:
     title: str | None = None
     change: Change | None = None
     since: Heatmap | None = None
-    districts: pd.DataFrame | None = None
+    districts: DistrictTotals | pd.DataFrame | None = None
     checks: pd.DataFrame | Sequence[str] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,7 +77,7 @@ def gather(
     *,
     title: str | None = None,
     since: Heatmap | None = None,
-    districts: pd.DataFrame | None = None,
+    districts: DistrictTotals | pd.DataFrame | None = None,
     checks: pd.DataFrame | Sequence[str] | None = None,
     looks: Sequence[Look] | None = None,
     written: datetime | None = None,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from crowdfield.data import Heatmap
     from crowdfield.pipeline.looks import Look
+    from crowdfield.pipeline.totals import DistrictTotals
 
 FORMATS = (".html", ".pdf")
 # Nothing may be fetched, and nothing runs: the page has no script.
@@ -36,7 +37,7 @@ def write_report(
     texts: Mapping[str, str] | None = None,
     title: str | None = None,
     since: Heatmap | None = None,
-    districts: pd.DataFrame | None = None,
+    districts: DistrictTotals | pd.DataFrame | None = None,
     checks: pd.DataFrame | Sequence[str] | None = None,
     looks: Sequence[Look] | None = None,
     written: datetime | None = None,
@@ -55,8 +56,8 @@ def write_report(
         Of the page.
     since : Heatmap, optional
         An earlier map, to show what has changed.
-    districts : DataFrame, optional
-        A table of totals of districts, shown as it is.
+    districts : DistrictTotals or DataFrame, optional
+        Totals of districts, or a table of them.
     checks : DataFrame or sequence of str, optional
         The result of spot checks, shown as it is.
     looks : sequence of Look, optional

@@ -39,7 +39,10 @@ def heading(content: Content, texts: Texts) -> str:
 
 
 def keys(content: Content, texts: Texts) -> str:
-    """The figures a reader wants first."""
+    """The figures a reader wants first; where all reports say the same there are none, and the reader must know it."""
+    if (only := content.about.get("only_label")) is not None:
+        said = texts["only_label"].format(label=only, state=content.heatmap.positive)
+        return f'<div class="doubt"><p>{escape(said)}</p></div>'
     state, found, area = str(content.heatmap.positive), content.figures(), content.square_km()
     cards = []
     for name, text in (
@@ -63,7 +66,7 @@ def map_section(content: Content, texts: Texts) -> str:
 
     state = str(content.heatmap.positive)
     places = np.array([(look.easting, look.northing) for look in content.looks])
-    figure = plot.sheet(content.heatmap, title=f"P({state})", looks=places if len(places) else None)
+    figure = plot.sheet(content.heatmap, title=f"Probability: {state}", looks=places if len(places) else None)
     says = texts["map_says"].format(state=state)
     return _section(texts["map"], _figure(figure, texts["map_alt"].format(state=state), says))
 
@@ -93,13 +96,25 @@ def change_section(content: Content, texts: Texts) -> str:
 
 
 def districts_section(content: Content, texts: Texts) -> str:
-    """The figures of districts."""
-    if content.districts is None or not len(content.districts):
+    """The figures of districts: those of totals with a map of them and with what is odd about them."""
+    from crowdfield.pipeline.totals import DistrictTotals
+
+    if content.districts is None:
         return ""
-    state = str(content.heatmap.positive)
-    if district_table.is_totals(content.districts, state):
-        return _section(texts["districts"], district_table.html(content.districts, state, texts))
-    return _section(texts["districts"], _frame(content.districts))
+    state, found = str(content.heatmap.positive), content.districts
+    if isinstance(found, DistrictTotals):
+        from crowdfield.pipeline.totals_picture import choropleth
+
+        frame = found.table.copy()
+        frame.attrs |= {"unit": found.unit, "level": found.level}
+        picture = _figure(choropleth(found), texts["districts_alt"].format(state=state), "")
+        remarks = _list([f"{text[0].upper()}{text[1:]}." for text in found.notes]) if found.notes else ""
+        return _section(texts["districts"], picture + district_table.html(frame, state, texts) + remarks)
+    if not len(found):
+        return ""
+    if district_table.is_totals(found, state):
+        return _section(texts["districts"], district_table.html(found, state, texts))
+    return _section(texts["districts"], _frame(found))
 
 
 def sources_section(content: Content, texts: Texts) -> str:
@@ -152,7 +167,7 @@ def checks_section(content: Content, texts: Texts) -> str:
 def unknown_section(content: Content, texts: Texts) -> str:
     """What is not known, and warnings."""
     found, about, state = content.figures(), content.about, str(content.heatmap.positive)
-    lines = [texts["unknown_share"].format(share=percent(found["unknown"]))]
+    lines = [texts["unknown_share"].format(share=percent(found["unknown"]))] if found["unknown"] else []
     lines.append(texts["unknown_undecided"].format(share=percent(found["undecided"]), state=state))
     if about.get("outside"):
         lines.append(texts["unknown_outside"].format(count=_count(about["outside"])))
@@ -207,6 +222,8 @@ def _figures(value: float) -> str:
 
 def _setting(value: Any) -> str:
     """A setting as it would be written in a settings file, without quotation marks around names."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_setting(part)}" for name, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -224,13 +241,16 @@ def _list(lines: Sequence[str]) -> str:
 
 def _figure(figure: Any, alternative: str, caption: str) -> str:
     """A picture inside the page, with its description and caption."""
+    from crowdfield.plot.letters import boxes_allowed, find_letters
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    find_letters(figure)
+    with boxes_allowed():
+        figure.savefig(buffer, format="png")
     data = base64.b64encode(buffer.getvalue()).decode()
-    return (
-        f'<figure><img alt="{escape(alternative, quote=True)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    image = f'<img alt="{escape(alternative, quote=True)}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}{below}</figure>"
 
 
 def _source_row(row: Any) -> tuple[str, str, str, str]:
