@@ -122,7 +122,7 @@ def test_quiet_commands_print_only_the_result(tmp_path, run, reports):
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire"], 2, "SOURCE=LEVEL"),
         (["fuse", "{reports}", "-o", "map.tif", "--trust", "fire=huge"], 2, "certain, high"),
         (["fuse", "{reports}", "-o", "map.tif", "--wrong"], 2, "--wrong"),
-        (["fuse", "{reports}", "--cluster", "local", "--state", "run.cf"], 2, "drop --cluster"),
+        (["fuse", "{reports}", "--cluster", "local", "--state", "run.cf"], 2, "leave out --cluster"),
         (["fuse", "nothere.csv", "-o", "map.tif"], 1, "nothere.csv"),
         (["fuse", "{reports}", "-o", "map.tif", "--config", "nothere.toml"], 1, "nothere.toml"),
         (["inspect", "{reports}", "--lat", "height"], 1, "height"),
