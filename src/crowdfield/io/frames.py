@@ -133,8 +133,8 @@ def _with_most_probable(labels: list[Any] | None, states: list[str], vectors: ND
     """The label of every row, or the state that its probabilities make most probable; None where it has neither."""
     if vectors is None:
         return labels or []
-    told = np.asarray(np.isfinite(vectors).all(axis=1)).tolist()
-    likely = [states[int(row.argmax())] if known else None for row, known in zip(vectors, told, strict=True)]
+    complete = np.asarray(np.isfinite(vectors).all(axis=1)).tolist()
+    likely = [states[int(row.argmax())] if known else None for row, known in zip(vectors, complete, strict=True)]
     if labels is None:
         return list(likely)
     return [state if _missing(own) else own for own, state in zip(labels, likely, strict=True)]

@@ -138,5 +138,6 @@ def far_off(reports: Reports, options: Options, region: geography.Region) -> lis
 
 
 def _unsure(reports: Reports) -> list[str]:
-    told = named_states(reports.labels)
-    return [str(label) for label in reports.labels if label not in told]
+    """The labels that name no state, such as "unclear"."""
+    states = named_states(reports.labels)
+    return [str(label) for label in reports.labels if label not in states]
