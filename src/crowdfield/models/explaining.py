@@ -21,6 +21,7 @@ from crowdfield.models.reported import same_places
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
+SPACE = 2  # columns of a place; the time may be one more
 ROUNDING = 1e-15  # a probability this close to 0 or 1 has log odds that mean nothing
 
 
@@ -55,7 +56,7 @@ def _table(
 
     where [R, D], source and label [R] (codes) in the order of the shares.
     """
-    distance = np.sqrt(((where - place) ** 2).sum(1))
+    distance = np.sqrt(((where - place)[:, :SPACE] ** 2).sum(1))  # hours, a third column, are no distance
     frame = pd.DataFrame(
         {
             "kind": "report",

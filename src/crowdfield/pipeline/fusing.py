@@ -31,9 +31,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from narwhals.typing import IntoDataFrame
 
-    from crowdfield.models.heatmap_bcc import HeatmapBCC
+    from crowdfield.inference.kernels import Kernel
+    from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
 Progress = Callable[[str], None]
+# Places have so many columns; the hour may be one more.
+SPACE = 2
+# Of maps in time: the share of the map's extent, and of the time span, from which the search for length-scales starts;
+# and the least hours, for reports of a single moment (judgement).
+FIRST_GUESS, SHORTEST_HOURS = 0.2, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +298,7 @@ def extend(
 def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     """The estimator that the settings describe."""
     from crowdfield import geography
-    from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
+    from crowdfield.models.heatmap_bcc import HeatmapBCC
 
     states = tuple(settings.states) if settings.states is not None else named_states(reports.labels)
     order_of_grades = grades(settings, reports, states)
@@ -305,8 +311,11 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
     elif len(np.unique(reports.label)) < 2:
         # All reports agree, so the length-scale cannot be learned.
         lengthscale = max(grid.east - grid.west, grid.north - grid.south) / 10
+    kernel: str | Kernel = settings.kernel
+    if reports.places.shape[1] > SPACE:
+        kernel, lengthscale = _in_space_and_time(settings.kernel, lengthscale, reports, grid)
     return HeatmapBCC(
-        kernel=settings.kernel,
+        kernel=kernel,
         lengthscale=lengthscale,
         confusion_prior=settings.confusion_prior(states, order),
         scale_shape=settings.scale_shape,
@@ -324,6 +333,19 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
         random_state=settings.seed,
         covariates=layers.of_settings(settings, grid),
     )
+
+
+def _in_space_and_time(name: str, lengthscale: LengthScale, reports: Reports, grid: Grid) -> tuple[Kernel, LengthScale]:
+    """The kernel for places with the hour as their third column, and the length-scales to learn or to keep."""
+    from crowdfield.inference.kernels import space_time
+
+    reach = max(grid.east - grid.west, grid.north - grid.south) * FIRST_GUESS if lengthscale == "learn" else lengthscale
+    hours = max(float(np.ptp(reports.places[:, SPACE])) * FIRST_GUESS, SHORTEST_HOURS)
+    kernel = space_time(name, float(np.ravel(np.asarray(reach, dtype=np.float64))[0]), "matern12", hours)
+    if lengthscale == "learn":
+        return kernel, "learn"
+    varied = len(np.unique(reports.label)) > 1 and np.ptp(reports.places[:, SPACE]) > 0
+    return kernel, [float(reach), float(reach), "learn" if varied else hours]  # type: ignore[arg-type]
 
 
 def _fit(model: Any, reports: Reports) -> Any:

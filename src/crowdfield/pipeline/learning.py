@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Reports
+from crowdfield.inference.kernels import Kernel
 from crowdfield.pipeline.fit_arguments import as_arguments
 from crowdfield.pipeline.fusing import build_model
 from crowdfield.pipeline.settings import Settings
@@ -29,6 +30,7 @@ def learn(
 ) -> Any:
     """The model that `fuse` fits to these reports, which are in the grid's reference system.
 
+    Reports whose places have the hour as a third column are fitted in space and time (docs/space-time.md).
     fit: what fits the model to all reports, as in `fuse`; by default this process.
     reports_model: as in `HeatmapBCC`, where the kind of model is not to be found out.
     most: from more reports than this, the length-scale and the kind of model are found on about so many of them,
@@ -38,9 +40,10 @@ def learn(
         return (fit or _fitted)(build_model(settings, reports, grid).set_params(reports_model=reports_model), reports)
     part = reports.take(_sample_rows(reports.label, most))
     found = _fitted(build_model(settings, part, grid).set_params(reports_model=reports_model), part)
-    held = replace(settings, lengthscale=float(np.ravel(found.lengthscale_)[0]))
+    reach = np.ravel(found.lengthscale_)
+    held = replace(settings, lengthscale=float(reach[0]))
     model = build_model(held, reports, grid).set_params(reports_model=found.reports_model_)
-    return (fit or _fitted)(model, reports)
+    return (fit or _fitted)(_with_lengthscale(model, reach), reports)
 
 
 def _sample_rows(labels: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -60,11 +63,15 @@ def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 def hold(model: Any) -> Any:
     """Fix the length-scale and the kind of model that a fit has found, so that later fits do not search again."""
-    reach = np.ravel(model.lengthscale_)
+    return _with_lengthscale(model, np.ravel(model.lengthscale_)).set_params(reports_model=str(model.reports_model_))
+
+
+def _with_lengthscale(model: Any, reach: NDArray[np.float64]) -> Any:
+    """The model with fixed length-scales. A kernel of space and time has its own, which would count instead."""
     alike = bool((reach == reach[0]).all())
-    return model.set_params(
-        lengthscale=float(reach[0]) if alike else reach.tolist(), reports_model=str(model.reports_model_)
-    )
+    if isinstance(model.kernel, Kernel):
+        model.set_params(kernel=model.kernel.with_lengthscale(reach))
+    return model.set_params(lengthscale=float(reach[0]) if alike else reach.tolist())
 
 
 def update(model: Any, reports: Reports, *, sweeps: int, tolerance: float) -> Any:

@@ -137,4 +137,17 @@ class AtTime:
 
     def predict_rate(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """E[ρ*] and its standard deviation at places [M, 2] at this moment: both [M, J]."""
-        return self.model.predict_rate(np.column_stack([places, np.full(len(places), self.time)]))
+        return self.model.predict_rate(self.in_time(places))
+
+    def in_time(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Places [M, 2] with this moment as their third column: [M, 3]."""
+        return np.column_stack([places, np.full(len(places), self.time)])
+
+    def suggest(self, candidates: NDArray[np.float64], **options: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The best places to look at, at this moment; options as for `HeatmapBCC.suggest`."""
+        return self.model.suggest(self.in_time(candidates), **options)
+
+    @property
+    def lengthscale_(self) -> NDArray[np.float64]:
+        """The length-scales of space, in metres: [2]."""
+        return np.asarray(self.model.lengthscale_)[:2]

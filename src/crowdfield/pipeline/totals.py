@@ -24,6 +24,7 @@ from crowdfield.models.heatmap_bcc import HeatmapBCC
 from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.pipeline.fusing import Fused
+from crowdfield.pipeline.mapping import AtTime
 
 FORMATS = (".csv", ".xlsx", ".geojson", ".gpkg", *PICTURES)
 # A note names districts with at least this share outside the raster of weights, and at most this many of them.
@@ -101,7 +102,7 @@ class TotalsOptions:
 
 
 def of_map(
-    model: HeatmapBCC,
+    model: HeatmapBCC | AtTime,
     heatmap: Heatmap,
     areas: NamedAreas,
     located: Located,
@@ -117,12 +118,15 @@ def of_map(
     it is unknown (such cells count for nothing, and a note says so); reports: the number of reports of each district,
     NaN where it must not be published.
     """
-    if model.places_.shape[1] != 2:
-        raise InputError("totals of districts need a map of places alone; for one with time use model.totals.")
     cells = np.flatnonzero(heatmap.mask.ravel())
+    centres = heatmap.grid.centres()[cells]
+    if isinstance(model, AtTime):
+        model, centres = model.model, model.in_time(centres)
+    elif model.places_.shape[1] != 2:
+        raise InputError("totals of districts of a map in time need a moment: AtTime(model, hour).")
     table = totals_.of_shown(
         model,
-        heatmap.grid.centres()[cells],
+        centres,
         shown,
         totals_.Areas(list(areas.names), located.share[:, cells].tocsr()),
         np.nan_to_num(weights[cells]),
