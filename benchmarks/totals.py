@@ -2,6 +2,7 @@
 
     python -m benchmarks totals coverage --worlds 200
     python -m benchmarks totals coverage --worlds 200 --reports 100 --from-prior [--inference gibbs] [--unrefined]
+    python -m benchmarks totals coverage --worlds 40 --reports 100 --reports-model one_state --known scale sources
     python -m benchmarks totals sweeps --worlds 10 --reports 100 --from-prior
     python -m benchmarks totals size --cells 1000000
 
@@ -9,8 +10,9 @@ A world is a field, the states of all cells, a crowd and its reports, all drawn 
 `--from-prior` the level, how much the field varies and how every source errs are drawn from the priors of the one-state
 model, which then fits the reports (unless `--reports-model` says otherwise): intervals of exact inference would hold
 90 %. A district is a run of cells around a random cell, by a distance that is bent at random, so that its shape is no
-circle. `--unrefined` takes draws of the Gaussian approximation as they are; `sweeps` shows what sweeps of the sampler
-change in them.
+circle. `--known` tells the model what its prior leaves open: the level, how much the field varies (the scale), or how
+every source errs; so it shows which prior makes intervals wide. `--unrefined` takes draws of the Gaussian approximation
+as they are; `sweeps` shows what sweeps of the sampler change in them.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +48,8 @@ DISTRICTS = (10, 100, 1000)  # cells
 SIDE = 60  # cells of a world along each side
 LENGTHSCALE = 12.0  # cells
 PER_SIZE = 2  # districts of each size in a world
+KNOWN = ("level", "scale", "sources")  # what a model may be told of the truth
+CERTAIN_SCALE, CERTAIN_SOURCE = 1000.0, 300.0  # gamma shape and pseudo-counts of priors that are the truth
 SWEEPS = (0, 1, 3, 7, 15, 40)  # after which draws are looked at
 
 
@@ -56,8 +61,17 @@ def root() -> NDArray[np.float64]:
     return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))
 
 
-def world(seed: int, reports: int, variance: float | None, level: float) -> tuple[Grid, simulate.Field, cf.Reports]:
-    """Cells of side 1, their states, and reports at the centres of random cells.
+class World(NamedTuple):
+    """What is true in every cell, who reports, and what was said."""
+
+    grid: Grid  # cells of side 1
+    field: simulate.Field
+    crowd: simulate.Crowd
+    reports: cf.Reports  # at the centres of random cells
+
+
+def world(seed: int, reports: int, variance: float | None, level: float) -> World:
+    """A world that is drawn anew.
 
     variance: of the field; None: it, the level and the crowd are drawn from the priors of the one-state model.
     """
@@ -76,7 +90,22 @@ def world(seed: int, reports: int, variance: float | None, level: float) -> tupl
         drawn = rng.standard_gamma(weakly_diagonal((0, 1), (0, 1)), (len(crowd.confusion), 2, 2))
         crowd = replace(crowd, confusion=drawn / drawn.sum(2, keepdims=True))
     site = rng.integers(0, len(field), reports)
-    return grid, field, simulate.draw_reports(field, crowd, site, rng=rng)
+    return World(grid, field, crowd, simulate.draw_reports(field, crowd, site, rng=rng))
+
+
+def told(known: Collection[str], crowd: simulate.Crowd, variance: float | None, level: float) -> dict[str, Any]:
+    """Settings of the model that replace some of its priors by the truth."""
+    out: dict[str, Any] = {}
+    if known and variance is None:
+        raise SystemExit("--known needs worlds whose scale and level are given: leave out --from-prior.")
+    if "level" in known:
+        out["prior_mean"] = lambda places: np.full(len(places), level)  # a number of 0 would leave the level open
+    if "scale" in known and variance is not None:
+        out |= {"scale_shape": CERTAIN_SCALE, "scale_rate": CERTAIN_SCALE * variance}
+    if "sources" in known:
+        tables = CERTAIN_SOURCE * np.clip(crowd.confusion, 1e-3, 1.0)
+        out["confusion_prior"] = dict(zip(crowd.sources, tables, strict=True))
+    return out
 
 
 def district(grid: Grid, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -99,17 +128,19 @@ def held(
     draws: int = 200,
     inference: str = "auto",
     reports_model: str | None = None,
+    known: Collection[str] = (),
 ) -> tuple[dict[int, list[tuple[bool, float]]], str]:
     """For every size of district: whether the 90 % interval holds the true total, and how wide it is. And the model of
     reports that was fitted."""
-    grid, field, said = world(seed, reports, variance, level)
+    grid, field, crowd, said = world(seed, reports, variance, level)
+    if reports_model is None:
+        reports_model = "one_state" if variance is None else "auto"
+    settings: dict[str, Any] = {"lengthscale": LENGTHSCALE, "scale_rate": scale_rate, "inference": inference}
+    settings |= told(known, crowd, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if reports_model is None:
-            reports_model = "one_state" if variance is None else "auto"
-        model = cf.HeatmapBCC(
-            lengthscale=LENGTHSCALE, scale_rate=scale_rate, reports_model=reports_model, inference=inference
-        ).fit(said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source])
+        model = cf.HeatmapBCC(reports_model=reports_model, **settings)
+        model.fit(said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source])
     rng = np.random.default_rng(seed)
     sizes = [size for size in DISTRICTS for _ in range(PER_SIZE)]
     areas = [district(grid, size, rng) for size in sizes]
@@ -134,11 +165,12 @@ def coverage(
     draws: int = 200,
     inference: str = "auto",
     reports_model: str | None = None,
+    known: Collection[str] = (),
 ) -> dict[str, Any]:
     found: dict[int, list[tuple[bool, float]]] = {size: [] for size in DISTRICTS}
     fitted: Counter[str] = Counter()
     for seed in range(first, first + worlds):
-        holds, name = held(seed, reports, variance, level, scale_rate, draws, inference, reports_model)
+        holds, name = held(seed, reports, variance, level, scale_rate, draws, inference, reports_model, known)
         fitted[name] += 1
         for size, rows in holds.items():
             found[size] += rows
@@ -150,6 +182,7 @@ def coverage(
         "reports": reports,
         "variance": "from the prior" if variance is None else round(variance, 3),
         "level": "from the prior" if variance is None else level,
+        "known": sorted(known),
         "fitted": dict(fitted),
         **{
             f"{size} cells": {
@@ -166,7 +199,7 @@ def sweeps(worlds: int, reports: int, variance: float | None, level: float, firs
     and of the mean rate of districts; means over worlds. The last row is close to the exact posterior."""
     found: dict[int, list[list[float]]] = {after: [] for after in SWEEPS}
     for seed in range(first, first + worlds):
-        grid, field, said = world(seed, reports, variance, level)
+        grid, field, _, said = world(seed, reports, variance, level)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, reports_model="one_state").fit(
@@ -248,6 +281,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")
     parser.add_argument("--inference", default="auto", choices=("auto", "vb", "gibbs"))
     parser.add_argument("--reports-model", default=None, choices=("auto", "one_state", "instrument"))
+    parser.add_argument("--known", nargs="*", default=(), choices=KNOWN, help="what the model is told of the truth")
     parser.add_argument("--unrefined", action="store_true", help="draws of the Gaussian approximation as they are")
     parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
@@ -259,7 +293,7 @@ def main(arguments: list[str]) -> int:
             print(json.dumps(size(given.cells, reports, draws=given.draws, engine=given.engine, reports_model=model)))
         return 0
     for reports in given.reports or [100, 400, 1500]:
-        settings = (given.first, given.scale_rate, given.draws, given.inference, given.reports_model)
+        settings = (given.first, given.scale_rate, given.draws, given.inference, given.reports_model, given.known)
         variance = None if given.from_prior else given.variance
         if given.what == "sweeps":
             for row in sweeps(given.worlds, reports, variance, given.level, given.first):
