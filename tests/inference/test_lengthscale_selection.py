@@ -7,6 +7,7 @@ import crowdfield as cf
 from crowdfield.data import Reports
 from crowdfield.inference import lengthscale_selection, selection, solvers
 from crowdfield.inference.fields.exact import ExactBasis
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import WithLevel, kernel
@@ -53,8 +54,9 @@ def test_the_evidence_under_another_length_scale_is_the_integral_over_field_and_
     prior, near = Gamma(40.0, 40.0), 1.0
     own = WithLevel(kernel("matern52", 2.0), 0.5)
     b = basis(own, X)
-    phi = b.features(X)
-    likelihood = WeightsLikelihood(b, [phi.T @ (lam[:, None] * phi)], [phi.T @ eta], prior, near)
+    engine = FeatureEngine(b, X)
+    sites = engine.diagonal(engine.summarise(engine.blocks[0], eta, lam))
+    likelihood = WeightsLikelihood(b, [sites], prior, near)
     lengths = (1.6, 2.0, 3.0)
     ours = [likelihood.log_evidence(own.with_lengthscale(length)) for length in lengths]
     exact = [_brute_force(b, own.with_lengthscale(length), X, lam, eta, prior, near) for length in lengths]

@@ -11,7 +11,7 @@ from crowdfield.errors import InputError
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.lattice import estimated_size
 from crowdfield.inference.fields.spectral import SpectralBasis
-from crowdfield.inference.kernels import RBF, Matern12, Matern32, Matern52, Product
+from crowdfield.inference.kernels import RBF, Matern12, Matern32, Matern52, Product, WithLevel
 
 RADIAL = [Matern12(0.8), Matern32(0.8), Matern52(0.8), RBF(0.8)]
 
@@ -55,6 +55,40 @@ def test_sums_by_the_nonuniform_fft_are_the_dense_sums(dimension):
     np.testing.assert_allclose(basis.evaluate(points, weights[:, 0]), phi @ weights[:, 0], **close)
     np.testing.assert_allclose(basis.variance(points, weights @ weights.T), ((phi @ weights) ** 2).sum(1), **close)
     np.testing.assert_allclose(basis.residual(X), 1.0 - (phi**2).sum(1), **close)
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_places_see_only_the_visible_weights(dimension):
+    """Inside the domain and outside: the features have hardly any component in the other weights."""
+    rng = np.random.default_rng(dimension)
+    X = rng.random((50, dimension))
+    basis = SpectralBasis(WithLevel(Matern32(1.0), 1.0), X, 0.01)
+    U = basis.visible
+    assert U.shape[1] < basis.size
+    np.testing.assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-12)
+    phi = basis.features(np.vstack([X, X[:5] + 1.5, X[:5] + 50.0]))
+    np.testing.assert_allclose(phi @ U @ U.T, phi, atol=1e-3)
+
+
+def test_fields_from_visible_weights_are_those_of_all_weights():
+    rng = np.random.default_rng(1)
+    X = rng.random((60, 2))
+    basis = SpectralBasis(WithLevel(Matern32(1.0), 1.0), X, 0.01)
+    engine, everything = FeatureEngine(basis, X), FeatureEngine(AllVisible(basis.kernel, X, 0.01), X)
+    eta, lam = rng.standard_normal(60), rng.random(60)
+    places = np.vstack([X, X[:5] + 1.5])
+    few, all_ = (
+        e.posterior_integrated([e.summarise(e.blocks[0], eta, lam)], 2.0, 1.0, near=1.0)[0]
+        for e in (engine, everything)
+    )
+    for name in ("energy", "informed", "log_det", "kl"):
+        assert getattr(few, name) == pytest.approx(getattr(all_, name), rel=1e-5)
+    for one, other in zip(few.at(places), all_.at(places), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+class AllVisible(SpectralBasis):
+    visible = None  # type: ignore[assignment]
 
 
 def test_blocks_add_up():

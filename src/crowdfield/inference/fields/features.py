@@ -87,6 +87,11 @@ class Basis(Protocol):
         """R with w ~ N(0, RRᵀ/ς) if the field has another kernel: [m, m], or [m] if R is diagonal."""
         ...
 
+    @property
+    def visible(self) -> Array | None:
+        """Orthonormal columns U [m, r] such that sites only see Uᵀw; None if they may see all weights."""
+        return None
+
     def features(self, X: Array) -> Array:
         """φ as a dense matrix [M, m]: for Gibbs and for tests."""
         ...
@@ -127,11 +132,11 @@ class Basis(Protocol):
 
 
 class Diagonal(NamedTuple):
-    """A Gaussian likelihood of the weights, exp(bᵀw − ½ wᵀV diag(d) Vᵀw), with p = Vᵀb."""
+    """A Gaussian likelihood of the weights, exp(bᵀw − ½ wᵀV diag(d) Vᵀw), with b = V p and orthonormal columns V."""
 
-    d: Array  # [m]
-    p: Array  # [m]
-    V: Array  # [m, m]
+    d: Array  # [r], r ≤ m
+    p: Array  # [r]
+    V: Array  # [m, r]
     lost: LostInformation | None = None
 
 
@@ -308,9 +313,23 @@ class FeatureEngine:
         mean = field.mean + found[0]
         return replace(statistics, linear=gram @ mean + precision * mean), mean, found[1]
 
+    def eigen(self, statistics: Statistics, lost: Array | None = None) -> tuple[Array, Array]:
+        """Eigenvalues d [r] and eigenvectors V [m, r] of the sites' Gram matrix less HᵀH, `lost` being H [n, m].
+
+        They come from the weights that the sites see, which are fewer than all weights.
+        """
+        gram, U = self.basis.gram(statistics.quadratic), self.basis.visible
+        if U is not None:
+            gram = U.T @ gram @ U
+        if lost is not None:
+            seen = lost if U is None else lost @ U
+            gram = gram - seen.T @ seen  # a matrix times its own transpose is half the work
+        d, V = sla.eigh(gram, driver="evd", check_finite=False)
+        return d, V if U is None else U @ V
+
     def diagonal(self, statistics: Statistics) -> Diagonal:
         """The sites' Gram matrix as V diag(d) Vᵀ, and p = Vᵀb."""
-        d, V = sla.eigh(self.basis.gram(statistics.quadratic), driver="evd", check_finite=False)
+        d, V = self.eigen(statistics)
         if d[0] < -1e-6 * max(d[-1], 1.0):
             raise NumericalError("the sites' Gram matrix has a negative eigenvalue; a site precision is negative.")
         return Diagonal(np.maximum(d, 0.0), V.T @ statistics.linear, V)  # rounding of zero eigenvalues
@@ -328,23 +347,29 @@ class FeatureEngine:
         return self.basis.project_groups(self._points[block.start], rows, group, values, count)
 
     def _mixture(self, part: Diagonal, scale: ScaleNodes, near: float) -> FeatureField:
-        """The field averaged over the nodes of ς, given the eigenvalues d of the likelihood's precision."""
+        """The field averaged over the nodes of ς, given the eigenvalues d of the likelihood's precision.
+
+        Weights orthogonal to V have their prior N(0, 1/ς), so that the covariance is I E[1/ς] less what V is told.
+        """
         d, p, V, lost = part
-        shrink = 1.0 / (scale.nodes + d[:, None])  # [m, nodes]
+        shrink = 1.0 / (scale.nodes + d[:, None])  # [r, nodes]
         means = p[:, None] * shrink
         mean, average = means @ scale.weights, shrink @ scale.weights
         spread = V @ ((means - mean[:, None]) * np.sqrt(scale.weights))
-        root = np.hstack([V * np.sqrt(average), spread])
+        told = V * np.sqrt(np.maximum(scale.mean_inverse - average, 0.0))  # rounding of zero eigenvalues
+        covariance = spread @ spread.T - told @ told.T  # a matrix times its own transpose is half the work
+        covariance[np.diag_indices_from(covariance)] += scale.mean_inverse
+        unseen = self.size - len(d)
         return FeatureField(
             basis=self.basis,
             mean=V @ mean,
             readout=V @ (p / (near + d)),
-            covariance=root @ root.T,  # a matrix times its own transpose is half the work
+            covariance=covariance,
             spread=spread,
             scale=scale,
-            energy=float(((shrink + means**2) @ scale.weights).sum()),
+            energy=float(((shrink + means**2) @ scale.weights).sum() + unseen * scale.mean_inverse),
             informed=float(d @ shrink @ scale.weights),
-            log_det=float(np.log(shrink).sum(0) @ scale.weights),
+            log_det=float(np.log(shrink).sum(0) @ scale.weights - unseen * scale.mean_log),
             kl=expected_kl(shrink, means, scale),
-            marginal=None if lost is None else MarginalPosterior(V, average, lost),
+            marginal=None if lost is None else MarginalPosterior(V, average, scale.mean_inverse, lost),
         )

@@ -26,29 +26,21 @@ class WeightsLikelihood(NamedTuple):
     """exp(bᵀw − ½ wᵀAw) for the weights of every function, and the prior of their inverse scale ς."""
 
     basis: Basis
-    A: Sequence[Array]  # F times [m, m]
-    b: Sequence[Array]  # F times [m]
+    parts: Sequence[Diagonal]  # F
     scale_prior: Gamma
     near: float  # ς of the fit
-
-    @classmethod
-    def of(cls, basis: Basis, parts: Sequence[Diagonal], scale_prior: Gamma, near: float) -> WeightsLikelihood:
-        """From the eigendecompositions of a fit's likelihood, one per function."""
-        A, b = [(part.V * part.d) @ part.V.T for part in parts], [part.V @ part.p for part in parts]
-        return cls(basis, A, b, scale_prior, near)
 
     def log_evidence(self, kernel: Kernel) -> float:
         """log p(sites) under a kernel, with ς integrated; up to a constant that no kernel changes."""
         root = self.basis.prior_root(kernel)
-        d, p = zip(*(_eigen(A, b, root) for A, b in zip(self.A, self.b, strict=True)), strict=True)
+        d, p = zip(*(_eigen(part, root) for part in self.parts), strict=True)
         return integrate_scale(np.concatenate(d), np.concatenate(p), *self.scale_prior, near=self.near).log_evidence
 
 
-def _eigen(A: Array, b: Array, root: Array) -> tuple[Array, Array]:
-    """Eigenvalues of Rᵀ A R, and Rᵀ b in the basis of its eigenvectors."""
-    if root.ndim == 1:
-        A, b = root[:, None] * A * root, root * b
-    else:
-        A, b = root.T @ A @ root, root.T @ b
-    d, V = sla.eigh(A, driver="evd", check_finite=False)
-    return np.maximum(d, 0.0), V.T @ b  # rounding of zero eigenvalues
+def _eigen(part: Diagonal, root: Array) -> tuple[Array, Array]:
+    """Eigenvalues of Rᵀ A R, and Rᵀ b in the basis of its eigenvectors; those in the span of Rᵀ V."""
+    turned = root[:, None] * part.V if root.ndim == 1 else root.T @ part.V
+    if part.V.shape[0] > part.V.shape[1]:
+        turned = np.asarray(np.linalg.qr(turned, mode="r"))
+    d, V = sla.eigh((turned * part.d) @ turned.T, driver="evd", overwrite_a=True, check_finite=False)
+    return np.maximum(d, 0.0), V.T @ (turned @ part.p)  # rounding of zero eigenvalues

@@ -17,10 +17,12 @@ and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from math import pi
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
@@ -33,6 +35,7 @@ from crowdfield.inference.fields.nufft import Complex, Waves
 from crowdfield.inference.kernels import Kernel
 
 DENSE_ENTRIES = 1 << 22
+INVISIBLE = 1e-9  # share of the prior variance, on average over the domain, that is too little to be learned
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,22 @@ class SpectralBasis(Basis):
             return False
         pairs = ((getattr(self, name), getattr(other, name)) for name in ("period", "centre", "lattice", "amplitude"))
         return all(np.array_equal(a, b) for a, b in pairs)
+
+    @cached_property
+    def visible(self) -> Array:
+        """Orthonormal columns U [m, r] such that places only see Uᵀw.
+
+        The waves repeat themselves in a period that is longer than the domain, so that some sums of them are nearly
+        zero all over the domain. `INVISIBLE` bounds the mean square there of those that are left out.
+        """
+        share = (self.high - self.low) / self.period
+        # Σ λ e^{2πi (h∘q)·x} over a domain full of sites, of total weight 1.
+        axes = [np.sinc(np.arange(-(n // 2), n // 2 + 1) * s) for n, s in zip(self.modes, share, strict=True)]
+        waves = reduce(np.multiply.outer, axes).ravel()[self.entries - 1 :]
+        gram = SpectralBasis.gram(self, np.concatenate([waves, np.zeros(self.entries)]))
+        gram[0, 0] += self.captured  # places outside the domain see the constant without the waves
+        d, U = sla.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
+        return np.ascontiguousarray(U[:, d > INVISIBLE * self.captured])
 
     def prior_root(self, kernel: Kernel) -> Array:
         """The amplitudes of the same frequencies under another kernel, beside the own ones: [m]."""

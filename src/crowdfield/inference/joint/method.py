@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg as sla
 
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.bound import Bound
@@ -176,7 +175,7 @@ class Method:
         if not isinstance(self.engine, FeatureEngine):
             return None
         parts, _ = self._weights_likelihood(state)
-        return WeightsLikelihood.of(self.engine.basis, parts, self.scale_prior, state.precision)
+        return WeightsLikelihood(self.engine.basis, parts, self.scale_prior, state.precision)
 
     def _weights_likelihood(self, state: State) -> tuple[list[Diagonal], Array | None]:
         """The likelihood of the weights of every function, and the slopes G = Q Bᵀ of the coupled sources."""
@@ -193,11 +192,10 @@ class Method:
         m = self.engine.size
         half = np.linalg.cholesky(left).swapaxes(-1, -2) @ state.rows.projected[:, f]
         half, G = half.reshape(-1, m), slope[:, f].reshape(-1, m)
-        lost = half.T @ half  # B Q Bᵀ; a matrix times its own transpose is half the work
-        d, V = sla.eigh(self.engine.basis.gram(state.statistics[f].quadratic) - lost, driver="evd", check_finite=False)
+        d, V = self.engine.eigen(state.statistics[f], lost=half)  # HᵀH = B Q Bᵀ
         kept = np.maximum(d, 0.0)  # no direction is more uncertain than under the prior
         coupled = state.rows.position >= 0
-        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - lost @ state.centre[f]
+        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - half.T @ (half @ state.centre[f])
         pull = G.T @ state.rows.gradient[coupled, f].ravel()
         b = state.statistics[f].linear + state.length * answer + pull
         return Diagonal(kept, V.T @ b, V, LostInformation(half, kept - d))
