@@ -24,7 +24,7 @@ from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.iterate import Fit
 from crowdfield.inference.posed import Posed, thinned
 from crowdfield.inference.selection import LayOut, solve
-from crowdfield.inference.solvers import quiet_blas
+from crowdfield.inference.threads import quiet_blas
 
 SEARCH_TOL = 2e-2  # tolerance of the fits of a search; the objective is flat there, so that it changes by far less
 SEARCH_SWEEPS = 30
@@ -124,7 +124,7 @@ def _by_evidence(posed: Posed, groups: list[Group], earlier: Fit | None, lay_out
     for _ in range(ROUNDS):
         before = found.posed.kernel.lengthscales(dimension)
         solved = solve(found.posed, found.start, max_iter=SEARCH_SWEEPS, tol=SEARCH_TOL, lay_out=lay_out)
-        with quiet_blas(solved.solver.sites.engine):
+        with quiet_blas(solved.solver.sites.engine.size):
             likelihood = solved.solver.weights_likelihood(solved.fit)
             if likelihood is None:
                 return None

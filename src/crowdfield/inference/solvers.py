@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ import numpy as np
 
 from crowdfield.inference import confusion, iterate, linearise, settle, vb
 from crowdfield.inference.communities import Communities
-from crowdfield.inference.fields.base import Array, Engine
+from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.iterate import Fit, Progress
 from crowdfield.inference.joint import state as joint
@@ -21,9 +20,7 @@ from crowdfield.inference.joint.method import Method as JointMethod
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
-from crowdfield.inference.threads import one_blas_thread
-
-SMALL = 2_000  # rows of a matrix that one thread factorises before two have woken up
+from crowdfield.inference.threads import quiet_blas
 
 Anywhere = Callable[[Callable[[Sites, Any], Any], Any], Any]  # sums a function of sites and q over all sites
 
@@ -90,7 +87,7 @@ class JointSolver:
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
         """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
-        with quiet_blas(self.method.engine):
+        with quiet_blas(self.method.engine.size):
             return iterate.run(self.method, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> JointSolver:
@@ -99,12 +96,14 @@ class JointSolver:
 
     def in_state(self, state: joint.State) -> joint.Posterior:
         """The q of a state in which an earlier fit ended."""
-        with quiet_blas(self.method.engine):  # as when it was fitted: sums in another order differ in the last digit
+        with quiet_blas(
+            self.method.engine.size
+        ):  # as when it was fitted: sums in another order differ in the last digit
             return self.method.assemble(state)
 
     def warm_start(self, earlier: Fit) -> joint.State:
         """The state to start from after a fit of fewer reports, another length-scale or engine."""
-        with quiet_blas(self.method.engine):
+        with quiet_blas(self.method.engine.size):
             return self.method.warm_start(earlier)
 
     def counts(self, fit: Fit) -> Array:
@@ -146,7 +145,7 @@ class MeanFieldSolver:
 
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
         """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
-        with quiet_blas(self.iteration.engine):
+        with quiet_blas(self.iteration.engine.size):
             return settle.run(self.iteration, start=start, max_iter=max_iter, tol=tol, progress=progress)
 
     def with_communities(self, communities: Communities | None) -> MeanFieldSolver:
@@ -155,12 +154,12 @@ class MeanFieldSolver:
 
     def in_state(self, state: vb.State) -> vb.Posterior:
         """The q of a state in which an earlier fit ended."""
-        with quiet_blas(self.iteration.engine):
+        with quiet_blas(self.iteration.engine.size):
             return self.iteration.assemble(state)
 
     def warm_start(self, earlier: Fit) -> vb.State:
         """The state to start from after a fit of fewer reports, another length-scale or engine."""
-        with quiet_blas(self.iteration.engine):
+        with quiet_blas(self.iteration.engine.size):
             return self.iteration.warm_start(earlier.q)
 
     def counts(self, fit: Fit) -> Array:
@@ -227,8 +226,3 @@ def here(posed: Posed) -> Solver:
 def for_search(posed: Posed) -> Solver:
     """A solver with few features, to compare length-scales by."""
     return over(posed, Sites(posed.data, posed.prior, posed.search_engine()))
-
-
-def quiet_blas(engine: Engine) -> AbstractContextManager[Any]:
-    """One BLAS thread for small matrices (half the time at 10⁶ reports)."""
-    return one_blas_thread() if engine.size <= SMALL else nullcontext()

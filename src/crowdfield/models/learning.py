@@ -25,7 +25,7 @@ from crowdfield.inference.instrument.selection import Learned
 from crowdfield.inference.iterate import Fit
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.posed import Posed
-from crowdfield.inference.threads import one_blas_thread
+from crowdfield.inference.threads import one_blas_thread, quiet_blas
 from crowdfield.models import (
     comparison,
     counted,
@@ -64,7 +64,13 @@ def learn(
         inexact.refuse(f"inference={model.inference!r}", reports)
     counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
-    choice = reports_model.choose(model, given, warm)
+    with quiet_blas(given.posed.data.n_sites):
+        _learn(model, given, warm)
+
+
+def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
+    """Choose a model of reports and fit it; the other one if that fails."""
+    reports, choice = given.reports, reports_model.choose(model, given, warm)
     if warm and choice.model != "compare":
         given = given._replace(posed=_with_kept_lengthscale(model, given.posed, len(reports)))
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
