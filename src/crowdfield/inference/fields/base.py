@@ -195,10 +195,9 @@ def inverse_from_cholesky(root: Array) -> Array:
     inverse, failed = sla.lapack.dpotri(root, lower=1)
     if failed:
         raise NumericalError("a Cholesky factor has a zero on its diagonal.")
-    lower = np.tril(inverse, -1)
-    lower += lower.T
-    lower[np.diag_indices_from(lower)] = np.diag(inverse)
-    return np.asarray(lower)
+    both = inverse + inverse.T  # zero above the diagonal, as L is
+    both[np.diag_indices_from(both)] *= 0.5
+    return np.asarray(both)
 
 
 def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) -> ScaleNodes:

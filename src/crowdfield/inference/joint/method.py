@@ -110,7 +110,9 @@ class Method:
 
         At the start joint steps would diverge: sites of small λ keep rising for a field of any size.
         """
-        q = self._posterior(state, [self.engine.posterior(s, state.precision) for s in state.statistics], [], None)
+        left = rows.covariance_of(state.rows.prior, state.rows.reports)
+        fields = [self.engine.posterior(s, state.precision) for s in state.statistics]
+        q = self._posterior(state, left, fields, [], None)
         sums = self.sweep(table(q))
         state = self._with_communities(state, q.moments.log_pi, sums)
         share = 1.0 if len(q.fields) == 1 else SIDE_BY_SIDE
@@ -163,26 +165,27 @@ class Method:
 
     def assemble(self, state: State) -> Posterior:
         """The q of a state: the field with ς integrated, then the sources given it."""
+        left = rows.covariance_of(state.rows.prior, state.rows.reports)
         if not isinstance(self.engine, FeatureEngine):
             fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
-            return self._posterior(state, fields, [s.linear for s in state.statistics], None)
-        parts, slope = self._weights_likelihood(state)
+            return self._posterior(state, left, fields, [s.linear for s in state.statistics], None)
+        parts, slope = self._weights_likelihood(state, left)
         fields = self.engine.posterior_of(parts, *self.scale_prior, near=state.precision)
-        return self._posterior(state, fields, [part.V @ part.p for part in parts], slope)
+        return self._posterior(state, left, fields, [part.V @ part.p for part in parts], slope)
 
     def likelihood(self, state: State) -> WeightsLikelihood | None:
         """The Gaussian likelihood of the weights under a state; None for an engine without weights."""
         if not isinstance(self.engine, FeatureEngine):
             return None
-        parts, _ = self._weights_likelihood(state)
+        parts, _ = self._weights_likelihood(state, rows.covariance_of(state.rows.prior, state.rows.reports))
         return WeightsLikelihood(self.engine.basis, parts, self.scale_prior, state.precision)
 
-    def _weights_likelihood(self, state: State) -> tuple[list[Diagonal], Array | None]:
-        """The likelihood of the weights of every function, and the slopes G = Q Bᵀ of the coupled sources."""
+    def _weights_likelihood(self, state: State, left: Array) -> tuple[list[Diagonal], Array | None]:
+        """The likelihood of the weights of every function, and the slopes G = Q Bᵀ of the coupled sources. left: Q."""
         assert isinstance(self.engine, FeatureEngine)
         if not len(state.rows.projected):
             return [self.engine.diagonal(s) for s in state.statistics], None
-        coupled = rows.covariance_of(state.rows.prior, state.rows.reports)[state.rows.position >= 0]
+        coupled = left[state.rows.position >= 0]
         slope = coupled @ state.rows.projected
         return [self._with_sources_marginalised(state, coupled[:, f], slope, f) for f in range(slope.shape[1])], slope
 
@@ -201,11 +204,10 @@ class Method:
         return Diagonal(kept, V.T @ b, V, LostInformation(half, kept - d))
 
     def _posterior(
-        self, state: State, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
+        self, state: State, left: Array, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
     ) -> Posterior:
-        """The joint q of sources and field."""
+        """The joint q of sources and field. left: the covariance of the logits given the field."""
         layout, r = self.layout, state.rows
-        left = rows.covariance_of(r.prior, r.reports)
         move = np.einsum("sfde,sfe->sfd", left, r.gradient)
         slope = np.zeros((0, *r.projected.shape[1:])) if slope is None else slope
         coupled, shared, added = r.position >= 0, np.empty_like(slope), np.zeros_like(left)

@@ -145,8 +145,15 @@ def _covariance_with_field(
         for start in range(0, len(said.several), SITES_AT_A_TIME):
             chosen = said.several[start : start + SITES_AT_A_TIME]
             by_key = said.by_key[chosen]
-            added[chosen, f] += np.einsum("im,im->i", by_key @ slope, by_key @ shared) - by_key @ alone
+            added[chosen, f] += _summed_over_pairs(by_key, slope, shared) - by_key @ alone
     return added
+
+
+def _summed_over_pairs(by_key: csr_array, slope: Array, shared: Array) -> Array:
+    """sᵀ Σ s at every site, where s is the sum of the slopes of its reports.   [n, K], [K, m], [K, m] -> [n]"""
+    if len(slope) < slope.shape[1]:  # fewer keys than features
+        return np.asarray(by_key.multiply(by_key @ (slope @ shared.T)).sum(1))
+    return np.asarray(np.einsum("im,im->i", by_key @ slope, by_key @ shared))
 
 
 def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
