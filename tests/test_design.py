@@ -11,8 +11,8 @@ import pytest
 
 from crowdfield.inference import kernels
 from crowdfield.inference.fields import base
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.choose import choose
-from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.iterate import Method

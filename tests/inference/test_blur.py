@@ -85,12 +85,11 @@ def test_damped_transforms_are_those_of_the_dense_features(places):
     assert basis.evaluate(points, root) == pytest.approx(phi @ root, abs=1e-6)
     rows, group, values = rng.integers(0, 60, 90), rng.integers(0, 4, 90), rng.standard_normal(90)
     weights = rng.standard_normal((4, m))
-    assert basis.evaluate_groups(points, rows, group, weights) == pytest.approx(
-        np.einsum("rm,rm->r", phi[rows], weights[group]), abs=1e-6
-    )
+    pairs = basis.pairs(points, rows, group, 4)
+    assert pairs.evaluate(weights) == pytest.approx(np.einsum("rm,rm->r", phi[rows], weights[group]), abs=1e-6)
     sums = np.zeros((4, m))
     np.add.at(sums, group, values[:, None] * phi[rows])
-    assert basis.project_groups(points, rows, group, values, 4) == pytest.approx(sums, abs=1e-6)
+    assert pairs.project(values) == pytest.approx(sums, abs=1e-6)
 
 
 def test_lost_variance_is_the_prior_variance_minus_that_of_averages(places):

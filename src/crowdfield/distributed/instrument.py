@@ -23,7 +23,7 @@ from crowdfield.distributed.reading import hold
 from crowdfield.errors import InputError
 from crowdfield.inference import blur
 from crowdfield.inference.data import Data
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.instrument import bases, iterate, selection
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Progress, State

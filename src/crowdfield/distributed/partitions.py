@@ -16,7 +16,8 @@ from crowdfield.distributed.reading import hold
 from crowdfield.inference import lengthscale_selection
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Engine
-from crowdfield.inference.fields.features import Basis, FeatureEngine, FeatureField
+from crowdfield.inference.fields.basis import Basis
+from crowdfield.inference.fields.features import FeatureEngine, FeatureField
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.posed import Draw, LatentMean, Posed, at_sites, draw, first_turns
 from crowdfield.inference.sites import Sites

@@ -24,9 +24,10 @@ from crowdfield.errors import InputError
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields import product
 from crowdfield.inference.fields.base import Array, Field, cholesky
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.choose import default_tolerance, spectral_basis
 from crowdfield.inference.fields.exact import ExactBasis, ExactField
-from crowdfield.inference.fields.features import Basis, FeatureField
+from crowdfield.inference.fields.features import FeatureField
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.iterative import IterativeField
 from crowdfield.inference.fields.spectral import SpectralBasis

@@ -26,7 +26,7 @@ from scipy.linalg import lapack
 from crowdfield.arrays import Array
 from crowdfield.errors import NumericalError
 from crowdfield.inference.data import Data, Prior
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.quadrature import logsumexp, softmax
 
 STATES = 1  # the axis of the states in arrays [K, J, N]

@@ -19,7 +19,7 @@ from crowdfield.inference import field_draws
 from crowdfield.inference.data import contrast
 from crowdfield.inference.field_draws import FunctionDraws
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.instrument import responses
 from crowdfield.inference.instrument.linear import Columns
 from crowdfield.inference.instrument.model import Fitted

@@ -19,7 +19,8 @@ import numpy as np
 from crowdfield.inference import field_draws
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis, FeatureField
+from crowdfield.inference.fields.basis import Basis
+from crowdfield.inference.fields.features import FeatureField
 from crowdfield.inference.gibbs import FixedPrior, Sampler, State
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import Posterior

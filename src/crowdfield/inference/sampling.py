@@ -15,7 +15,7 @@ from crowdfield.errors import ConvergenceWarning, InputError
 from crowdfield.inference.data import Data, Prior, contrast
 from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.lattice import estimated_size
 from crowdfield.inference.fields.spectral import SpectralBasis

@@ -31,6 +31,13 @@ Part = TypeVar("Part")
 Sum = TypeVar("Sum", bound=Any)
 
 
+class Kept(dict[int, Any]):
+    """What was prepared and can be prepared again: it stays in its process."""
+
+    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
+        return Kept, ()
+
+
 @dataclass(frozen=True)
 class Sites:
     """The sites of this process: their reports, their priors and the engine of the field, cut into blocks.
@@ -45,11 +52,13 @@ class Sites:
     first: int = 0
     total: int | None = None
     blocks: list[Block] = field(init=False)
+    kept: Kept = field(init=False, repr=False, compare=False)  # by block, what a pass has prepared for the next
     flat: Array | None = field(init=False)  # [N, 1] the share κ of f in the log odds of the state of inexact places
 
     def __post_init__(self) -> None:
         flat = flattening(self.engine.kernel, self.data.X, self.prior.rate / self.prior.shape)
         object.__setattr__(self, "flat", None if flat is None else flat[:, None])
+        object.__setattr__(self, "kept", Kept())
         object.__setattr__(self, "blocks", blocks(self.data, self.prior.mean, self.engine.blocks))
 
     @property

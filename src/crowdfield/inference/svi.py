@@ -26,7 +26,8 @@ from crowdfield.errors import InputError
 from crowdfield.inference import confusion, vb
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array, Statistics
-from crowdfield.inference.fields.features import Basis, FeatureEngine
+from crowdfield.inference.fields.basis import Basis
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.iterate import Fit
 from crowdfield.inference.sites import Sites
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfield.inference import blur
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Codes
+from crowdfield.inference.fields.basis import Codes, Pairs
 from crowdfield.inference.fields.spectral import Folded, Points, SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
@@ -32,6 +32,36 @@ class Levels(NamedTuple):
 
     size: int  # places in all
     parts: list[Level]
+
+
+class LevelPairs(NamedTuple):
+    """The pairs of a place and a group whose place has one level of accuracy."""
+
+    damping: Array  # [m]
+    chosen: Codes  # which of all pairs
+    pairs: Pairs
+
+
+class PairsByLevel(NamedTuple):
+    """Pairs of a place and a group, divided by accuracy."""
+
+    size: int  # pairs in all
+    shape: tuple[int, int]  # groups, features
+    parts: list[LevelPairs]
+
+    def evaluate(self, weights: Array) -> Array:
+        """φ(x_i)·w_g of every pair: [R].   weights [G, m]"""
+        out = np.empty(self.size)
+        for damping, chosen, pairs in self.parts:
+            out[chosen] = pairs.evaluate(weights * damping)
+        return out
+
+    def project(self, values: Array) -> Array:
+        """Σ v φ(x_i) over the pairs of every group: [G, m].   values [R]"""
+        out = np.zeros(self.shape)
+        for damping, chosen, pairs in self.parts:
+            out += pairs.project(values[chosen]) * damping
+        return out
 
 
 class Folds:
@@ -126,32 +156,17 @@ class BlurredSpectralBasis(SpectralBasis):
             out[rows] = super().evaluate(part, (weights.T * self.damping[level]).T)
         return out
 
-    def evaluate_groups(self, points: Points | Levels, rows: Codes, group: Codes, weights: Array) -> Array:
-        """φ(x_i)·w_g for pairs of a place (one of `rows` [R]) and a group: [R].   weights [G, m]"""
-        out = np.empty(len(rows))
-        for level, part, chosen, inside in self._chosen(points, rows):
-            damped = weights * self.damping[level]
-            out[chosen] = super().evaluate_groups(part, inside, group[chosen], damped)
-        return out
-
-    def project_groups(self, points: Points | Levels, rows: Codes, group: Codes, values: Array, count: int) -> Array:
-        """Σ v φ(x_i) over the pairs of every group: [G, m].   values [R]"""
-        out = np.zeros((count, self.size))
-        for level, part, chosen, inside in self._chosen(points, rows):
-            out += super().project_groups(part, inside, group[chosen], values[chosen], count) * self.damping[level]
-        return out
-
-    def _chosen(self, points: Points | Levels, rows: Codes) -> list[tuple[int, Points, Codes, Codes]]:
-        """Level by level: its places, which of the rows asked for are among them, and where."""
-        levels = self._parts(points)
-        out = []
+    def pairs(self, points: Points | Levels, rows: Codes, group: Codes, count: int) -> Pairs:
+        """Prepare pairs of a place (one of `rows` [R]) and a group [R] for repeated use; `count` groups in all."""
+        levels, parts = self._parts(points), []
         for level, members, part in levels.parts:
             position = np.full(levels.size, -1)
             position[members] = np.arange(len(members))
             chosen = np.flatnonzero(position[rows] >= 0)
             if len(chosen):
-                out.append((level, part, chosen, position[rows[chosen]]))
-        return out
+                inside = super().pairs(part, position[rows[chosen]], group[chosen], count)
+                parts.append(LevelPairs(self.damping[level], chosen, inside))
+        return PairsByLevel(len(rows), (count, self.size), parts)
 
     def fold(self, mean: Array, covariance: Array) -> Folds:  # type: ignore[override]
         """Precompute what depends only on q(w) = N(mean, covariance), once for all blocks of sites."""

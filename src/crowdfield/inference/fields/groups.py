@@ -21,6 +21,7 @@ Codes = NDArray[np.int64]
 
 SINGLE = np.complex64  # single precision is enough for the coupling of sources and field, in half the time
 MOST_ENTRIES = 1 << 14  # places processed at a time, padding included: their waves stay in the cache
+MOST_KEPT = 1 << 22  # entries of waves that are kept for the next pass: 32 MB
 LEAST_FILLED = 0.7  # share of its batch's largest group that a group must have
 
 
@@ -105,23 +106,42 @@ def batches(group: Codes, count: int) -> Iterator[Batch]:
         at = end
 
 
-def evaluate(lattice: Lattice, angles: Array, group: Codes, weights: Array) -> Array:
-    """The function of its group at every place.   angles [D, R], group [R], weights [G, m] -> [R]"""
-    out = np.empty(len(group))
-    for batch in batches(group, len(weights)):
-        one, two = lattice.waves(angles[:, batch.members])
-        along = lattice.boxes(weights[batch.groups]) @ two.swapaxes(0, 1)  # [g, n₁, n]
-        along *= one.swapaxes(0, 1)
-        values = along.sum(1).real
-        out[batch.members[batch.present]] = values[batch.present]
-    return out
+class Places(NamedTuple):
+    """Places of groups, in batches, with their waves where these are few enough to keep."""
 
+    lattice: Lattice
+    angles: Array  # [D, R]
+    n_groups: int  # G
+    batches: list[Batch]
+    kept: list[tuple[Complex, Complex]] | None
 
-def project(lattice: Lattice, angles: Array, group: Codes, values: Array, count: int) -> Array:
-    """Σ v φ(x) over the places of every group.   angles [D, R], group [R], values [R] -> [G, m]"""
-    out = np.zeros((count, len(lattice.amplitude)))
-    for batch in batches(group, count):
-        one, two = lattice.waves(angles[:, batch.members])
-        one *= np.where(batch.present, values[batch.members], 0.0).astype(np.float32)
-        out[batch.groups] = lattice.weights(one.swapaxes(0, 1) @ np.moveaxis(two, 0, -1))
-    return out
+    @classmethod
+    def of(cls, lattice: Lattice, angles: Array, group: Codes, count: int) -> Places:
+        """angles [D, R], group [R]"""
+        found = list(batches(group, count))
+        entries = sum(batch.members.size for batch in found) * (lattice.axes[0] + 2 * lattice.axes[1] + 2)
+        few = entries <= MOST_KEPT
+        return cls(lattice, angles, count, found, [lattice.waves(angles[:, b.members]) for b in found] if few else None)
+
+    def waves(self) -> Iterator[tuple[Batch, Complex, Complex]]:
+        """Every batch with the waves of its places."""
+        for i, batch in enumerate(self.batches):
+            yield batch, *(self.lattice.waves(self.angles[:, batch.members]) if self.kept is None else self.kept[i])
+
+    def evaluate(self, weights: Array) -> Array:
+        """The function of its group at every place.   weights [G, m] -> [R]"""
+        out = np.empty(self.angles.shape[1])
+        for batch, one, two in self.waves():
+            along = self.lattice.boxes(weights[batch.groups]) @ two.swapaxes(0, 1)  # [g, n₁, n]
+            along *= one.swapaxes(0, 1)
+            values = along.sum(1).real
+            out[batch.members[batch.present]] = values[batch.present]
+        return out
+
+    def project(self, values: Array) -> Array:
+        """Σ v φ(x) over the places of every group.   values [R] -> [G, m]"""
+        out = np.zeros((self.n_groups, len(self.lattice.amplitude)))
+        for batch, one, two in self.waves():
+            weighted = one * np.where(batch.present, values[batch.members], 0.0).astype(np.float32)
+            out[batch.groups] = self.lattice.weights(weighted.swapaxes(0, 1) @ np.moveaxis(two, 0, -1))
+        return out

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crowdfield.errors import InputError
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array, cholesky
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.kernels import Kernel
 
 SIZE = 512

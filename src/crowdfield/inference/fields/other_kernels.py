@@ -17,7 +17,8 @@ import numpy as np
 import scipy.linalg as sla
 
 from crowdfield.inference.fields.base import Array, integrate_scale
-from crowdfield.inference.fields.features import Basis, Diagonal
+from crowdfield.inference.fields.basis import Basis
+from crowdfield.inference.fields.features import Diagonal
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.scale import Gamma
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.spectral import SpectralBasis
 

@@ -17,25 +17,24 @@ and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from math import pi
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
 from crowdfield.inference.fields import groups
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import Basis, Codes
+from crowdfield.inference.fields.basis import Basis, Codes, Pairs
 from crowdfield.inference.fields.groups import Lattice
 from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
 from crowdfield.inference.fields.nufft import Complex, Waves
+from crowdfield.inference.fields.visible import full_domain, visible_weights
 from crowdfield.inference.kernels import Kernel
 
 DENSE_ENTRIES = 1 << 22
-INVISIBLE = 1e-9  # share of the prior variance, on average over the domain, that is too little to be learned
 
 
 @dataclass(frozen=True)
@@ -135,20 +134,10 @@ class SpectralBasis(Basis):
         return all(np.array_equal(a, b) for a, b in pairs)
 
     @cached_property
-    def visible(self) -> Array:
-        """Orthonormal columns U [m, r] such that places only see Uᵀw.
-
-        The waves repeat themselves in a period that is longer than the domain, so that some sums of them are nearly
-        zero all over the domain. `INVISIBLE` bounds the mean square there of those that are left out.
-        """
-        share = (self.high - self.low) / self.period
-        # Σ λ e^{2πi (h∘q)·x} over a domain full of sites, of total weight 1.
-        axes = [np.sinc(np.arange(-(n // 2), n // 2 + 1) * s) for n, s in zip(self.modes, share, strict=True)]
-        waves = reduce(np.multiply.outer, axes).ravel()[self.entries - 1 :]
-        gram = SpectralBasis.gram(self, np.concatenate([waves, np.zeros(self.entries)]))
-        gram[0, 0] += self.captured  # places outside the domain see the constant without the waves
-        d, U = sla.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
-        return np.ascontiguousarray(U[:, d > INVISIBLE * self.captured])
+    def visible(self) -> Array | None:
+        """Orthonormal columns U [m, r] such that places only see Uᵀw; None if r is nearly m."""
+        waves = full_domain(self.modes, (self.high - self.low) / self.period)[self.entries - 1 :]
+        return visible_weights(SpectralBasis.gram(self, np.append(waves, np.zeros_like(waves))), self.captured)
 
     def prior_root(self, kernel: Kernel) -> Array:
         """The amplitudes of the same frequencies under another kernel, beside the own ones: [m]."""
@@ -257,8 +246,7 @@ class SpectralBasis(Basis):
             position, amplitude = position[part], amplitude[self.columns_of(part)]
         re, im = statistics[: self.entries], statistics[self.entries :]
         difference = np.subtract.outer(position, position)
-        total = np.add.outer(position, position)
-        n = len(position)
+        n, total = len(position), np.add.outer(position, position)
         cos_difference, cos_total = re[np.abs(difference)], re[total]
         out = np.empty((2 * n - 1, 2 * n - 1))
         out[:n, :n] = cos_difference + cos_total
@@ -332,15 +320,10 @@ class SpectralBasis(Basis):
             out += self.undecayed(points.decay)[:, None] * columns[0]
         return out.reshape(-1, *weights.shape[1:])
 
-    def evaluate_groups(self, points: Points, rows: Codes, group: Codes, weights: Array) -> Array:
+    def pairs(self, points: Points, rows: Codes, group: Codes, count: int) -> Pairs:
         if self._half is None or points.decay is not None:
-            return super().evaluate_groups(points, rows, group, weights)
-        return groups.evaluate(self._half, points.angles[:, rows], group, weights)
-
-    def project_groups(self, points: Points, rows: Codes, group: Codes, values: Array, count: int) -> Array:
-        if self._half is None or points.decay is not None:
-            return super().project_groups(points, rows, group, values, count)
-        return groups.project(self._half, points.angles[:, rows], group, values, count)
+            return super().pairs(points, rows, group, count)
+        return groups.Places.of(self._half, points.angles[:, rows], group, count)
 
     def undecayed(self, decay: Array) -> Array:
         """The amount by which the feature of frequency zero exceeds the decay of all others."""

@@ -9,9 +9,9 @@ import numpy as np
 from crowdfield.errors import InputError
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.choose import default_tolerance, spectral_basis
 from crowdfield.inference.fields.exact import ExactBasis
-from crowdfield.inference.fields.features import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import Kernel
 

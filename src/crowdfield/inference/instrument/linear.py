@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdfield.inference import blur
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
-from crowdfield.inference.fields.features import Basis
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.sites import over_rows
 
 BLOCK = 1 << 15  # places at a time

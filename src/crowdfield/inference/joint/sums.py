@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from crowdfield.inference import confusion, linearise, quadrature
 from crowdfield.inference.data import Block
 from crowdfield.inference.fields.base import Array, Statistics
+from crowdfield.inference.fields.basis import Pairs
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.sites import Sites, moments_at, over_blocks, rule_out, sum_over_blocks
 
@@ -71,12 +72,14 @@ class Local(NamedTuple):
 
 
 class CoupledReports(NamedTuple):
-    """The reports of coupled sources at the sites of a block."""
+    """The reports of coupled sources at the sites of a block: the same in every pass with the same sources."""
 
+    position: NDArray[np.int64]  # [S] of the coupling
     site: NDArray[np.int64]  # [Rc]
     key: NDArray[np.int64]  # [Rc] a row of the coupling's tables
     by_key: csr_array  # [n, Sc · L]
     several: NDArray[np.int64]  # sites with more than one such report, or one that counts several times
+    pairs: Pairs  # of their sites and keys
 
 
 def sweep(sites: Sites, table: Table) -> Sums:
@@ -102,8 +105,8 @@ def local(sites: Sites, table: Table, b: int) -> Local:
     added, said = confusion.sum_by_site(block, each), None
     flat = None if sites.flat is None else sites.flat[block.sites]
     if table.coupling is not None:
-        said = _said(sites, block, table.coupling)
-        added += _covariance_with_field(_engine(sites), block, said, table.coupling, flat)
+        said = _said(sites, b, table.coupling)
+        added += _covariance_with_field(block, said, table.coupling, flat)
     if flat is None:
         return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), said, None)
     # The state of an inexact place has the log odds κ f: a site of κ f is one of f.
@@ -118,8 +121,16 @@ def _engine(sites: Sites) -> FeatureEngine:
     return sites.engine
 
 
-def _said(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
-    """Which coupled sources reported about which site of a block, and which label."""
+def _said(sites: Sites, b: int, coupling: Coupling) -> CoupledReports:
+    """Which coupled sources reported about which site of a block, and which label; kept for the next pass."""
+    kept = sites.kept.get(b)
+    if isinstance(kept, CoupledReports) and kept.position is coupling.position:
+        return kept
+    sites.kept[b] = said = _coupled_reports(sites, sites.blocks[b], coupling)
+    return said
+
+
+def _coupled_reports(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
     labels = sites.data.n_labels
     position = coupling.position[block.key // labels]
     kept = position >= 0
@@ -128,19 +139,19 @@ def _said(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
     start = np.concatenate([[0], np.cumsum(rows)])
     multiplicity = np.ones(len(site)) if block.multiplicity is None else block.multiplicity[kept]
     by_key = csr_array((multiplicity, key, start), shape=(block.n, len(coupling.slope)))
-    return CoupledReports(site, key, by_key, np.flatnonzero(np.bincount(site, multiplicity, block.n) > 1))
+    several = np.flatnonzero(np.bincount(site, multiplicity, block.n) > 1)
+    pairs = _engine(sites).pairs(block.sites, site, key, len(coupling.slope))
+    return CoupledReports(coupling.position, site, key, by_key, several, pairs)
 
 
-def _covariance_with_field(
-    engine: FeatureEngine, block: Block, said: CoupledReports, coupling: Coupling, flat: Array | None = None
-) -> Array:
+def _covariance_with_field(block: Block, said: CoupledReports, coupling: Coupling, flat: Array | None = None) -> Array:
     """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so 2φᵀ Σ s + sᵀ Σ s.   [n, F]"""
     twice = 2.0 if flat is None else 2.0 * flat[said.site, 0]
     added = np.empty((block.n, coupling.slope.shape[1]))
     for f in range(added.shape[1]):
         slope, shared = coupling.slope[:, f], coupling.shared[:, f]
         alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
-        each = twice * engine.evaluate_groups(block.sites, said.site, said.key, shared) + alone[said.key]
+        each = twice * said.pairs.evaluate(shared) + alone[said.key]
         added[:, f] = np.bincount(said.site, each * said.by_key.data, block.n)
         for start in range(0, len(said.several), SITES_AT_A_TIME):
             chosen = said.several[start : start + SITES_AT_A_TIME]
@@ -189,7 +200,7 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     said, missing = at.said, at.site.missing
     if said is None or coupling is None:
         return np.zeros(0), np.zeros(0)
-    engine, labels = _engine(sites), sites.data.n_labels
+    labels = sites.data.n_labels
     keys, F, m = coupling.slope.shape
     projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
     multiplicity, start = said.by_key.data, said.by_key.indptr
@@ -197,7 +208,7 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     for f in range(F):
         weight = missing[said.site, f] * multiplicity
         of_field = weight if at.flat is None else weight * at.flat[said.site, 0]
-        projected[:, f] = engine.project_groups(block.sites, said.site, said.key, of_field, keys)
+        projected[:, f] = said.pairs.project(of_field)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
         met = by_source.T @ _counted(weight, said.key, start, (block.n, keys))
         shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]
