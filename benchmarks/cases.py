@@ -103,9 +103,9 @@ def paper(size: int) -> Result:
     """A fit of `size` reports of the paper's synthetic setting, half of the crowd noisy. Median of five data sets."""
     from crowdfield.experiments.synthetic import CONFUSION, LENGTHSCALE, world
 
+    made = [world("50 % noisy", np.random.default_rng(seed)).reports.take(np.arange(size)) for seed in range(6)]
     took = []
-    for seed in range(6):
-        reports = world("50 % noisy", np.random.default_rng(seed)).reports.take(np.arange(size))
+    for reports in made:
         model = cf.HeatmapBCC(
             lengthscale=LENGTHSCALE, confusion_prior=CONFUSION, states=(0, 1), reports_model="one_state", random_state=0
         )

@@ -82,6 +82,8 @@ class Folds:
 class BlurredSpectralBasis(SpectralBasis):
     """The features of `SpectralBasis` for places X [N, D + 1] whose last column is their standard deviation."""
 
+    visible = None  # averages around inexact places reach beyond the box of the places
+
     def __init__(self, kernel: Kernel, X: Array, tolerance: float, *, max_size: int):
         x, sd = blur.split(X, blur.coordinates(kernel, X).shape[1])
         # Averages over a wide radius reach farther than the kernel: copies of the map must lie farther apart, too.

@@ -31,7 +31,7 @@ from crowdfield.inference.fields.basis import Basis, Codes, Pairs
 from crowdfield.inference.fields.groups import Lattice
 from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
 from crowdfield.inference.fields.nufft import Complex, Waves
-from crowdfield.inference.fields.visible import full_domain, visible_weights
+from crowdfield.inference.fields.visible import full_box, visible_weights
 from crowdfield.inference.kernels import Kernel
 
 DENSE_ENTRIES = 1 << 22
@@ -87,7 +87,7 @@ class SpectralBasis(Basis):
         scales = kernel.lengthscales(self.dimension)
         low, high = X.min(0), X.max(0)
         self.low, self.high = low - margin * scales, high + margin * scales
-        self.centre = (low + high) / 2.0
+        self.centre, self._extent = (low + high) / 2.0, high - low
         # Sites lie in the box and predictions at most a margin outside. Their differences stay below the period by
         # the distance at which the kernel has fallen to the tolerance, or a little more where several copies add up.
         widest = (high - low) + margin * scales
@@ -135,8 +135,8 @@ class SpectralBasis(Basis):
 
     @cached_property
     def visible(self) -> Array | None:
-        """Orthonormal columns U [m, r] such that places only see Uᵀw; None if r is nearly m."""
-        waves = full_domain(self.modes, (self.high - self.low) / self.period)[self.entries - 1 :]
+        """Orthonormal columns U [m, r] such that sites only see Uᵀw; None if r is nearly m."""
+        waves = full_box(self.modes, self._extent / self.period)[self.entries - 1 :]
         return visible_weights(SpectralBasis.gram(self, np.append(waves, np.zeros_like(waves))), self.captured)
 
     def prior_root(self, kernel: Kernel) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 from crowdfield.inference import confusion, linearise, quadrature
 from crowdfield.inference.data import Block
@@ -77,9 +77,12 @@ class CoupledReports(NamedTuple):
     position: NDArray[np.int64]  # [S] of the coupling
     site: NDArray[np.int64]  # [Rc]
     key: NDArray[np.int64]  # [Rc] a row of the coupling's tables
-    by_key: csr_array  # [n, Sc · L]
-    several: NDArray[np.int64]  # sites with more than one such report, or one that counts several times
+    multiplicity: Array  # [Rc]
     pairs: Pairs  # of their sites and keys
+    by_source: csr_array  # [Sc, n] how often each source reported about a site
+    by_key: csr_array  # [n, Sc · L] how often each source gave each label there
+    # Sites with more than one such report, or one that counts several times, and their rows of `by_key`:
+    several: list[tuple[NDArray[np.int64], csr_array]]
 
 
 def sweep(sites: Sites, table: Table) -> Sums:
@@ -131,17 +134,27 @@ def _said(sites: Sites, b: int, coupling: Coupling) -> CoupledReports:
 
 
 def _coupled_reports(sites: Sites, block: Block, coupling: Coupling) -> CoupledReports:
-    labels = sites.data.n_labels
+    """The reports of coupled sources at the sites of a block."""
+    labels, keys = sites.data.n_labels, len(coupling.slope)
     position = coupling.position[block.key // labels]
     kept = position >= 0
     site, key = block.site[kept].astype(np.int64), position[kept] * labels + block.key[kept] % labels
-    rows = np.bincount(site, minlength=block.n)
-    start = np.concatenate([[0], np.cumsum(rows)])
     multiplicity = np.ones(len(site)) if block.multiplicity is None else block.multiplicity[kept]
-    by_key = csr_array((multiplicity, key, start), shape=(block.n, len(coupling.slope)))
+    # Equal entries are added up: else a product of the two would be of every report with every one.
+    by_source = coo_array((multiplicity, (key // labels, site)), shape=(keys // labels, block.n)).tocsr()
+    by_key = coo_array((multiplicity, (site, key)), shape=(block.n, keys)).tocsr()
     several = np.flatnonzero(np.bincount(site, multiplicity, block.n) > 1)
-    pairs = _engine(sites).pairs(block.sites, site, key, len(coupling.slope))
-    return CoupledReports(coupling.position, site, key, by_key, several, pairs)
+    parts = [several[start : start + SITES_AT_A_TIME] for start in range(0, len(several), SITES_AT_A_TIME)]
+    return CoupledReports(
+        coupling.position,
+        site,
+        key,
+        multiplicity,
+        _engine(sites).pairs(block.sites, site, key, keys),
+        by_source,
+        by_key,
+        [(part, by_key[part]) for part in parts],
+    )
 
 
 def _covariance_with_field(block: Block, said: CoupledReports, coupling: Coupling, flat: Array | None = None) -> Array:
@@ -152,10 +165,8 @@ def _covariance_with_field(block: Block, said: CoupledReports, coupling: Couplin
         slope, shared = coupling.slope[:, f], coupling.shared[:, f]
         alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
         each = twice * said.pairs.evaluate(shared) + alone[said.key]
-        added[:, f] = np.bincount(said.site, each * said.by_key.data, block.n)
-        for start in range(0, len(said.several), SITES_AT_A_TIME):
-            chosen = said.several[start : start + SITES_AT_A_TIME]
-            by_key = said.by_key[chosen]
+        added[:, f] = np.bincount(said.site, each * said.multiplicity, block.n)
+        for chosen, by_key in said.several:
             added[chosen, f] += _summed_over_pairs(by_key, slope, shared) - by_key @ alone
     return added
 
@@ -163,7 +174,8 @@ def _covariance_with_field(block: Block, said: CoupledReports, coupling: Couplin
 def _summed_over_pairs(by_key: csr_array, slope: Array, shared: Array) -> Array:
     """sᵀ Σ s at every site, where s is the sum of the slopes of its reports.   [n, K], [K, m], [K, m] -> [n]"""
     if len(slope) < slope.shape[1]:  # fewer keys than features
-        return np.asarray(by_key.multiply(by_key @ (slope @ shared.T)).sum(1))
+        pairs, row = by_key @ (slope @ shared.T), np.repeat(np.arange(by_key.shape[0]), np.diff(by_key.indptr))
+        return np.asarray(np.bincount(row, by_key.data * pairs[row, by_key.indices], by_key.shape[0]), float)
     return np.asarray(np.einsum("im,im->i", by_key @ slope, by_key @ shared))
 
 
@@ -203,20 +215,12 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     labels = sites.data.n_labels
     keys, F, m = coupling.slope.shape
     projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
-    multiplicity, start = said.by_key.data, said.by_key.indptr
-    by_source = _counted(multiplicity, said.key // labels, start, (block.n, keys // labels))
+    often, site, start = said.by_source.data, said.by_source.indices, said.by_source.indptr
     for f in range(F):
-        weight = missing[said.site, f] * multiplicity
+        weight = missing[said.site, f] * said.multiplicity
         of_field = weight if at.flat is None else weight * at.flat[said.site, 0]
         projected[:, f] = said.pairs.project(of_field)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
-        met = by_source.T @ _counted(weight, said.key, start, (block.n, keys))
+        met = csr_array((often * missing[site, f], site, start), shape=said.by_source.shape) @ said.by_key
         shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]
     return projected, shifted
-
-
-def _counted(data: Array, column: Any, start: Any, shape: tuple[int, int]) -> csr_array:
-    """A sparse matrix with equal reports about one site added up: else their product is of every one with every one."""
-    out = csr_array((data, column, start), shape=shape, copy=True)
-    out.sum_duplicates()
-    return out
