@@ -313,10 +313,12 @@ def test_a_warm_start_with_the_same_features_begins_at_the_posterior_of_the_earl
     """So that the objective judges every step from there, the first one included."""
     _, made = problem(seed=5)
     earlier = settled(made)
-    begun = made.assemble(made.warm_start(earlier))
+    start = made.warm_start(earlier)
+    assert made.evaluate(start).q is earlier.q
+    begun = made.assemble(start.state)
     np.testing.assert_allclose(begun.fields[0].mean, earlier.q.fields[0].mean, atol=1e-10)
     np.testing.assert_allclose(begun.logits, earlier.q.logits, atol=1e-10)
-    again = settled(made, start=made.warm_start(earlier))
+    again = settled(made, start=start)
     assert again.n_iter <= 4 and again.bound.total == pytest.approx(earlier.bound.total, abs=1e-6)
 
 
@@ -346,6 +348,7 @@ def test_a_warm_start_from_another_length_scale_is_close_to_the_solution():
     other = method.Method(engine, made.alpha0, made.scale_prior, partial(sums.sweep, there))
     cold = settled(other, tol=1e-6)
     start = other.warm_start(settled(made, tol=1e-6))
+    assert isinstance(start, state.State)
     assert other.is_whole(start) and abs(other.evaluate(start).bound.total - cold.bound.total) < 0.5
     warm = settled(other, start=start, tol=1e-6)
     assert warm.n_iter < cold.n_iter and warm.bound.total == pytest.approx(cold.bound.total, abs=1e-3)

@@ -101,7 +101,7 @@ class JointSolver:
         ):  # as when it was fitted: sums in another order differ in the last digit
             return self.method.assemble(state)
 
-    def warm_start(self, earlier: Fit) -> joint.State:
+    def warm_start(self, earlier: Fit) -> joint.State | joint.Known:
         """The state to start from after a fit of fewer reports, another length-scale or engine."""
         with quiet_blas(self.method.engine.size):
             return self.method.warm_start(earlier)

@@ -17,7 +17,7 @@ and nothing of size N × m is formed. Greengard, Rachh and Barnett (2022), arXiv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from crowdfield.inference.fields.basis import Basis, Codes, Pairs
 from crowdfield.inference.fields.groups import Lattice
 from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
 from crowdfield.inference.fields.nufft import Complex, Waves
-from crowdfield.inference.fields.visible import full_box, visible_weights
+from crowdfield.inference.fields.visible import visible_weights
 from crowdfield.inference.kernels import Kernel
 
 DENSE_ENTRIES = 1 << 22
@@ -135,9 +135,9 @@ class SpectralBasis(Basis):
 
     @cached_property
     def visible(self) -> Array | None:
-        """Orthonormal columns U [m, r] such that sites only see Uᵀw; None if r is nearly m."""
-        waves = full_box(self.modes, self._extent / self.period)[self.entries - 1 :]
-        return visible_weights(SpectralBasis.gram(self, np.append(waves, np.zeros_like(waves))), self.captured)
+        """Orthonormal columns U [m, r] such that sites only see Uᵀw; None if they may see most of the weights."""
+        gram = partial(SpectralBasis.gram, self)
+        return visible_weights(gram, self.modes, self._extent / self.period, self.captured)
 
     def prior_root(self, kernel: Kernel) -> Array:
         """The amplitudes of the same frequencies under another kernel, beside the own ones: [m]."""

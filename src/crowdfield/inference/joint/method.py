@@ -29,6 +29,7 @@ from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
     MOST_COVARIANCES,
     Evaluated,
+    Known,
     Posterior,
     Rows,
     State,
@@ -142,24 +143,25 @@ class Method:
         nothing = np.zeros((len(chosen), F, d, self.engine.size))
         return state._replace(rows=state.rows._replace(position=position, projected=nothing))
 
-    def warm_start(self, earlier: Fit) -> State:
+    def warm_start(self, earlier: Fit) -> State | Known:
         """The state to start from after an earlier fit (of fewer reports, another length-scale or engine).
 
         With the same features it is the state in which that fit ended: its q, and a model of the objective that the
-        first step here replaces.
+        first step here replaces. If the sources and their priors are the same, so is q.
         """
         if not has_weights_of(earlier.q, self.engine):
             state, sources_anew = starting.elsewhere(self, earlier.q)
             return self._with_room(state) if sources_anew else self.joined(state)
         state = earlier.state._replace(alpha0=self.alpha0, communities=self.communities)
+        same_sources = np.array_equal(state.rows.position, earlier.q.position)
+        if self.communities is None and same_sources and np.allclose(self.alpha0, earlier.q.alpha0):
+            return Known(state, earlier.q)
         return self._with_communities(state, earlier.q.moments.log_pi, None)
 
     # --- q from a state --------------------------------------------------------------------------------------------
 
-    def evaluate(self, state: State) -> Evaluated:
-        return self._evaluated(state, self.assemble(state))
-
-    def _evaluated(self, state: State, q: Posterior) -> Evaluated:
+    def evaluate(self, start: State | Known) -> Evaluated:
+        state, q = start if isinstance(start, Known) else (start, self.assemble(start))
         sums = self.sweep(table(q))
         return Evaluated(state, q, sums, self.objective(state, q, sums))
 

@@ -69,6 +69,13 @@ class Posterior(NamedTuple):
         return rows.as_dirichlet(self.moments.pi, self.moments.fisher)
 
 
+class Known(NamedTuple):
+    """A state to start from whose q is known, from an earlier fit."""
+
+    state: State
+    q: Posterior
+
+
 class Evaluated(NamedTuple):
     """A state, its q, the sums of a pass over the sites, and the objective."""
 
