@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crowdfield.data.names import LateNames
 from crowdfield.errors import InputError
 from crowdfield.io.codes import Codes
 from crowdfield.io.columns import some
@@ -51,7 +52,7 @@ class Collected(NamedTuple):
     label: NDArray[np.int32]
     source: NDArray[np.int32]
     time: NDArray[np.float64] | None
-    id: list[str | None] | None
+    id: LateNames | NDArray[Any] | None
     event: NDArray[np.int64] | None
     duplicate_rows: int
     accuracy: NDArray[np.float64] | None = None
@@ -154,16 +155,16 @@ class Collector:
         )
 
 
-def _or_none(ids: pd.Series[Any]) -> list[Any]:
+def _or_none(ids: pd.Series[Any]) -> LateNames | NDArray[Any]:
     """The cells of a column, None where they are empty."""
     if (text := arrow_text(ids)) is not None:
-        return cast("list[Any]", text.to_pylist())
+        return LateNames(text)
     cells = ids.to_numpy(dtype=object)
     absent = ids.isna().to_numpy(dtype=bool)
     if absent.any():
         cells = cells.copy()
         cells[absent] = None
-    return cells.tolist()
+    return cells
 
 
 _ROUNDED = r"\d(?:[.,]\d+)?[eE]\+\d+"  # 1.23457E+15
@@ -233,7 +234,8 @@ def _same_rows(columns: list[NDArray[Any]]) -> NDArray[np.bool_]:
         rows = slice(start, start + _BLOCK)
         digest[rows] = _hashes([column[rows] for column in columns])
     # Few hashes are equal by chance: a hundred in a million rows.
-    met = digest[pd.Series(digest).duplicated().to_numpy()]
+    ordered = np.sort(digest)
+    met = ordered[1:][ordered[1:] == ordered[:-1]]
     same = np.zeros(len(digest), dtype=bool)
     if len(met):
         suspects = _members(digest, met)
