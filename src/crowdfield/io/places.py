@@ -57,11 +57,6 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _AS_PYTHON = re.compile(r"\{\s*'")  # an object as Python writes it, with single quotes
-_H3 = re.compile(r"8[0-9a-f]{14}", re.IGNORECASE)
-H3_CELL = (
-    "is an H3 cell, which is not read. Write the centre of each cell to columns lat and lon (h3.cell_to_latlng(cell) "
-    "in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB), and say how large the cells are with --accuracy."
-)
 _THREE_WORDS = re.compile(
     r"(?:https?://(?:w3w\.co|what3words\.com|map\.what3words\.com)/|/{3})?[^\W\d_]+\.[^\W\d_]+\.[^\W\d_]+",
     re.IGNORECASE,
@@ -87,7 +82,7 @@ class Place(NamedTuple):
     lat: float = np.nan
     accuracy: float = np.nan  # metres
     why: str | None = None
-    is_area: bool = False  # a polygon, whether it is read or not
+    is_area: bool = False  # a polygon, whether it is read or not, or a cell of a code that is read as one
     in_doubt: bool = False  # certainly a place, but one that cannot be read or could be one of two
 
 
@@ -96,13 +91,16 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     geohashes, which cannot be distinguished from words or numbers one by one.
     """
     text = cell.strip()
-    for known, why in ((_H3, H3_CELL), (_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK)):
+    for known, why in ((_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK)):
         if known.fullmatch(text):
             return Place(why=why, in_doubt=True)
+    if (number := place_codes.h3_number(text)) is not None:
+        hexagon = place_codes.h3_cell(number)
+        return Place(why=place_codes.NO_H3, in_doubt=True) if hexagon is None else _of_code(hexagon, polygons)
     # References are in capitals and geohashes hardly ever: what could be both is a reference.
     code = mgrs(text) or (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
     if code is not None:
-        return Place(code.lon, code.lat, code.accuracy)
+        return _of_code(code, polygons)
     if text[:1] == "{":
         return _of_json(text, polygons)
     if text[:1].isalpha() and "(" in text:
@@ -139,7 +137,7 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
         return Place(why=f"'{text[:40]}' {why_not_degrees(text)}", in_doubt=True)
     return Place(
         why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, a grid reference, "
-        "or a full plus code."
+        "a full plus code or an H3 cell."
     )
 
 
@@ -201,6 +199,10 @@ def longitude_is_first(name: str, cells: Sequence[str]) -> bool:
     if len(pairs) and (np.abs(first) > 90).any():
         return bool((np.abs(second) <= 90).all())
     return bool(_LON_FIRST.search(name)) and not re.search(r"lat\w*[\s_,;/&-]*(lon|lng)", name, re.IGNORECASE)
+
+
+def _of_code(cell: place_codes.Cell, polygons: str | None) -> Place:
+    return Place(cell.lon, cell.lat, cell.accuracy, is_area=polygons == "area")
 
 
 def _pair(first: float, second: float, lon_first: bool, accuracy: float = np.nan) -> Place:
@@ -318,7 +320,8 @@ def _is_telling(name: str, cells: Sequence[str]) -> bool:
     if any(_THREE_WORDS.fullmatch(cell.strip()) and "/" not in cell for cell in cells[:100]):
         return False  # "example.org.uk" looks the same
     return all(
-        set(".+(°") & set(cell) or ("," in cell and ";" in cell) or _H3.fullmatch(cell.strip()) for cell in cells[:100]
+        set(".+(°") & set(cell) or ("," in cell and ";" in cell) or place_codes.h3_number(cell.strip())
+        for cell in cells[:100]
     )
 
 
