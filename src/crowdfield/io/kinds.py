@@ -205,6 +205,8 @@ def _in_zip(path: Path, layer: str | None) -> Found:
             # What every file of Microsoft's office programs has; only a workbook has this beside it.
             workbook = any(name.lower() == "xl/workbook.xml" for name in names)
             return Found(EXCEL if workbook else OTHER_OFFICE, layer=layer)
+        if "Index/Document.iwa" in names:
+            return Found(OTHER_OFFICE)  # of Apple's programs
         if "mimetype" in names and "content.xml" in names:
             return Found(SPREADSHEET)
         wanted = next((found for endings in _ENDINGS if (found := archive.ending(*endings))), names)

@@ -51,6 +51,10 @@ _DEGREES = (0, 4326)  # SRIDs: none, and longitude and latitude
 _WEST_OR_EAST = re.compile(r"\d\s*[°º˚'’′\"”″]\s*O\s*$", re.IGNORECASE)
 # The pin of a place in an address of Google Maps; "@lat,lon" before it is only the middle of the screen.
 _PIN = re.compile(rf"https?://\S*!3d({_NUMBER})!4d({_NUMBER})(?![\d.])", re.IGNORECASE)
+# The pin of OpenStreetMap; "#map=…" behind it is the middle of the screen.
+_MARKER = re.compile(rf"https?://\S*[?&]mlat=({_NUMBER})&mlon=({_NUMBER})(?![\d.])", re.IGNORECASE)
+_ROUTE = re.compile(r"https?://\S*/maps/dir/\S+", re.IGNORECASE)
+ROUTE = "is a link to a route, which has more than one place. Copy the link of the place itself."
 # A place in the address of a web map: "?q=18.5,-72.3", "/@18.5,-72.3,17z", "#map=17/18.5/-72.3", "geo:18.5,-72.3".
 _LINK = re.compile(
     rf"(?:https?://\S*?(?:[@=]|#map=\d{{1,2}}(?:\.\d+)?/)|geo:)({_NUMBER})(?:,|/|%2C)\+?({_NUMBER})(?![\d.])",
@@ -70,7 +74,8 @@ SHORT_LINK = (
     "is a short link, which does not contain the place. Open it and copy the whole address of the map, or its latitude "
     "and longitude."
 )
-_MINUS = str.maketrans({"−": "-", "‒": "-", "–": "-", "\u00a0": " ", "\u202f": " "})  # as word processors write them
+# Signs as word processors write them, and those of Arabic and Chinese numbers, whose digits Python reads.
+_MINUS = str.maketrans({"−": "-", "‒": "-", "–": "-", "\u00a0": " ", "\u202f": " ", "٫": ".", "．": ".", "－": "-"})
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -91,7 +96,7 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     geohashes, which cannot be distinguished from words or numbers one by one.
     """
     text = cell.strip()
-    for known, why in ((_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK)):
+    for known, why in ((_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK), (_ROUTE, ROUTE)):
         if known.fullmatch(text):
             return Place(why=why, in_doubt=True)
     if (number := place_codes.h3_number(text)) is not None:
@@ -111,7 +116,7 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     if _HEX.fullmatch(text):
         shape = from_wkb([bytes.fromhex(text)])[0][0]
         return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
-    if link := _PIN.match(text) or _LINK.match(text):
+    if link := _PIN.match(text) or _MARKER.match(text) or _LINK.match(text):
         return _pair(float(link[1]), float(link[2]), lon_first=False)
     if ";" in text and (shape := _of_corners(text)) is not None:
         return _of_shape(shape, polygons)
@@ -198,6 +203,8 @@ def longitude_is_first(name: str, cells: Sequence[str]) -> bool:
     first, second = (np.array([float(match[i]) for match in pairs]) for i in (1, 2))
     if len(pairs) and (np.abs(first) > 90).any():
         return bool((np.abs(second) <= 90).all())
+    if canonical(name.rsplit("/", 1)[-1]) == "coordinates" and all(cell.lstrip().startswith("[") for cell in cells):
+        return bool((np.abs(second) <= 90).all())  # the member of a geometry in GeoJSON
     return bool(_LON_FIRST.search(name)) and not re.search(r"lat\w*[\s_,;/&-]*(lon|lng)", name, re.IGNORECASE)
 
 

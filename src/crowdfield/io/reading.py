@@ -304,7 +304,7 @@ def _result(
             labels = found.labels
             code = np.array([labels.index(name) for name in names], dtype=np.int64)
         else:
-            code, labels, _ = settle_labels(names, positive=positive, label_map=label_map)
+            code, labels, _ = settle_labels(names, positive=positive, label_map=label_map, file=file)
         if (code < 0).any():
             keep = code[collected.label] >= 0
         for lost in np.setdiff1d(row[~keep], row[keep]).tolist() if not keep.all() else ():
