@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "ids in random order": {"ids": True, "shuffled": True},
     "100,000 sources with accents": {"sources": 10**5, "name": "Ünal "},
     "1,000,000 sources": {"sources": 10**6},
+    "1,000,000 sources with UUIDs": {"sources": 10**6, "uuids": True},
+    "1,000,000 sources of two kinds": {"sources": 10**6, "name": ["volunteer/", "telephone/"]},
     "times day first, all different": {"time": "%d/%m/%Y %H:%M:%S"},
 }
 
@@ -70,9 +73,7 @@ def _rows(n: int, first: int, rng: np.random.Generator, kind: dict[str, Any]) ->
     label: Any = rng.integers(0, 2, n)
     frame = pd.DataFrame(
         {
-            "source": source
-            if kind.get("numeric_sources")
-            else np.char.add(kind.get("name", "user"), source.astype(str)),
+            "source": source if kind.get("numeric_sources") else _names(source, kind),
             "lat": np.round(rng.uniform(18, 19, n), 6),
             "lon": np.round(rng.uniform(-73, -72, n), 6),
             "label": label if kind.get("numeric_labels") else np.array(["dry", "flooded"])[label],
@@ -87,6 +88,15 @@ def _rows(n: int, first: int, rng: np.random.Generator, kind: dict[str, Any]) ->
         ids = np.arange(first, first + n)
         frame.insert(0, "id", rng.permutation(ids) if kind.get("shuffled") else ids)
     return frame
+
+
+def _names(source: np.ndarray, kind: dict[str, Any]) -> np.ndarray:
+    if kind.get("uuids"):
+        return np.array([str(uuid.UUID(int=number * _GOLDEN % 2**128)) for number in source.tolist()], dtype=object)
+    return np.char.add(np.resize(kind.get("name", "user"), len(source)), source.astype(str))
+
+
+_GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835  # 2¹²⁸ over the golden ratio: its multiples look like random UUIDs
 
 
 def measure(*jobs: Callable[[], object]) -> np.ndarray:

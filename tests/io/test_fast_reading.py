@@ -1,8 +1,11 @@
 """Where reading has a fast way and a slow one, both read, reject and say the same."""
 
+import copy
 import csv
 import io as text_io
 import itertools
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from crowdfield import geography, io
+from crowdfield.data.reports import Reports
 from crowdfield.errors import CrowdfieldError
 from crowdfield.io import delimited, sources, text_words
 from crowdfield.io.codes import Codes
@@ -177,6 +181,49 @@ def test_a_name_is_spelt_as_in_the_first_row_that_is_used():
     assert codes.names == ["wet", "dry"]
 
 
+@pytest.mark.parametrize("name", ["user{}", "{}-9f3a-4c1d-8e77-0123456789ab", " Ünal {} ", "{}"])
+@pytest.mark.parametrize("at_once", [sources.ROWS_AT_ONCE, 20_000])
+def test_sources_with_one_report_each_are_read_as_those_with_many(tmp_path, monkeypatch, name, at_once):
+    monkeypatch.setattr(sources, "ROWS_AT_ONCE", at_once)
+    rng = np.random.default_rng(1)
+    said = [name.format(number) for number in rng.integers(0, 10**6, 40_000)]
+    for row, word in ((5, ""), (6, "NA"), (7, "n/a"), (8, "Nadia")):
+        said[row] = word
+    rows = [f"{18 + i / 1e5:.5f},-72.3,{'dry' if i % 2 else 'wet'},{who}" for i, who in enumerate(said)]
+    file = tmp_path / "many.csv"
+    file.write_text("\n".join(["lat,lon,label,source", *rows]), encoding="utf-8")
+    reports = io.read(file).reports
+    wanted = ["unknown" if who in ("", "NA", "n/a") else who.strip() for who in said]
+    assert reports.n_sources == len(set(wanted))
+    assert reports.sources == tuple(sorted(set(wanted)))
+    assert [reports.sources[code] for code in reports.source] == wanted
+
+
+@pytest.mark.parametrize("changed", ["read", "copied", "pickled", "taken", "replaced", "joined"])
+def test_names_that_nobody_asked_for_yet_survive_changes(tmp_path, changed):
+    file = tmp_path / "named.csv"
+    file.write_text("lat,lon,label,source,id\n18.5,-72.3,wet,user2,a\n18.6,-72.3,dry,user1,\n18.7,-72.3,wet,user2,c\n")
+    reports = io.read(file).reports
+    reports = {
+        "read": lambda: reports,
+        "copied": lambda: copy.deepcopy(reports),
+        "pickled": lambda: pickle.loads(pickle.dumps(reports)),  # noqa: S301 (our own)
+        "taken": lambda: reports.take([0, 1, 2]),
+        "replaced": lambda: replace(reports, time=np.arange(3.0)),
+        "joined": lambda: reports.take([0]).join(reports.take([1, 2])),
+    }[changed]()
+    assert repr(reports).startswith("Reports(3 reports, 2 sources")
+    assert reports.sources == ("user1", "user2")
+    assert reports.id == ("a", None, "c")
+    assert reports.source.tolist() == [1, 0, 1]
+
+
+def test_a_table_of_reports_needs_its_sources():
+    with pytest.raises(TypeError, match="sources"):
+        Reports(places=np.zeros((1, 2)), label=np.zeros(1, int), source=np.zeros(1, int), labels=("a",))
+    assert Reports.from_arrays([[0, 0]], ["a"]).id is None
+
+
 def test_equal_hashes_alone_make_no_duplicates(tmp_path):
     # A million hashes of 32 bits hold about a hundred equal pairs by chance.
     rng = np.random.default_rng(5)
@@ -215,7 +262,7 @@ texts = st.lists(st.text(max_size=20).filter(lambda text: text.isprintable() or 
 @example(cells=["9", "10", "11"])
 def test_text_compared_as_numbers_has_the_order_of_text(cells):
     array = pa.array(cells)
-    assert [cells[i] for i in text_words.sorted_positions(array)] == sorted(cells)
+    assert [cells[i] for i in text_words.in_order(array).rows] == sorted(cells)
     assert (columns := text_words.words(array)) is not None
     by_length = [(len(cell.encode()), cell.encode()) for cell in cells]
     assert text_words.strictly_increasing(columns) == all(a < b for a, b in itertools.pairwise(by_length))

@@ -317,13 +317,68 @@ def test_zooniverse_answers_come_in_many_shapes(tmp_path):
         "![icon.png](https://example.org/a.png =60x) Damaged",
         ["Damaged"],
         3,
-        [{"task": "T1", "value": "Damaged"}, {"task": "T2", "value": None}],
+        [{"task": "T0", "value": "Damaged"}, {"task": "T2", "value": None}],
     ]
     rows = [classification(i, [{"task": "T0", "value": answer}], DEGREES) for i, answer in enumerate(answers)]
     for row in rows:
         del row["classification_id"], row["user_name"]
     result = io.read(zooniverse(tmp_path, *rows), duplicates="keep")
     assert [r[2:] for r in said(result)] == [("Damaged", "ab"), ("Damaged", "ab"), ("3", "ab"), ("Damaged", "ab")]
+
+
+SEEN = {"task": "T1", "task_label": "What do you see?"}
+USABLE = {"task": "T0", "task_label": "Is the image clear?"}
+SEVERAL = [  # the answers of three volunteers to a question that allows several, and to one that does not
+    [USABLE | {"value": "Yes"}, SEEN | {"value": ["Water", "Damage"]}],
+    [USABLE | {"value": "No"}, SEEN | {"value": []}],
+    [USABLE | {"value": "Yes"}, SEEN | {"value": ["Damage"]}],
+    [USABLE | {"value": "Yes"}],
+]
+SELECTED = [
+    [{"task": "T2", "value": [{"select_label": k, "option": True, "value": 0, "label": v} for k, v in chosen.items()]}]
+    for chosen in ({"Country": "Haiti", "Damage": "Some"}, {"Country": "Nepal", "Damage": "None seen"})
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "expected"),
+    [
+        (SEVERAL, "Water", ["Water", "not Water", "not Water", None]),
+        (SEVERAL, "damage", ["damage", "not damage", "damage", None]),
+        (SEVERAL, "T0", ["Yes", "No", "Yes", "Yes"]),
+        (SEVERAL, "is the image clear?", ["Yes", "No", "Yes", "Yes"]),
+        ([row[:1] for row in SEVERAL], None, ["Yes", "No", "Yes", "Yes"]),
+        (
+            [[USABLE | {"value": "Yes"}, SEEN | {"value": word}] for word in ("Water", "Damage")],
+            None,
+            ["Water", "Damage"],
+        ),
+        (SELECTED, "Damage", ["Some", "None seen"]),
+        (SELECTED, "Country", ["Haiti", "Nepal"]),
+    ],
+)
+def test_zooniverse_answers_to_the_question_that_is_asked_for(tmp_path, rows, label, expected):
+    """Classifications that do not answer it are rejected."""
+    path = zooniverse(tmp_path, *(classification(i, row, DEGREES) for i, row in enumerate(rows)))
+    result = io.read(path, label=label, duplicates="keep")
+    assert [r[2] for r in said(result)] == [word for word in expected if word is not None]
+    assert result.rejected == expected.count(None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "message"),
+    [
+        (SEVERAL, None, r"several questions: 'T0 'Is the image clear\?'', 'T1 .*--label T0"),
+        (SEVERAL, "T1", "'What do you see\\?' allows several answers at once.*--label 'Water'"),
+        ([row[1:2] for row in SEVERAL[:3]], None, "allows several answers at once.*--label 'Water'"),
+        (SEVERAL, "Fire", "no question and no answer is called 'Fire'"),
+        (SELECTED, None, "several questions.*Country.*Damage.*--label T2"),
+    ],
+)
+def test_zooniverse_files_with_several_questions_or_answers_are_asked_about(tmp_path, rows, label, message):
+    path = zooniverse(tmp_path, *(classification(i, row, DEGREES) for i, row in enumerate(rows)))
+    with pytest.raises(ReportFormatError, match=message):
+        io.read(path, label=label)
 
 
 MAPSWIPE = """idx,task_id,0_count,1_count,2_count,3_count,total_count,0_share,1_share,2_share,3_share,agreement,geom

@@ -205,3 +205,11 @@ def test_what_cannot_be_read_is_refused_in_words(tmp_path, case):
     file.write_text(content)
     with pytest.raises(ReportFormatError, match=f"(?s){says}"):
         cf.io.read(file, **options)
+
+
+@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
+def test_utf_32_is_refused_with_what_to_do(tmp_path: Any, encoding: str) -> None:
+    file = tmp_path / "wide.csv"
+    file.write_bytes(("\ufeff" + "lat,lon,label\n18.5,-72.3,wet\n18.6,-72.4,dry\n").encode(encoding))
+    with pytest.raises(ReportFormatError, match="Save it as CSV in UTF-8"):
+        cf.io.read(file)

@@ -1,10 +1,13 @@
 """Grid references, H3 cells, dates of spreadsheets, confidences and surveys of one question, as tables hold them."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from crowdfield import geography, io
 from crowdfield.errors import ReportFormatError
+from crowdfield.io import place_codes
 from crowdfield.io.mgrs import mgrs
 
 
@@ -56,12 +59,45 @@ def test_a_table_of_grid_references_is_read_with_the_accuracy_of_their_squares(t
     assert read.reports.accuracy == pytest.approx([436, 436], rel=0.01)
 
 
-@pytest.mark.parametrize("column", ["h3", "hex_id", "cell", "tile"])
-def test_h3_cells_are_refused_with_what_to_do(tmp_path, column):
+HEXAGONS = ("8828308281fffff,flooded,ann", "8828308283fffff,dry,bob")
+HEXAGONS_AS_NUMBERS = ("613196570331971583,flooded,ann", "613196570334068735,dry,bob")
+
+
+@pytest.mark.parametrize("column", ["h3", "h3_index", "hex_id", "cell", "tile"])
+@pytest.mark.parametrize("rows", [HEXAGONS, HEXAGONS_AS_NUMBERS])
+def test_h3_cells_are_places_as_exact_as_they_are_large(tmp_path, column, rows):
+    pytest.importorskip("h3")
     path = tmp_path / "hexagons.csv"
-    path.write_text(f"{column},label,source\n8828308281fffff,flooded,ann\n8828308283fffff,dry,bob\n")
-    with pytest.raises(ReportFormatError, match=r"cell_to_latlng.*--accuracy"):
+    path.write_text("\n".join([f"{column},label,source", *rows]))
+    read = io.read(path)
+    assert read.reports.places[0] == pytest.approx([-122.41827, 37.77352], abs=1e-5)
+    assert read.reports.accuracy == pytest.approx([374, 374], rel=0.002)  # hexagons of 0.766 km²
+    assert read.reports.area is None
+    whole = io.read(path, polygons="area")
+    assert whole.reports.area.all() and (whole.reports.accuracy == read.reports.accuracy).all()
+
+
+@pytest.mark.parametrize("rows", [HEXAGONS, HEXAGONS_AS_NUMBERS])
+def test_without_its_package_h3_cells_are_refused_with_what_to_do(tmp_path, monkeypatch, rows):
+    monkeypatch.setitem(sys.modules, "h3.api.basic_int", None)
+    path = tmp_path / "hexagons.csv"
+    path.write_text("\n".join(["h3,label,source", *rows]))
+    with pytest.raises(ReportFormatError, match=r"crowdfield\[geo\].*--accuracy"):
         io.read(path)
+
+
+def test_numbers_of_h3_cells_are_those_that_its_package_takes_for_valid():
+    h3 = pytest.importorskip("h3")
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        lat, lon = np.degrees(np.arcsin(rng.uniform(-1, 1))), rng.uniform(-180, 180)
+        cell = h3.latlng_to_cell(lat, lon, int(rng.integers(16)))
+        number = h3.str_to_int(cell)
+        for text in (cell, cell.upper(), f"0x{cell}", f"0{cell}", str(number)):
+            assert place_codes.h3_number(text) == number
+        flipped = f"{number ^ (1 << int(rng.integers(60))):x}"
+        assert (place_codes.h3_number(flipped) is not None) == h3.is_valid_cell(flipped)
+        assert place_codes.h3_number(h3.origin_to_directed_edges(cell)[0]) is None
 
 
 @pytest.mark.parametrize("cells", [("45200.5", "45201.25"), ("45200.5", "")])

@@ -30,15 +30,15 @@ def distinct_names(names: Iterable[Hashable], what: str) -> tuple[Any, ...]:
     return given
 
 
-def checked_codes(codes: ArrayLike, what: str, names: tuple[Any, ...], count: int) -> NDArray[np.int64]:
-    """Codes into ``names``, one per report; an error where one has no name."""
+def checked_codes(codes: ArrayLike, what: str, names: int, count: int) -> NDArray[np.int64]:
+    """Codes below the number of ``names``, one per report; an error where one has no name."""
     given = np.asarray(codes)
     if given.shape != (count,):
         raise InputError(f"{count} places but {what}s of shape {given.shape}: give one per report.")
     if not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{what} must hold integer codes; Reports.from_arrays makes them from values.")
-    if count and not (given.min() >= 0 and given.max() < len(names)):
-        raise InputError(f"{what} codes must lie in 0..{len(names) - 1}, got {int(given.min())}..{int(given.max())}.")
+    if count and not (given.min() >= 0 and given.max() < names):
+        raise InputError(f"{what} codes must lie in 0..{names - 1}, got {int(given.min())}..{int(given.max())}.")
     return frozen(given.astype(np.int64))
 
 

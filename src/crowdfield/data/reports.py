@@ -20,6 +20,7 @@ from crowdfield.data.columns import (
     times,
     whole_areas,
 )
+from crowdfield.data.names import LateNames, NamesField
 from crowdfield.data.sites import Sites, distinct_places
 from crowdfield.errors import InputError
 
@@ -84,9 +85,9 @@ class Reports:
     label: NDArray[np.int64]  # [R], codes into labels
     source: NDArray[np.int64]  # [R], codes into sources
     labels: tuple[Any, ...]
-    sources: tuple[Any, ...]
+    sources: NamesField[tuple[Any, ...]] = NamesField()  # noqa: RUF009 (a descriptor)
     time: NDArray[np.float64] | None = None  # [R]
-    id: tuple[Any, ...] | None = None
+    id: NamesField[tuple[Any, ...] | None] = NamesField(optional=True)  # noqa: RUF009
     crs: str | None = None
     accuracy: NDArray[np.float64] | None = None  # [R], metres
     score: NDArray[np.float64] | None = None  # [R], or [R, L]
@@ -97,8 +98,9 @@ class Reports:
         places = places_of(self.places)
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "labels", distinct_names(self.labels, "labels"))
-        object.__setattr__(self, "sources", distinct_names(self.sources, "sources"))
-        for name, names in (("label", self.labels), ("source", self.sources)):
+        if not isinstance(vars(self)["sources"], LateNames):
+            object.__setattr__(self, "sources", distinct_names(self.sources, "sources"))
+        for name, names in (("label", len(self.labels)), ("source", self.n_sources)):
             object.__setattr__(self, name, checked_codes(getattr(self, name), name, names, len(places)))
         if self.time is not None:
             object.__setattr__(self, "time", times(self.time, len(places)))
@@ -110,10 +112,11 @@ class Reports:
             object.__setattr__(self, "score", scores(self.score, len(places), len(self.labels)))
         if self.count is not None:
             object.__setattr__(self, "count", counts_of(self.count, len(places)))
-        if self.id is not None:
-            object.__setattr__(self, "id", tuple(self.id))
-            if len(self.id) != len(places):
-                raise InputError(f"{len(places)} places but {len(self.id)} ids: give one per report.")
+        if (ids := vars(self)["id"]) is not None:
+            if not isinstance(ids, LateNames):
+                object.__setattr__(self, "id", ids := tuple(ids))
+            if len(ids) != len(places):
+                raise InputError(f"{len(places)} places but {len(ids)} ids: give one per report.")
 
     @classmethod
     def from_arrays(
@@ -260,12 +263,17 @@ class Reports:
 
     def __repr__(self) -> str:
         where = f", crs={self.crs!r}" if self.crs else ""
-        return f"Reports({len(self)} reports, {len(self.sources)} sources, labels={listed(self.labels)}{where})"
+        return f"Reports({len(self)} reports, {self.n_sources} sources, labels={listed(self.labels)}{where})"
 
     @property
     def n_reports(self) -> int:
         """The number of reports, counting each row as often as its ``count`` says."""
         return len(self) if self.count is None else int(self.count.sum())
+
+    @property
+    def n_sources(self) -> int:
+        """The number of ``sources``, also of those without a report."""
+        return len(vars(self)["sources"])
 
     @property
     def is_score(self) -> NDArray[np.bool_]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crowdfield.errors import InputError
+from crowdfield.data.names import LateNames
+from crowdfield.errors import InputError, ReportFormatError
 from crowdfield.io.codes import Codes
+from crowdfield.io.column_names import NO, YES
 from crowdfield.io.columns import some
 from crowdfield.io.names import arrow_text, folded
 from crowdfield.io.rejects import Refusal, Refusals
@@ -51,7 +53,7 @@ class Collected(NamedTuple):
     label: NDArray[np.int32]
     source: NDArray[np.int32]
     time: NDArray[np.float64] | None
-    id: list[str | None] | None
+    id: LateNames | NDArray[Any] | None
     event: NDArray[np.int64] | None
     duplicate_rows: int
     accuracy: NDArray[np.float64] | None = None
@@ -154,19 +156,19 @@ class Collector:
         )
 
 
-def _or_none(ids: pd.Series[Any]) -> list[Any]:
+def _or_none(ids: pd.Series[Any]) -> LateNames | NDArray[Any]:
     """The cells of a column, None where they are empty."""
     if (text := arrow_text(ids)) is not None:
-        return cast("list[Any]", text.to_pylist())
+        return LateNames(text)
     cells = ids.to_numpy(dtype=object)
     absent = ids.isna().to_numpy(dtype=bool)
     if absent.any():
         cells = cells.copy()
         cells[absent] = None
-    return cells.tolist()
+    return cells
 
 
-_ROUNDED = r"\d(?:[.,]\d+)?[eE]\+\d+"  # 1.23457E+15
+ROUNDED = r"\d(?:[.,]\d+)?[eE]\+\d+"  # 1.23457E+15
 
 
 def _without_shared(ids: pd.Series[Any], source: NDArray[np.int32] | None) -> pd.Series[Any]:
@@ -176,7 +178,7 @@ def _without_shared(ids: pd.Series[Any], source: NDArray[np.int32] | None) -> pd
     who = np.zeros(len(repeated)) if source is None else source[repeated]
     seen = pd.DataFrame({"id": ids.iloc[repeated].to_numpy(dtype=object), "source": who})
     shared = seen.groupby("id")["source"].transform("nunique").to_numpy() > 1
-    shared |= seen["id"].astype(str).str.fullmatch(_ROUNDED).to_numpy(dtype=bool)
+    shared |= seen["id"].astype(str).str.fullmatch(ROUNDED).to_numpy(dtype=bool)
     absent = np.zeros(len(ids), dtype=bool)
     absent[repeated[shared]] = True
     return ids.mask(absent) if absent.any() else ids
@@ -233,7 +235,8 @@ def _same_rows(columns: list[NDArray[Any]]) -> NDArray[np.bool_]:
         rows = slice(start, start + _BLOCK)
         digest[rows] = _hashes([column[rows] for column in columns])
     # Few hashes are equal by chance: a hundred in a million rows.
-    met = digest[pd.Series(digest).duplicated().to_numpy()]
+    ordered = np.sort(digest)
+    met = ordered[1:][ordered[1:] == ordered[:-1]]
     same = np.zeros(len(digest), dtype=bool)
     if len(met):
         suspects = _members(digest, met)
@@ -292,7 +295,11 @@ def _not_first(event: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def settle_labels(
-    names: list[str], *, positive: str | list[str] | None, label_map: Mapping[str, Any] | None
+    names: list[str],
+    *,
+    positive: str | list[str] | None,
+    label_map: Mapping[str, Any] | None,
+    file: str | None = None,
 ) -> tuple[NDArray[np.int64], tuple[Any, ...], list[int]]:
     """What each label of the file becomes: (code of each name, or −1 to leave it out; the labels; the codes in use).
 
@@ -310,7 +317,7 @@ def settle_labels(
         wanted = [folded(p) for p in ([positive] if isinstance(positive, str) else positive)]
         if not all(wanted):
             raise InputError(f"the label to map is empty; the labels are {some(names)}. Choose one of them.")
-        hits = [name is not None and folded(name) in wanted for name in mapped]
+        hits = [name is not None and any(folded(one) in wanted for one in (name, *answers(name))) for name in mapped]
         if not any(hits):
             hits = [name is not None and any(w in folded(name) for w in wanted) for name in mapped]
         if not any(hits):
@@ -320,7 +327,9 @@ def settle_labels(
         labels: tuple[Any, ...] = (f"not {title}", title)
         code = [-1 if name is None else int(hit) for name, hit in zip(mapped, hits, strict=True)]
     else:
-        mapped = _without_decimals(mapped)
+        if label_map is None:
+            _refuse_several(names, file)
+        mapped = _yes_or_no(_without_decimals(mapped))
         spelt: dict[str, str] = {}
         for known_name in mapped:
             if known_name is not None:
@@ -329,6 +338,32 @@ def settle_labels(
         place = {folded(str(name)): i for i, name in enumerate(labels)}
         code = [-1 if name is None else place[folded(name)] for name in mapped]
     return np.array(code, dtype=np.int64), labels, sorted({c for c in code if c >= 0})
+
+
+def answers(name: str) -> list[str]:
+    """The answers in a cell that holds several: "flood; damage", ["flood", "damage"]."""
+    return [part for each in re.split(r"[,;|]", name.strip("[]{}()")) if (part := each.strip(" \"'"))]
+
+
+def _refuse_several(names: list[str], file: str | None) -> None:
+    """It is an error if a label consists of others: then cells hold several answers at once."""
+    alone = {folded(parts[0]) for name in names if len(parts := answers(name)) == 1}
+    for name in names:
+        parts = answers(name)
+        if len(parts) > 1 and all(folded(part) in alone for part in parts):
+            raise ReportFormatError(
+                f"the label '{name}' is several answers at once.",
+                advice=f"--positive '{parts[0]}' maps where this one is among them, --map-labels renames labels.",
+                file=file,
+            )
+
+
+def _yes_or_no(names: list[str | None]) -> list[str | None]:
+    """Labels that are all words for yes and no, in several ways of writing, as "yes" and "no"."""
+    words = {None if name is None else name.casefold() for name in names} - {None}
+    if len(words) <= 2 or not words <= YES | NO:
+        return names
+    return [None if name is None else "yes" if name.casefold() in YES else "no" for name in names]
 
 
 def _typed(names: list[str]) -> tuple[Any, ...]:

@@ -27,8 +27,9 @@ _NAMES: dict[str, str] = {
         decimallatitude decimal_latitude latitud latitudine breitengrad latitid enlem lintang garis_lintang
         szerokość_geograficzna szerokość широта خط_العرض 纬度 緯度 y_lat lat_y y point_y northing y_coord coord_y
         lat_n latitude_n lat_s latitude_s""",
-    "lon": """lon long lng longitude longitude_wgs84 lon_dd gps_lon gps_lng gps_long gps_longitude geo_lon geo_lng
-        location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud longitudine
+    "lon": """lon long lng longitude longitude_wgs84 lon_dd long_dd gps_lon gps_lng gps_long gps_longitude geo_lon
+        geo_lng location_lon location_lng location_longitude point_lon decimallongitude decimal_longitude longitud
+        longitudine
         längengrad laengengrad lonjitid boylam bujur garis_bujur długość_geograficzna długość dlugosc долгота довгота
         خط_الطول 经度 經度 経度 x_lon lon_x x point_x easting x_coord coord_x
         lon_e long_e longitude_e lon_w long_w longitude_w""",
@@ -48,10 +49,10 @@ _NAMES: dict[str, str] = {
         источник отправитель джерело المصدر المرسل 上报人 来源 報告者
         name""",
     # First when something was seen, then when it was reported, then when a row was made.
-    "time": """time timestamp datetime date_time date time_observed_at observed_at observed_on observation_date
-        event_date event_time eventdate incident_date when survey_date reported_at report_date report_time submitted_at
-        submission_time submitted submission_date submissiondate created_at created created_date creation_date
-        creationdate date_created ts updated_at fecha fecha_hora
+    "time": """time datetime date_time date time_observed_at observed_at observed_on observation_date
+        event_date event_time eventdate incident_date timestamp when survey_date reported_at report_date report_time
+        submitted_at submission_time submitted submission_date submissiondate created_at created created_date
+        creation_date creationdate date_created ts updated_at fecha fecha_hora
         fecha_de_registro datum zeitpunkt zeit date_de_collecte tarih waktu tanggal дата время التاريخ 时间
         時間 日期 日時 data""",
     "id": "id report_id reportid message_id post_id uuid guid event_id record_id classification_id",

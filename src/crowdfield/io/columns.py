@@ -130,6 +130,8 @@ def choose(
             found = find(role, header, taken) or tagged(role, tags or {}, taken)
             if found is not None and _plausible(role, found, samples.get(found, ())):
                 columns[role] = found
+                if role in ROLES:
+                    _ask_if_twice(role, found, header, samples, file)
     if "place" not in columns and not {"lat", "lon"} <= columns.keys() and {"lat", "lon"} <= set(needed):
         from crowdfield.io.places import find_column
 
@@ -219,7 +221,7 @@ def _label(
     for column in [*wanted, *([by_tag] if by_tag is not None else [])]:
         problem = doubt(column, samples.get(column, ()), header)
         if problem is None:
-            _ask_if_twice(column, header, samples, file)
+            _ask_if_twice("label", column, header, samples, file)
             return column
         doubts.append(f"'{column}' {problem}")
     if not doubts:
@@ -236,16 +238,18 @@ def _label(
     )
 
 
-def _ask_if_twice(column: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], file: str) -> None:
-    """It is an error if another column of the same name has other labels."""
+def _ask_if_twice(
+    role: str, column: str, header: Sequence[str], samples: Mapping[str, Sequence[str]], file: str
+) -> None:
+    """It is an error if another column of the same name has other cells."""
     twin = f"{column} (2)"
     if twin in header and list(samples.get(twin, ())) != list(samples.get(column, ())):
         raise ReportFormatError(
             f"two columns are called '{column}', and they differ.",
-            advice=f"--label '{column}' reads the first, --label '{twin}' the second.",
+            advice=f"{OPTION[role]} '{column}' reads the first, {OPTION[role]} '{twin}' the second.",
             file=file,
             line=1,
-            choices={"label": [column, twin]},
+            choices={role: [column, twin]},
         )
 
 
@@ -274,7 +278,9 @@ def other_labels(
         return []
     names = _by_name("label", header, taken)
     called = dict.fromkeys(names[word] for word in SYNONYMS["label"] if word in names)
-    return [name for name in called if name != label and _has_few_values(samples.get(name, ()))]
+    few = [name for name in called if _has_few_values(samples.get(name, ()))]
+    flags = [name for name in header if name not in taken and _is_about(name, samples.get(name, ()), header)]
+    return [name for name in dict.fromkeys([*few, *flags]) if name != label]
 
 
 def doubt(column: str, cells: Sequence[str], header: Sequence[str] = ()) -> str | None:
@@ -369,7 +375,7 @@ def multiple_choices(header: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _numbers(cells: set[str]) -> bool:
-    return all(re.fullmatch(r"[-+]?\d+([.,:/-]\d+)*", cell) for cell in cells)
+    return all(re.fullmatch(r"[-+]?\d+([.,:/-]\d+)*\s*%?", cell) for cell in cells)
 
 
 def missing_error(

@@ -88,6 +88,7 @@ class Table:
         # One more column than the header has: rows that fill it have too many fields.
         top = self.delimiter.join([*code.values(), EXTRA]).encode() + b"\n"
         names = {code[name]: name for name in wanted}
+        titles = pd.Index([*(name for name in self.header if name in wanted), EXTRA])  # shared: it has a hash table
         text_type = _text_type()
         absent = ["", *spellings(missing)]
         stream = opened(self.path, self._found, encoding=self._encoding, progress=progress)
@@ -115,7 +116,8 @@ class Table:
             )
             first = 0
             for frame in reader:
-                yield Chunk(frame.rename(columns=names), first)
+                frame.columns = titles
+                yield Chunk(frame, first)
                 first += len(frame)
         except (pd.errors.ParserError, UnicodeDecodeError, OverflowError) as error:
             raise watched.failure or self._unreadable(error) from None

@@ -72,12 +72,15 @@ BINARY = Kind("binary", "a binary file of an unknown kind", instead="Save it as 
 SPREADSHEET = Kind("spreadsheet", "an OpenDocument file", instead=_AS_TABLE)
 OTHER_OFFICE = Kind("office", "a document of an office program", instead=_AS_TABLE)
 NESTED = Kind("nested", "an archive in an archive", instead="Unpack the outer one.")
+UTF_32 = Kind("utf-32", "text in the encoding UTF-32", instead="Save it as CSV in UTF-8.")
 OTHER_XML = Kind("xml", "XML that is neither KML nor GPX", instead=_AS_POINTS)
 
 # The first bytes of each kind. Those without a reader are here to be named when they are refused.
 SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"SQLite format 3\x00", GEOPACKAGE),
     (b"PAR1", GEOPARQUET),
+    (codecs.BOM_UTF32_LE, UTF_32),  # begins like UTF-16
+    (codecs.BOM_UTF32_BE, UTF_32),
     (b"\x00\x00\x27\x0a", SHAPEFILE),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_EXCEL),
     (b"fgb\x03", Kind("flatgeobuf", "FlatGeobuf", instead=_AS_POINTS)),
@@ -202,6 +205,8 @@ def _in_zip(path: Path, layer: str | None) -> Found:
             # What every file of Microsoft's office programs has; only a workbook has this beside it.
             workbook = any(name.lower() == "xl/workbook.xml" for name in names)
             return Found(EXCEL if workbook else OTHER_OFFICE, layer=layer)
+        if "Index/Document.iwa" in names:
+            return Found(OTHER_OFFICE)  # of Apple's programs
         if "mimetype" in names and "content.xml" in names:
             return Found(SPREADSHEET)
         wanted = next((found for endings in _ENDINGS if (found := archive.ending(*endings))), names)

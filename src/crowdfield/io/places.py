@@ -51,17 +51,16 @@ _DEGREES = (0, 4326)  # SRIDs: none, and longitude and latitude
 _WEST_OR_EAST = re.compile(r"\d\s*[°º˚'’′\"”″]\s*O\s*$", re.IGNORECASE)
 # The pin of a place in an address of Google Maps; "@lat,lon" before it is only the middle of the screen.
 _PIN = re.compile(rf"https?://\S*!3d({_NUMBER})!4d({_NUMBER})(?![\d.])", re.IGNORECASE)
+# The pin of OpenStreetMap; "#map=…" behind it is the middle of the screen.
+_MARKER = re.compile(rf"https?://\S*[?&]mlat=({_NUMBER})&mlon=({_NUMBER})(?![\d.])", re.IGNORECASE)
+_ROUTE = re.compile(r"https?://\S*/maps/dir/\S+", re.IGNORECASE)
+ROUTE = "is a link to a route, which has more than one place. Copy the link of the place itself."
 # A place in the address of a web map: "?q=18.5,-72.3", "/@18.5,-72.3,17z", "#map=17/18.5/-72.3", "geo:18.5,-72.3".
 _LINK = re.compile(
     rf"(?:https?://\S*?(?:[@=]|#map=\d{{1,2}}(?:\.\d+)?/)|geo:)({_NUMBER})(?:,|/|%2C)\+?({_NUMBER})(?![\d.])",
     re.IGNORECASE,
 )
 _AS_PYTHON = re.compile(r"\{\s*'")  # an object as Python writes it, with single quotes
-_H3 = re.compile(r"8[0-9a-f]{14}", re.IGNORECASE)
-H3_CELL = (
-    "is an H3 cell, which is not read. Write the centre of each cell to columns lat and lon (h3.cell_to_latlng(cell) "
-    "in Python, h3_cell_to_lat and h3_cell_to_lng in DuckDB), and say how large the cells are with --accuracy."
-)
 _THREE_WORDS = re.compile(
     r"(?:https?://(?:w3w\.co|what3words\.com|map\.what3words\.com)/|/{3})?[^\W\d_]+\.[^\W\d_]+\.[^\W\d_]+",
     re.IGNORECASE,
@@ -75,7 +74,8 @@ SHORT_LINK = (
     "is a short link, which does not contain the place. Open it and copy the whole address of the map, or its latitude "
     "and longitude."
 )
-_MINUS = str.maketrans({"−": "-", "‒": "-", "–": "-", "\u00a0": " ", "\u202f": " "})  # as word processors write them
+# Signs as word processors write them, and those of Arabic and Chinese numbers, whose digits Python reads.
+_MINUS = str.maketrans({"−": "-", "‒": "-", "–": "-", "\u00a0": " ", "\u202f": " ", "٫": ".", "．": ".", "－": "-"})
 LONGEST = 120  # characters of a place in numbers; more would only keep the regular expressions busy
 _POLYGONS = ("Polygon", "MultiPolygon")
 
@@ -87,7 +87,7 @@ class Place(NamedTuple):
     lat: float = np.nan
     accuracy: float = np.nan  # metres
     why: str | None = None
-    is_area: bool = False  # a polygon, whether it is read or not
+    is_area: bool = False  # a polygon, whether it is read or not, or a cell of a code that is read as one
     in_doubt: bool = False  # certainly a place, but one that cannot be read or could be one of two
 
 
@@ -96,13 +96,16 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     geohashes, which cannot be distinguished from words or numbers one by one.
     """
     text = cell.strip()
-    for known, why in ((_H3, H3_CELL), (_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK)):
+    for known, why in ((_THREE_WORDS, THREE_WORDS), (_SHORT_LINK, SHORT_LINK), (_ROUTE, ROUTE)):
         if known.fullmatch(text):
             return Place(why=why, in_doubt=True)
+    if (number := place_codes.h3_number(text)) is not None:
+        hexagon = place_codes.h3_cell(number)
+        return Place(why=place_codes.NO_H3, in_doubt=True) if hexagon is None else _of_code(hexagon, polygons)
     # References are in capitals and geohashes hardly ever: what could be both is a reference.
     code = mgrs(text) or (place_codes.geohash(text) if geohashes else None) or place_codes.plus_code(text)
     if code is not None:
-        return Place(code.lon, code.lat, code.accuracy)
+        return _of_code(code, polygons)
     if text[:1] == "{":
         return _of_json(text, polygons)
     if text[:1].isalpha() and "(" in text:
@@ -113,7 +116,7 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
     if _HEX.fullmatch(text):
         shape = from_wkb([bytes.fromhex(text)])[0][0]
         return Place(why="is not a geometry in WKB.") if shape is None else _of_shape(shape, polygons)
-    if link := _PIN.match(text) or _LINK.match(text):
+    if link := _PIN.match(text) or _MARKER.match(text) or _LINK.match(text):
         return _pair(float(link[1]), float(link[2]), lon_first=False)
     if ";" in text and (shape := _of_corners(text)) is not None:
         return _of_shape(shape, polygons)
@@ -139,7 +142,7 @@ def place(cell: str, *, lon_first: bool = False, polygons: str | None = None, ge
         return Place(why=f"'{text[:40]}' {why_not_degrees(text)}", in_doubt=True)
     return Place(
         why=f"'{text[:40]}' is not a place: 'lat, lon', WKT, WKB, GeoJSON, degrees with minutes, a grid reference, "
-        "or a full plus code."
+        "a full plus code or an H3 cell."
     )
 
 
@@ -200,7 +203,13 @@ def longitude_is_first(name: str, cells: Sequence[str]) -> bool:
     first, second = (np.array([float(match[i]) for match in pairs]) for i in (1, 2))
     if len(pairs) and (np.abs(first) > 90).any():
         return bool((np.abs(second) <= 90).all())
+    if canonical(name.rsplit("/", 1)[-1]) == "coordinates" and all(cell.lstrip().startswith("[") for cell in cells):
+        return bool((np.abs(second) <= 90).all())  # the member of a geometry in GeoJSON
     return bool(_LON_FIRST.search(name)) and not re.search(r"lat\w*[\s_,;/&-]*(lon|lng)", name, re.IGNORECASE)
+
+
+def _of_code(cell: place_codes.Cell, polygons: str | None) -> Place:
+    return Place(cell.lon, cell.lat, cell.accuracy, is_area=polygons == "area")
 
 
 def _pair(first: float, second: float, lon_first: bool, accuracy: float = np.nan) -> Place:
@@ -318,7 +327,8 @@ def _is_telling(name: str, cells: Sequence[str]) -> bool:
     if any(_THREE_WORDS.fullmatch(cell.strip()) and "/" not in cell for cell in cells[:100]):
         return False  # "example.org.uk" looks the same
     return all(
-        set(".+(°") & set(cell) or ("," in cell and ";" in cell) or _H3.fullmatch(cell.strip()) for cell in cells[:100]
+        set(".+(°") & set(cell) or ("," in cell and ";" in cell) or place_codes.h3_number(cell.strip())
+        for cell in cells[:100]
     )
 
 

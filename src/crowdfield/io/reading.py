@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -305,7 +304,7 @@ def _result(
             labels = found.labels
             code = np.array([labels.index(name) for name in names], dtype=np.int64)
         else:
-            code, labels, _ = settle_labels(names, positive=positive, label_map=label_map)
+            code, labels, _ = settle_labels(names, positive=positive, label_map=label_map, file=file)
         if (code < 0).any():
             keep = code[collected.label] >= 0
         for lost in np.setdiff1d(row[~keep], row[keep]).tolist() if not keep.all() else ():
@@ -330,22 +329,20 @@ def _result(
         )
     _refuse_metres(codes, reasons, used, collector.rows, file)
 
-    sources, position = collector.sources.in_order()
-    if not sources:
-        sources, position = ("all",), np.zeros(1, dtype=np.int64)
     every = bool(keep.all())
 
     def kept(values: Any) -> Any:
         return values if every else values[keep]
 
+    sources, source = collector.sources.in_order(kept(collected.source))
     reports = Reports(
         places=kept(collected.places),
         label=code[kept(collected.label)],
-        source=position[kept(collected.source)],
+        source=source,
         labels=labels,
-        sources=sources,
+        sources=sources or ("all",),
         time=None if collected.time is None else kept(collected.time),
-        id=None if collected.id is None else tuple(collected.id if every else compress(collected.id, keep.tolist())),
+        id=None if collected.id is None else kept(collected.id),
         crs=None if options.crs == "local" else geography.WGS84,
         accuracy=_accuracies(collected, kept, options),
         score=None if collected.score is None else by_label(kept(collected.score), code[scored], len(labels)),

@@ -13,12 +13,13 @@ from crowdfield import geography
 from crowdfield.data.positive import named_states
 from crowdfield.data.reports import Reports
 from crowdfield.io import geofiles
+from crowdfield.io.collect import ROUNDED
 from crowdfield.io.column_names import canonical
 from crowdfield.io.columns import is_missing, other_labels, some
 from crowdfield.io.land import looks_swapped
 from crowdfield.io.layouts import Options
 from crowdfield.io.recognise import Found
-from crowdfield.io.times import Times
+from crowdfield.io.times import FIRST_YEAR, LAST_YEAR, Times
 
 
 def remarks(
@@ -37,13 +38,16 @@ def remarks(
     if times is not None and times.unread:
         many = "1 time" if times.unread == 1 else f"{times.unread} times"
         said.append(f"{many} in column '{times.column}' could not be read, so those reports have no time")
+    if times is not None and times.other_years:
+        said.append(
+            f"{times.other_years} times in column '{times.column}' are before {FIRST_YEAR} or after {LAST_YEAR}, as in "
+            "another calendar, so those reports have no time; write dates of the Gregorian calendar"
+        )
     if times is not None and times.serial:
         said.append(f"numbers in column '{times.column}' are read as dates of a spreadsheet (days since 1900)")
     if times is not None and times.ambiguous:
         said.append(f"dates in column '{times.column}' are read as day/month/year; --dates mdy reads month/day/year")
-    if reports.crs and (zero := np.count_nonzero((reports.places[:, 0] == 0) & (reports.places[:, 1] == 0))):
-        lie = "1 report lies" if zero == 1 else f"{zero:,} reports lie"
-        said.append(f"{lie} at 0° N 0° E, where missing coordinates end up; leave them out with --region")
+    said += _without_a_place(reports)
     if found.states is None and (unsure := _unsure(reports)):
         verb = "is an answer, not a state" if len(unsure) == 1 else "are answers, not states"
         said.append(f"{some(unsure)} {verb}; --states names the states")
@@ -55,11 +59,26 @@ def remarks(
         said.append(
             f"how sure reports are ('{sure}') is not used; --score '{sure}' reads it as the probability of the label"
         )
+    if rounded := _rounded_source(found):
+        said.append(f"the source '{rounded}' is a number that a spreadsheet has rounded: several people may share it")
     if others := _other_labels(found, options):
         said.append(f"the label could also be {some(others)}; --label NAME chooses one")
     if events is not None and (events >= 0).any():
         copies = int((events >= 0).sum() - len(np.unique(events[events >= 0])))
         said.append(f"{copies} reports repeat another's words within minutes; --duplicates events counts them once")
+    return said
+
+
+def _without_a_place(reports: Reports) -> list[str]:
+    """Remarks on places that stand for missing coordinates."""
+    if not reports.crs:
+        return []
+    lon, lat = reports.places.T
+    said = []
+    for where, these in (("0° N 0° E", (lon == 0) & (lat == 0)), ("a pole", np.abs(lat) == 90)):
+        if count := np.count_nonzero(these):
+            lie = "1 report lies" if count == 1 else f"{count:,} reports lie"
+            said.append(f"{lie} at {where}, where missing coordinates end up; leave them out with --region")
     return said
 
 
@@ -82,6 +101,14 @@ def _unused_confidence(found: Found) -> str | None:
         if cells and all(re.fullmatch(r"0?[.,]\d+|[01]([.,]0+)?|\d{1,3}([.,]\d+)?\s*%", cell) for cell in cells):
             return name
     return None
+
+
+def _rounded_source(found: Found) -> str | None:
+    """A source in the first rows that is a number without its last digits, such as 5.0937E+10 of a telephone."""
+    column = found.plan.columns.get("source")
+    if column is None or isinstance(found.table, geofiles.GeoFile):
+        return None
+    return next((cell for cell in map(str.strip, found.table.column(column)) if re.fullmatch(ROUNDED, cell)), None)
 
 
 def _other_labels(found: Found, options: Options) -> list[str]:

@@ -96,7 +96,7 @@ class ReadResult:
             "rejected": self.rejected,
             "reports": reports.n_reports,
             "labels": {str(name): int(n) for name, n in zip(reports.labels, counts, strict=True)},
-            "sources": len(reports.sources),
+            "sources": reports.n_sources,
             "region": list(self.region),
             "crs": reports.crs,
             "time": _span(reports.time),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,17 +18,15 @@ _KEPT = np.array(
 )  # masks, by the number of bytes to keep
 
 
-def words(array: Any, skip: int = 0) -> Words | None:
+def words(array: Any) -> Words | None:
     """The cells of an Arrow array of strings as columns of numbers that are equal where the cells are: their length,
     then eight bytes each, with zeros after the end.   [n] each; None where a cell is too long for this.
-
-    skip: so many bytes at the start of all cells are left out; none may be shorter.
     """
     _, offsets, letters = array.buffers()
     if offsets is None:
         return None
     ends = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=4 * array.offset)
-    start, length = ends[:-1] + np.int32(skip), np.diff(ends) - np.int32(skip)
+    start, length = ends[:-1], np.diff(ends)
     longest = int(length.max(initial=0))
     if longest > 8 * MOST_WORDS:
         return None
@@ -47,28 +45,119 @@ def words(array: Any, skip: int = 0) -> Words | None:
     return out
 
 
-def sort_key(array: Any) -> NDArray[np.uint64] | None:
-    """One number for each cell of an Arrow array of strings, in the order of their bytes, equal for equal cells.   [n]
+class Sorted(NamedTuple):
+    """The cells of a column in the order of their bytes. In UTF-8 this is the order in which Python sorts text."""
 
-    None if any is missing, or unless cells differ only in a few bytes after a common beginning ("user1", "user999999").
+    rows: NDArray[np.int64]  # [n] in order
+    new: NDArray[np.bool_]  # [n] whether the cell of each of these rows differs from the one before
+
+    def codes(self) -> NDArray[np.int32]:
+        """The place of every cell among the different ones.   [n]"""
+        out = np.empty(len(self.rows), dtype=np.int32)
+        out[self.rows] = np.cumsum(self.new, dtype=np.int32) - np.int32(1)
+        return out
+
+
+def in_order(array: Any) -> Sorted:
+    """Sort the cells of an Arrow array of strings, at least one, none of them missing: by eight bytes after those with
+    which all cells begin, as one number, then by further bytes where these are equal.
     """
-    cells = None if array.null_count or not len(array) else words(array)
+    cells = words(array)
     if cells is None:
-        return None
+        import pyarrow.compute as pc
+
+        rows = np.asarray(pc.array_sort_indices(array).to_numpy(), dtype=np.int64)
+        text = array.take(rows)
+        return Sorted(rows, _starts(pc.not_equal(text[1:], text[:-1]).to_numpy(zero_copy_only=False)))
+    at = _common_bytes(cells)
+    key = _eight_bytes(cells, at)
+    if whole := int(cells[0].max(initial=0)) - at < 8:
+        key |= cells[0] - np.uint64(at)  # the lowest byte is free for the length: the number says all of the cell
+    rows = np.argsort(key)
+    sorted_key = key[rows]
+    new = _starts(sorted_key[1:] != sorted_key[:-1])
+    while not whole:
+        places, at = _unsorted(cells, rows, new, at)
+        if not len(places):
+            break
+        _sort_further(cells, rows, new, places, at)
+    return Sorted(rows, new)
+
+
+def _starts(differs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows differ from the one before; the first does.   [n − 1] -> [n]"""
+    return np.concatenate([[True], differs])
+
+
+def _common_bytes(cells: Words) -> int:
+    """How many bytes at the start all cells share."""
     length, *letters = cells
-    shortest, longest = int(length.min()), int(length.max())
     common = 0
     for column in letters:
-        different = int(np.bitwise_or.reduce(column ^ column[0]))
-        same = 8 if not different else ((different & -different).bit_length() - 1) // 8  # the first byte is the lowest
+        same = _equal_bytes(column ^ column[0])
         common += same
         if same < 8:
             break
-    common = min(common, shortest)
-    if longest - common > 7 or (rest := words(array, skip=common)) is None:
-        return None
-    left, *few = rest
-    return few[0].byteswap() | left if few else left
+    return min(common, int(length.min()))
+
+
+def _equal_bytes(bits: NDArray[np.uint64]) -> int:
+    """In how many bytes from the start two columns of words agree, from the bits in which they do not.   [n]"""
+    different = int(np.bitwise_or.reduce(bits))
+    return 8 if not different else ((different & -different).bit_length() - 1) // 8  # the first byte is the lowest
+
+
+def _eight_bytes(cells: Words, at: int) -> NDArray[np.uint64]:
+    """Eight bytes of every cell from a position on, as a number in whose order they are.   [n]
+
+    Zeros stand after the end of a cell, and behind those of the longest cell stands its length.
+    """
+    length, *letters = cells
+    word, within = divmod(at, 8)
+    if word >= len(letters):
+        return length << np.uint64(56)
+    here = letters[word]
+    if within:
+        here = here >> np.uint64(8 * within)
+        if word + 1 < len(letters):
+            here |= letters[word + 1] << np.uint64(64 - 8 * within)
+    return here.byteswap()
+
+
+def _unsorted(cells: Words, rows: NDArray[np.int64], new: NDArray[np.bool_], at: int) -> tuple[NDArray[np.int64], int]:
+    """The places in `rows` that stand in runs of cells which are equal so far (at least up to a position) but not in
+    all bytes, and the position of the first byte in which they differ.
+    """
+    same = np.flatnonzero(~new)
+    before, after = rows[same - 1], rows[same]
+    length, *letters = cells
+    differs = length[before] != length[after]
+    first = 8 * len(letters)
+    for word in reversed(range(at // 8, len(letters))):
+        bits = letters[word][before] ^ letters[word][after]
+        differs |= bits != 0
+        if (equal := _equal_bytes(bits)) < 8:
+            first = 8 * word + equal
+    run = np.cumsum(new)
+    mixed = np.zeros(run[-1] + 1, dtype=bool)
+    mixed[run[same[differs]]] = True
+    return np.flatnonzero(mixed[run]) if differs.any() else same[:0], first
+
+
+def _sort_further(
+    cells: Words, rows: NDArray[np.int64], new: NDArray[np.bool_], places: NDArray[np.int64], at: int
+) -> None:
+    """Sort the rows at some places, run by run, by bytes from a position on: as many as fit into a number behind that
+    of the run. `rows` and `new` change.
+    """
+    run = np.cumsum(new[places], dtype=np.uint64)
+    count = (64 - int(run[-1]).bit_length()) // 8
+    few = rows[places]
+    key = run << np.uint64(8 * count) | _eight_bytes(cells, at)[few] >> np.uint64(64 - 8 * count)
+    inner = np.argsort(key)
+    rows[places] = few[inner]
+    key = key[inner]
+    new[places[1:]] = key[1:] != key[:-1]
 
 
 def first_and_last_bytes(array: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -99,25 +188,6 @@ def contains_any(array: Any, forms: Iterable[str]) -> bool:
         return False
     some = array.filter(pa.array(likely))
     return bool(pc.any(pc.is_in(some, value_set=pa.array(wanted, pa.string()))).as_py())
-
-
-def sorted_positions(array: Any) -> NDArray[np.int64]:
-    """The positions that put the cells of an Arrow array of strings in the order of their bytes.   [n]
-
-    In UTF-8 this is the order of code points, in which Python sorts text.
-    """
-    import pyarrow.compute as pc
-
-    if (key := sort_key(array)) is not None:
-        return np.argsort(key)
-    cells = words(array)
-    if cells is None:
-        return np.asarray(pc.array_sort_indices(array).to_numpy(), dtype=np.int64)
-    length, *letters = cells
-    keys = [number.byteswap() for number in reversed(letters)]  # the last key counts most
-    if not keys or (text := array.buffers()[2]) is None or b"\0" in text.to_pybytes():
-        keys.insert(0, length)  # decides between cells that differ only in zero bytes at their ends
-    return np.lexsort(keys)
 
 
 def strictly_increasing(cells: Words) -> bool:

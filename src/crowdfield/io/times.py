@@ -28,6 +28,14 @@ _NUMBER = r"^\s*-?\d+(\.\d+)?\s*$"
 _PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
+# Years that reports may be of. 1402 in Iran, 1444 of the Hijra and 2566 in Thailand are 2023.
+FIRST_YEAR, LAST_YEAR = 1700, 2199
+_FIRST_SECOND, _END = (
+    float(np.datetime64(f"{year}-01-01").astype("datetime64[s]").astype(np.int64))
+    for year in (FIRST_YEAR, LAST_YEAR + 1)
+)
+
+
 class _Chunk(NamedTuple):
     """The times of some rows: ``seconds[which]``, once the order of day and month is known for the ``undecided``."""
 
@@ -48,6 +56,7 @@ class Times:
     column: str
     order: Order | None = None
     unread: int = 0  # how many cells contain something that is not a time
+    other_years: int = 0  # how many times were left out because their years are those of another calendar
     serial: bool = False  # whether numbers were read as days since 1900, as spreadsheets hold dates
     ambiguous: bool = False  # all dates are like 03/04/2010, which do not show their order
     _chunks: list[_Chunk] = field(default_factory=list)
@@ -86,6 +95,10 @@ class Times:
             if chunk.which is not None:
                 seconds = seconds[chunk.which]
                 unread = None if unread is None else unread[chunk.which]
+            other = (seconds < _FIRST_SECOND) | (seconds >= _END)
+            if other.any():
+                seconds = np.where(other, np.nan, seconds)
+                self.other_years += int(np.count_nonzero(other))
             self.unread += 0 if unread is None else int(np.count_nonzero(unread))
             out.append(seconds)
         return np.concatenate(out) if out else np.empty(0)

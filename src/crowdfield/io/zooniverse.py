@@ -23,6 +23,7 @@ from crowdfield.io.points import Plan
 from crowdfield.io.rejects import Refusal
 from crowdfield.io.tabular import Tabular
 from crowdfield.io.times import Times
+from crowdfield.io.zooniverse_questions import Label, answers, find_label, is_chosen
 
 NOTHING = "nothing"
 TILES = 4  # an image without marks has this many cells per side, unless a cell's size is given
@@ -30,7 +31,6 @@ MOST_TILES = 200
 _BATCH = 5_000
 _NEEDED = ("annotations", "subject_data")
 _NO = re.compile(r"(?:no|none|nothing)\b", re.IGNORECASE)
-_PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)\s*")  # an answer may carry its own icon, in Markdown
 
 
 class Box(NamedTuple):
@@ -54,8 +54,8 @@ class _Refused(Exception):
 
 def plan(table: Tabular, options: Options) -> Plan:
     """How to read classifications."""
-    for role in ("lat", "lon", "label"):
-        options.refuse(role, "the marks on Zooniverse's images have places and labels of their own")
+    for role in ("lat", "lon"):
+        options.refuse(role, "the marks and images of Zooniverse have places of their own")
     lower = {name.strip().lower(): name for name in table.header}
     chosen = {"annotations": lower["annotations"], "subject": lower["subject_data"]}
     who = (("id", "classification_id"), ("source", "user_name"), ("user_id", "user_id"), ("user_ip", "user_ip"))
@@ -64,28 +64,44 @@ def plan(table: Tabular, options: Options) -> Plan:
             chosen[role] = lower[key]
     if (source := options.given("source")) is not None:
         chosen["source"] = named("source", source, table.header, table.name)
-    return options.plan(chosen)
+    label = _label(table, chosen["annotations"], options)
+    shown = {} if label is None else {"label": label.task if label.answer is None else f"{label.task}: {label.answer}"}
+    return options.plan(chosen, shown=shown)
+
+
+def _label(table: Tabular, column: str, options: Options) -> Label | None:
+    """The question, or the answer to one, that is the label; None if volunteers mark or name what they see."""
+    rows = []
+    for cell in table.column(column):
+        try:
+            tasks = _flat(_json({column: cell}, column, list))
+        except _Refused:
+            continue
+        if any(isinstance(task, dict) and _marks(task) for task in tasks) or _identified(tasks):
+            options.refuse("label", "volunteers mark or name what they see, and these are its labels")
+            return None
+        rows.append(answers(tasks))
+    return find_label(rows, options.given("label"), table.name)
 
 
 def batches(table: Tabular, plan: Plan, options: Options, progress: Progress | None) -> Iterator[Batch]:
     """The marks and answers, in batches of reports."""
-    # "Is there any damage?" comes before the drawing, and ends there for those who see none.
-    draws = any('"tool' in cell for cell in table.column(plan.columns["annotations"]))
-    found = _Marks(table.name, plan, options, draws=draws)
+    label = _label(table, plan.columns["annotations"], options)
+    found = _Marks(table.name, plan, options, label)
     for number, _, cells in table.rows(progress=progress):
         found.add(number, cells)
         if found.rows >= _BATCH:
             yield found.batch()
-            found = _Marks(table.name, plan, options, draws=draws)
+            found = _Marks(table.name, plan, options, label)
     yield found.batch()
 
 
 class _Marks:
     """What some classifications say, one entry per mark or per empty cell."""
 
-    def __init__(self, file: str, plan: Plan, options: Options, *, draws: bool) -> None:
+    def __init__(self, file: str, plan: Plan, options: Options, asked: Label | None) -> None:
         self.rows = 0
-        self._draws = draws  # whether others of this file mark what they see
+        self._asked = asked  # the question that is the label; None in a file of marks
         self._file, self._columns, self._options = file, plan.columns, options
         self._row: list[int] = []
         self._place: list[tuple[float, float]] = []
@@ -153,7 +169,7 @@ class _Marks:
         drawn = [task for task in tasks if isinstance(task, dict) and _is_drawing(task.get("value"))]
         if named := _identified(tasks):
             return [(_ground(box, 0.5, 0.5), name) for name in named]
-        if not drawn:
+        if not drawn or (self._asked is not None and not any(map(_marks, drawn))):
             return self._answers(tasks, box)
         if box.is_point:
             # Without the corners of its image a mark is somewhere around the place of the subject.
@@ -179,19 +195,19 @@ class _Marks:
         return found
 
     def _answers(self, tasks: Sequence[Any], box: Box) -> list[tuple[tuple[float, float], str]]:
-        """A question about the whole image: the answer, in its middle; "no" where others draw is seeing nothing."""
-        for task in tasks:
-            value = task.get("value") if isinstance(task, dict) else None
-            answer = value[0] if isinstance(value, list) and value else value
-            if isinstance(answer, dict) and _is_chosen(answer):
-                answer = answer.get("label") or answer.get("value")
-            if isinstance(answer, (str, int)) and not isinstance(answer, bool):
-                words = _PICTURE.sub("", str(answer)).strip()
-                if self._draws and _NO.match(words):
-                    return [(place, NOTHING) for place in tiles(box, self._options.cell)]
-                if words:
-                    return [(_ground(box, 0.5, 0.5), words)]
-        raise _Refused(self._columns["annotations"], "has neither marks nor an answer.")
+        """The answer to a question about the whole image, in its middle; "no" where others draw is seeing nothing."""
+        given, column = answers(tasks), self._columns["annotations"]
+        if self._asked is not None:
+            if label := self._asked.of(given):
+                return [(_ground(box, 0.5, 0.5), label)]
+            raise _Refused(column, f"has no answer to {self._asked.task}, or several at once.")
+        # "Is there any damage?" comes before the drawing, and ends there for those who see none.
+        words = next((one.words[0] for one in given if one.words), None)
+        if words is None:
+            raise _Refused(column, "has neither marks nor an answer.")
+        if _NO.match(words):
+            return [(place, NOTHING) for place in tiles(box, self._options.cell)]
+        return [(_ground(box, 0.5, 0.5), words)]
 
 
 def _flat(tasks: Sequence[Any], depth: int = 0) -> list[Any]:
@@ -324,12 +340,15 @@ def tiles(box: Box, cell: float | None) -> list[tuple[float, float]]:
 
 
 def _is_drawing(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(mark, dict) and not _is_chosen(mark) for mark in value)
+    return isinstance(value, list) and all(isinstance(mark, dict) and not is_chosen(mark) for mark in value)
 
 
-def _is_chosen(value: Mapping[str, Any]) -> bool:
-    """Whether this is an answer chosen from a drop-down list: {"select_label": …, "option": true, "label": …}."""
-    return "option" in value and "value" in value
+def _marks(task: Mapping[str, Any]) -> bool:
+    """Whether volunteers draw in this task: one of its marks says with which tool."""
+    value = task.get("value")
+    return isinstance(value, list) and any(
+        isinstance(mark, dict) and {"tool", "toolIndex"} & set(mark) for mark in value
+    )
 
 
 def _tool(mark: Mapping[str, Any]) -> str:
