@@ -191,6 +191,7 @@ def _published(
     heatmap = _heatmap(model, situation, effort)
     numbers, words = describe_limits(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
+    about["people"] = len(metres) if observations is None else int(observations.sum())
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
     about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
     about[SHOWS_REPORTS] = _shows_reports(situation, heatmap.grid)
