@@ -150,6 +150,8 @@ def test_shaking_is_named_and_its_people_are_counted(live):
         ready(page)
         assert page.inner_text("#status") == "Version 1 · 4 reports · 25 people"
         assert page.inner_text("#legend-title") == "Probability of “intensity 5: moderate shaking”"
+        # One source, of which nobody knows how reliable it is: the page says what can be done about it.
+        assert page.inner_text("#legend-note").startswith("All reports come from one source")
         shot(page, "import-dyfi")
 
 

@@ -317,7 +317,8 @@ function layer() {
   const between = versions.filter((v) => v.number > base && v.number <= number);
   const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
   const scale = chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)];
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel: infoOf(number).only_label });
+  const { only_label: onlyLabel, unknown_source: unknownSource } = infoOf(number);
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel, unknownSource });
   if (!number) return;
   // An address with version and colours always gives the same tile, so it can be cached forever.
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";
