@@ -722,4 +722,5 @@ def test_latitude_first_is_suspected_with_the_option_that_reads_it(tmp_path, cas
 
 def test_a_count_of_people_is_counted_in_the_summary(tmp_path):
     file = written(tmp_path, exports.dyfi())
-    assert io.inspect(file)["reports"] == 25 and io.inspect(file)["labels"] == {"2": 1, "3": 22, "5": 2}
+    shaking = {"intensity 2: weak shaking": 1, "intensity 3: weak shaking": 22, "intensity 5: moderate shaking": 2}
+    assert io.inspect(file)["reports"] == 25 and io.inspect(file)["labels"] == shaking

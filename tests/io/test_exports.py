@@ -14,6 +14,8 @@ from tests.io import exports
 from crowdfield import io
 from crowdfield.errors import ReportFormatError
 
+SHAKING = ("intensity 2: weak shaking", "intensity 3: weak shaking", "intensity 5: moderate shaking")
+
 
 @pytest.fixture(autouse=True)
 def without_box(request, monkeypatch):
@@ -127,8 +129,8 @@ READ: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         {"labels": ("ABSENT", "PRESENT"), "sources": ('"Bo0', '"Bo1'), "reports": 4, "layout": "gbif"},
     ),
     "GBIF of a species": (exports.gbif(status=False), {"label": "species"}, {"labels": ("Tapirus",), "reports": 4}),
-    "Did You Feel It": (exports.dyfi(), {}, {"labels": (2, 3, 5), "reports": 25}),
-    "Did You Feel It, cells": (exports.dyfi(), {"count": "none"}, {"labels": (2, 3, 5), "reports": 4}),
+    "Did You Feel It": (exports.dyfi(), {}, {"labels": SHAKING, "reports": 25}),
+    "Did You Feel It, cells": (exports.dyfi(), {"count": "none"}, {"labels": SHAKING, "reports": 4}),
     "MapSwipe": (exports.mapswipe(), {}, {"labels": ("no", "yes"), "reports": 9}),
     "MapSwipe with a reference, as votes": (exports.mapswipe(checked=True), {"format": "mapswipe"}, {"reports": 9}),
     "MapSwipe with a reference, as truth": (

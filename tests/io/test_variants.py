@@ -148,7 +148,11 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "Did You Feel It as text": (
         table(DYFI, [["UTM:(1)", 3.4, 2, 35.6, -117.7, "x", "CA"], ["UTM:(2)", 5.5, 1, 35.7, -117.6, "y", "CA"]]),
-        {"labels": (3, 6), "places": [(-117.7, 35.6), (-117.6, 35.7)], "looks": 3},
+        {
+            "labels": ("intensity 3: weak shaking", "intensity 6: strong shaking"),
+            "places": [(-117.7, 35.6), (-117.6, 35.7)],
+            "looks": 3,
+        },
     ),
     "the probability of one state": (
         table(["lat", "lon", "p_flooded"], [[*PLACES[0], 0.9], [*PLACES[1], 0.2]]),

@@ -4,17 +4,21 @@ import gzip
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
+import shapely
 from starlette.datastructures import Headers
 from tests.service.served import serving
+from tests.service.street_tiles import streets, write_pmtiles
 from tests.service.workspace import FLOOD
 
 from crowdfield.data import Region
+from crowdfield.landmarks import PLACES, WATERS
 from crowdfield.outlines import OUTLINES
 from crowdfield.service import basemap
-from crowdfield.service.packing import pack, takes_gzip
+from crowdfield.service.packing import BEST, pack, pack_json, takes_gzip
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +88,9 @@ def test_the_ground_is_small_and_made_once_however_many_ask(server, client):
         replies = list(crowd.map(ask, range(12)))
     assert {reply.status_code for reply in replies} == {200} and len({reply.headers["etag"] for reply in replies}) == 1
     assert int(replies[0].headers["content-length"]) < 100_000
-    features = replies[0].json()["features"]
-    assert features and {f["geometry"]["type"] for f in features} <= {"Polygon", "MultiPolygon"}
+    ground = replies[0].json()
+    land = [f for f in ground["features"] if "kind" not in f["properties"]]
+    assert land and {f["geometry"]["type"] for f in land} <= {"Polygon", "MultiPolygon"}
     # The world was made at set-up, and is asked for with any box: nothing is computed.
     world = client.get("/basemap.json", params={"west": -180, "east": 180, "south": -90, "north": 90})
     assert int(world.headers["content-length"]) < 250_000 and len(world.json()["features"]) > 200
@@ -151,5 +156,41 @@ def test_outlines_are_clipped_and_coarser_for_larger_regions():
     assert haiti == (-75.6, 15.2, -69.0, 21.8)
     fine, coarse = (len(json.dumps(basemap.around(haiti, detail))) for detail in (0.0, 0.1))
     assert coarse < fine / 4
-    assert basemap.ground_box(Region(170.0, -20.0, -170.0, -10.0)).west == 130.0
-    assert basemap.ground_box(Region(-150.0, 0.0, 0.0, 10.0)) == (-180.0, -20.0, 180.0, 30.0)
+    assert basemap.ground_box(Region(170.0, -20.0, -170.0, -10.0)).west == 150.0
+    assert basemap.ground_box(Region(-150.0, 0.0, 0.0, 10.0)) == (-180.0, -90.0, 180.0, 90.0)
+    # The box ends at the antimeridian.
+    assert basemap.around(basemap.ground_box(Region(129.0, 31.0, 146.0, 46.0)._replace(east=163.0)), 0.1)["features"]
+
+
+KINDS = {"river": {"LineString", "MultiLineString"}, "lake": {"Polygon", "MultiPolygon"}, "place": {"Point"}}
+
+
+@pytest.mark.skipif(not (WATERS.is_file() and PLACES.is_file()), reason="not fetched; `make setup` does it")
+def test_the_ground_has_rivers_lakes_and_places_with_their_names():
+    ground = basemap.ground(Region(-74.5, 18.0, -71.6, 20.1))
+    found: dict[str | None, list[dict[str, Any]]] = {}
+    for feature in ground["features"]:
+        found.setdefault(feature["properties"].get("kind"), []).append(feature)
+    for kind, types in KINDS.items():
+        assert {feature["geometry"]["type"] for feature in found[kind]} <= types
+    assert ground["attribution"] == "Natural Earth · GSHHG · GeoNames (CC BY 4.0)"
+    places = [feature["properties"] for feature in found["place"]]
+    assert places[0]["name"] == "Port-au-Prince" and "太子港" in places[0]["names"]
+    assert places[0]["population"] > 500_000 and "Kingston" in [place["name"] for place in places]
+    azuei = shapely.box(-72.05, 18.5, -71.95, 18.62)  # around the largest lake of Haiti
+    assert any(shapely.geometry.shape(lake["geometry"]).intersects(azuei) for lake in found["lake"])
+
+
+@pytest.mark.skipif(not (WATERS.is_file() and PLACES.is_file()), reason="not fetched; `make setup` does it")
+@pytest.mark.parametrize("region", [(-125, 25, -67, 49), (-12, 35, 40, 71), (-180, -90, 180, 90)])
+def test_the_ground_of_the_largest_regions_leaves_room_for_the_page(region):
+    """The page and MapLibre have 270 kB; all that is loaded first may have 700."""
+    packed = pack_json(basemap.ground(Region(*map(float, region))), level=BEST).packed
+    assert isinstance(packed, bytes) and len(packed) < 425_000
+
+
+def test_operators_who_bring_their_own_tiles_have_rivers_and_names_there(make_workspace, tmp_path):
+    path = write_pmtiles(tmp_path / "haiti.pmtiles", {(0, 0, 0): streets()})
+    admin = make_workspace(basemap=path).client("admin")
+    ground = admin.get("/basemap.json", params={"around": "-72.6,18.2,-72.0,18.8"}).json()
+    assert "attribution" not in ground and not any("kind" in one["properties"] for one in ground["features"])

@@ -53,6 +53,11 @@ def test_a_preview_tells_what_was_found_and_stores_nothing(make_workspace):
         (62, "the place is outside the region"),
         (63, "latitude"),
     ]
+    assert found["reasons"] == [
+        {"reason": "latitude: latitude … is not a number", "rows": 1},
+        {"reason": "the place is outside the region", "rows": 1},
+    ]
+    assert found["people"] == 60  # each report is one person's
     assert {label["label"]: label["reports"] for label in found["labels"]} == {"dry": 21, "flooded": 20, "unclear": 20}
     assert found["time"][0].startswith("2024-05-01") and found["sources"] == 3 and found["silence"] is None
     west, south, east, north = found["region"]

@@ -468,3 +468,20 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     monkeypatch.setattr(pipeline, "learn", learn)
     rested = fit.map_of_log(situation, ledger, effort=Effort(searched=40))
     assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]
+
+
+def test_a_map_of_one_source_says_so_until_somebody_knows_how_reliable_it_is(make_workspace):
+    space = make_workspace()
+    client = space.client("admin")
+    client.post("/situations", json=FLOOD).raise_for_status()
+    report = {"longitude": -72.3, "latitude": 18.5, "source": "survey"}
+
+    def newest():
+        space.fit()
+        return client.get("/situations/flood/versions").json()[0]["info"]
+
+    rows = [report | {"label": label, "count": 2} for label in FLOOD["states"]]
+    client.post("/situations/flood/reports", json=rows).raise_for_status()
+    assert newest()["unknown_source"] is True and newest()["people"] == 4
+    client.put("/situations/flood/sources/survey/trust", json={"level": "high"}).raise_for_status()
+    assert newest()["unknown_source"] is False

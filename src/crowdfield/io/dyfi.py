@@ -14,7 +14,15 @@ from crowdfield.io.points import Plan, numbers
 from crowdfield.io.tabular import Tabular
 
 TITLE = "“Did You Feel It?” of the USGS"
-NOTE = "each answer is a report of its cell's mean intensity, rounded to a whole grade, in the middle of the cell"
+NOTE = (
+    "each answer is a report of its cell's mean intensity of shaking (CDI, from 1 to 12), rounded to a whole grade, in "
+    "the middle of the cell"
+)
+# The survey's own words for its grades; the last one is for all that are higher.
+SHAKING = (
+    "not felt", "weak shaking", "weak shaking", "light shaking", "moderate shaking", "strong shaking",
+    "very strong shaking", "severe shaking", "violent shaking", "extreme shaking",
+)  # fmt: skip
 _INTENSITY, _ANSWERS = ("intensity", "cdi"), ("nresp", "no_of_responses")
 _GEOMETRY = "the geometry"
 
@@ -22,6 +30,11 @@ _GEOMETRY = "the geometry"
 def _column(header: Sequence[str], wanted: Sequence[str]) -> str | None:
     names = {canonical(name): name for name in header}
     return next((names[name] for name in wanted if name in names), None)
+
+
+def _named(grade: int) -> str:
+    """A grade as people read it: "intensity 4: light shaking"."""
+    return f"intensity {grade}: {SHAKING[min(max(grade, 1), len(SHAKING)) - 1]}"
 
 
 def matches(header: Sequence[str]) -> bool:
@@ -40,7 +53,7 @@ def plan(header: Sequence[str], file: str, options: Options, places: dict[str, s
 
     def prepare(frame: pd.DataFrame) -> pd.DataFrame:
         grade = np.floor(numbers(frame[intensity]) + 0.5)
-        text = ["" if not np.isfinite(value) else str(int(value)) for value in grade.tolist()]
+        text = ["" if not np.isfinite(value) else _named(int(value)) for value in grade.tolist()]
         return frame.assign(**{"<label>": text})
 
     shown = {"label": f"{intensity}, rounded"}

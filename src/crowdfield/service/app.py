@@ -242,9 +242,10 @@ class Service:
             "weights": await self.pools.reading.run(self.weights.created, situation.id),
         }
 
-    async def outlines_around(self, region: Region) -> Packed:
-        """The outlines around a region, made once."""
-        question = {"task": "basemap", "region": region, "target": str(self.files.new_file())}
+    async def ground_of(self, region: Region) -> Packed:
+        """The ground around a region, made once; the operator's own tiles have their own rivers and names."""
+        target = str(self.files.new_file())
+        question = {"task": "basemap", "region": region, "landmarks": self.streets is None, "target": target}
         ask = self._question_to(self.pools.exports, question)
         make = self.files.get(
             ("ground", region), self.pools.exports, lambda: Packed.from_answer(ask()), seconds=FOREVER_SECONDS

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from crowdfield.landmarks import PLACES, WATERS
 from crowdfield.outlines import OUTLINES
 from crowdfield.service import basemap
 from crowdfield.service.packing import BEST, Packed, pack
@@ -53,7 +54,7 @@ class Assets:
     @cached_property
     def digest(self) -> str:
         """A hash of all files together: it changes when any of them does."""
-        paths = [*self._own.values(), *self._library.values(), OUTLINES]
+        paths = [*self._own.values(), *self._library.values(), OUTLINES, WATERS, PLACES]
         total = hashlib.sha256()
         for path in paths:
             if path.is_file():

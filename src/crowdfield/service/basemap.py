@@ -1,62 +1,69 @@
-"""The outlines of the world under the map, without internet.
+"""The ground under the map, without internet: outlines of countries, rivers, lakes and the names of places.
 
-They are Natural Earth's, from the npm package world-atlas. Like every other dependency, they are fetched by name and
-version and are not part of this repository: ``python -m crowdfield.service.basemap`` puts them next to the page (``make
-setup`` runs it), and wheels include them. Without them the map has a plain background.
+``python -m crowdfield.service.basemap`` fetches what that needs (`crowdfield.service.vendoring`); ``make setup`` runs
+it. Without it the map has a plain background.
 
-The coarse outlines of the world are made at set-up; those around a situation once, by a helper process, when the
+The coarse outlines of the world are made at set-up; the ground of a situation once, by a helper process, when the
 situation is first shown.
 """
 
-import base64
 import gzip
-import hashlib
 import json
-import shutil
-import subprocess
-import sys
-import tarfile
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import shapely
 
 from crowdfield.data import Region
+from crowdfield.landmarks import PLACES, WATERS, Place, places_within, waters_within
 from crowdfield.outlines import OUTLINES, VENDOR, countries
+from crowdfield.service.vendoring import fetch_missing
 
-PACKAGE = "world-atlas@2.0.2"
-INTEGRITY = "sha512-IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ=="
-MEMBER = "package/countries-10m.json"
 WORLD = VENDOR / "world.json.gz"
-# Outlines reach at least this many degrees beyond a region.
+# The ground reaches at least this many degrees beyond a region.
 LEAST_MARGIN = 3.0
-# Levels of detail in degrees; the first is the file's own.
-LEVELS = (0.0, 0.005, 0.02, 0.1)
+# Levels of detail in degrees: the file's own, then from 0.0022 to that of the world, each √2 times the one before.
+WORLD_DETAIL = 0.1
+LEVELS = (0.0, *(WORLD_DETAIL * 2.0 ** (-k / 2) for k in range(11, -1, -1)))
 # A region is drawn about this many pixels wide: details finer than its width divided by this would not show.
 PIXELS = 1000
+# Rivers and lakes that are shorter than this many such pixels are left out.
+LEAST_WATER = 8
+# How many places are named at most, the largest first: within a region, and around it. With these numbers and all
+# levels of detail above, the page of any region loads less than 700 kB.
+PLACES_WITHIN, PLACES_AROUND = 600, 300
+CREDITS = ((OUTLINES, "Natural Earth"), (WATERS, "GSHHG"), (PLACES, "GeoNames (CC BY 4.0)"))
+
+
+def ground(region: Region, *, landmarks: bool = True) -> dict[str, Any]:
+    """What is drawn under the map of a region, as GeoJSON, no finer than a page can draw it; `landmarks`: rivers, lakes
+    and names too."""
+    detail = max(region.width, region.north - region.south) / PIXELS
+    box = ground_box(region)
+    found = around(box, detail)
+    if landmarks:
+        found["features"] += [*_waters(box, detail), *_places(region, box)]
+        found["attribution"] = " · ".join(name for path, name in CREDITS if path.is_file())
+    return found
 
 
 def ground_box(region: Region) -> Region:
-    """A box well beyond the region, so that there are outlines when the user moves the map."""
-    width = region.width
-    wide, high = max(LEAST_MARGIN, 2 * width), max(LEAST_MARGIN, 2 * (region.north - region.south))
-    south, north = max(-90.0, region.south - high), min(90.0, region.north + high)
-    if width + 2 * wide >= 360.0:
+    """A box well beyond the region on all sides, so that there is ground on a screen of any shape, and when the user
+    moves the map."""
+    margin = max(LEAST_MARGIN, region.width, region.north - region.south)
+    south, north = max(-90.0, region.south - margin), min(90.0, region.north + margin)
+    if region.width + 2 * margin >= 360.0:
         return Region(-180.0, south, 180.0, north)
-    return Region(_wrapped(region.west - wide), south, _wrapped(region.east + wide), north)
+    return Region(_wrapped(region.west - margin), south, _wrapped(region.east + margin), north)
 
 
 def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     """The countries within a box as GeoJSON, without details smaller than `detail` degrees; empty if the outlines are
     not installed."""
-    west, south, east, north = box
     tolerance = max((level for level in LEVELS if level <= detail), default=0.0)
-    digits = 4 if tolerance < 0.01 else 3 if tolerance < 0.05 else 2
+    digits = _digits(tolerance)
     shapes, (x0, y0, x1, y1) = countries(tolerance)
-    spans = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
     features = []
-    for left, right in spans:
+    for left, south, right, north in _spans(box):
         near = (x0 <= right) & (x1 >= left) & (y0 <= north) & (y1 >= south)
         # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
         cut = shapely.clip_by_rect(shapely.make_valid(shapes[near]), left, south, right, north)
@@ -70,6 +77,27 @@ def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": features}
 
 
+def _waters(box: Region, detail: float) -> list[dict[str, Any]]:
+    return [
+        _feature(shape, _digits(detail), kind=kind)
+        for span in _spans(box)
+        for kind, shapes in waters_within(span, detail, LEAST_WATER * detail).items()
+        for shape in shapes
+    ]
+
+
+def _places(region: Region, box: Region) -> list[dict[str, Any]]:
+    """The largest places of the region, with their other names for the search, and the largest around it."""
+    within = [_place(place, names=place.others) for place in places_within(region, PLACES_WITHIN)]
+    return within + [_place(place) for place in places_within(box, PLACES_AROUND, outside=region)]
+
+
+def _place(place: Place, **properties: Any) -> dict[str, Any]:
+    point = shapely.Point(place.longitude, place.latitude)
+    known = {"kind": "place", "name": place.name, "population": place.population}
+    return _feature(point, _digits(0.0), **known, **properties)
+
+
 def _feature(shape: Any, digits: int, **properties: Any) -> dict[str, Any]:
     geometry = _rounded(shapely.geometry.mapping(shape), digits)
     return {"type": "Feature", "properties": properties, "geometry": geometry}
@@ -77,11 +105,23 @@ def _feature(shape: Any, digits: int, **properties: Any) -> dict[str, Any]:
 
 def world() -> dict[str, Any]:
     """All countries with coarse outlines, for a page that shows no map yet."""
-    return around(Region(-180.0, -90.0, 180.0, 90.0), LEVELS[-1])
+    return around(Region(-180.0, -90.0, 180.0, 90.0), WORLD_DETAIL)
+
+
+def _spans(box: Region) -> list[Region]:
+    """The parts of a box on both sides of the antimeridian."""
+    if box.west <= box.east:
+        return [box]
+    return [span for span in (box._replace(east=180.0), box._replace(west=-180.0)) if span.west < span.east]
 
 
 def _wrapped(longitude: float) -> float:
     return (longitude + 180.0) % 360.0 - 180.0
+
+
+def _digits(detail: float) -> int:
+    """How many decimals of a degree show what has this detail."""
+    return 4 if detail < 0.01 else 3 if detail < 0.05 else 2
 
 
 def _rounded(value: Any, digits: int) -> Any:
@@ -102,32 +142,6 @@ def build() -> None:
         WORLD.write_bytes(gzip.compress(body, 9, mtime=0))
 
 
-def fetch() -> str | None:
-    """Fetch the outlines with npm and check them; None on success, else what went wrong."""
-    if OUTLINES.is_file():
-        return None
-    npm = shutil.which("npm")
-    if npm is None:
-        return "npm is not installed"
-    with tempfile.TemporaryDirectory() as folder:
-        command = [npm, "pack", PACKAGE, "--pack-destination", folder, "--silent"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        packed = next(Path(folder).glob("*.tgz"), None)
-        if done.returncode or packed is None:
-            return f"npm could not fetch {PACKAGE}"
-        digest = base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
-        if f"sha512-{digest}" != INTEGRITY:
-            return f"the checksum of {PACKAGE} is wrong"
-        with tarfile.open(packed) as archive:
-            member = archive.extractfile(MEMBER)
-            assert member is not None
-            OUTLINES.parent.mkdir(exist_ok=True)
-            OUTLINES.write_bytes(member.read())
-    return None
-
-
 if __name__ == "__main__":
-    obstacle = fetch()
-    if obstacle is not None:
-        print(f"The live map will have no basemap: {obstacle}.", file=sys.stderr)
+    fetch_missing()
     build()

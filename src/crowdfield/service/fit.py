@@ -191,6 +191,8 @@ def _published(
     heatmap = _heatmap(model, situation, effort)
     numbers, words = describe_limits(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
+    about["unknown_source"] = _unknown_source(ledger, reports)
+    about["people"] = len(metres) if observations is None else int(observations.sum())
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
     about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
     about[SHOWS_REPORTS] = _shows_reports(situation, heatmap.grid)
@@ -212,6 +214,13 @@ def _only_label(situation: Situation, reports: placed.Placed) -> str | None:
     """The label of all reports, if nothing says where its opposite holds; None otherwise."""
     said = {report.label for report in reports.entries}
     return said.pop() if len(said) == 1 and situation.model.get("silence") is None else None
+
+
+def _unknown_source(ledger: Ledger, reports: placed.Placed) -> bool:
+    """Whether all reports come from one source of which nobody has said how reliable it is (`one_source` of the
+    pipeline)."""
+    names = {report.source or "" for report in reports.entries}
+    return len(reports) > 1 and len(names) == 1 and not any(n in ledger.trust or n.startswith(TRUSTED) for n in names)
 
 
 def load_model(data: bytes) -> Any:

@@ -53,6 +53,13 @@ class SilenceOffer(BaseModel):
     suggested: float = Field(description="the number of reports to expect from a cell where the label is true")
 
 
+class Reason(BaseModel):
+    """Why rows are not used. What differs between them, such as a value, is left out."""
+
+    reason: str
+    rows: int
+
+
 class ImportPreview(BaseModel):
     """What a file contains, and which map it would become. Nothing has been stored."""
 
@@ -63,10 +70,12 @@ class ImportPreview(BaseModel):
     header: list[str] = Field(description="all columns of a table; empty for other files")
     read: int = Field(description="rows of the file")
     usable: int = Field(description="reports that would be stored")
+    people: int = Field(description="how many people these reports stand for: the sum of their counts")
     duplicate: int
     rejected: int
     outside: int = Field(description="how many of the rejected reports lie outside the region")
     rejects: list[Rejected] = Field(description="the first thousand")
+    reasons: list[Reason] = Field(description="why these rows are not used, the most frequent reason first")
     labels: list[LabelFound]
     states: list[str]
     positive: str = Field(description="the state that is shown first")

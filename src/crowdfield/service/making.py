@@ -17,7 +17,7 @@ from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
 from crowdfield.service.maps import JUST_CHANGED, Maps, RecentCache
-from crowdfield.service.packing import Packed, pack_files, pack_json
+from crowdfield.service.packing import BEST, Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
 from crowdfield.service.reportlists import ReportLists
@@ -345,11 +345,10 @@ class Maker:
     def legend(self, layer: tiles.Layer, scale: tiles.Scale = "plain") -> dict[str, Any]:
         return _image(tiles.legend(layer, scale))
 
-    def basemap(self, region: list[float], target: str) -> dict[str, Any]:
-        """The outlines around a region, no finer than a page can draw them."""
-        shown = Region(*region)
-        detail = max(shown.width, shown.north - shown.south) / basemap.PIXELS
-        return _write_files(pack_json(basemap.around(basemap.ground_box(shown), detail), GEOJSON), Path(target))
+    def basemap(self, region: list[float], landmarks: bool, target: str) -> dict[str, Any]:
+        """The ground around a region."""
+        found = basemap.ground(Region(*region), landmarks=landmarks)
+        return _write_files(pack_json(found, GEOJSON, level=BEST), Path(target))
 
     def _version(self, situation: str, version: int) -> tuple[Situation, VersionInfo]:
         info = self._store.version(situation, version)

@@ -1,18 +1,30 @@
 """Previews of imports: what a file contains and which map it would become, before anything is stored."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from crowdfield.data import Region
 from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service import uploads
-from crowdfield.service.import_schemas import ImportPlan, ImportPreview, LabelFound, SilenceOffer, UnreadableFile
+from crowdfield.service.import_schemas import (
+    ImportPlan,
+    ImportPreview,
+    LabelFound,
+    Reason,
+    SilenceOffer,
+    UnreadableFile,
+)
 from crowdfield.service.layouts import build, checked
 from crowdfield.service.problems import Problem
 from crowdfield.service.schemas import NewSituation, Rejected
 from crowdfield.service.store import Situation
 
+# What differs between rows that are rejected for the same reason: values in quotes, and numbers.
+DIFFERS = re.compile(r"""'[^']*'|"[^"]*"|-?\d+(\.\d+)?""")
+# How many reasons are listed.
+REASONS = 5
 WORLD = Region(-180.0, -90.0, 180.0, 90.0)
 # The most characters of a file name that are repeated in a message.
 LONGEST_NAME = 100
@@ -77,10 +89,12 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         header=about["header"],
         read=about["read"],
         usable=sum(used),
+        people=sum(row["count"] or 1 for row, taken in zip(read.rows, used, strict=True) if taken),
         duplicate=about["duplicate"],
         rejected=read.rejected + len(used) - sum(used),
         outside=len(inside) - sum(inside),
         rejects=sorted(rejects, key=lambda reject: reject.row),
+        reasons=_reasons(rejects),
         labels=labels,
         states=list(situation.states),
         positive=situation.positive,
@@ -93,6 +107,12 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         points=_points(read, inside, [found.label for found in labels], plan),
         silence=_offer(read, situation) if offer_silence else None,
     )
+
+
+def _reasons(rejects: Sequence[Rejected]) -> list[Reason]:
+    """The reasons, without the values and numbers in them, so that rows with the same problem are counted together."""
+    found = Counter(DIFFERS.sub("…", reject.reason.rstrip(".")) for reject in rejects)
+    return [Reason(reason=reason, rows=rows) for reason, rows in found.most_common(REASONS)]
 
 
 def _labels(read: uploads.Read, situation: Situation, plan: ImportPlan) -> list[LabelFound]:

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     never a wildcard."""
     basemap: Path | None = None
     """A PMTiles file of vector tiles (streets, water, names), or a GeoJSON file (roads, districts, rivers), drawn under
-    the map; by default the outlines of countries."""
+    the map; by default outlines of countries, rivers and places."""
     minimum_count: int = Field(3, ge=1)
     """Readers see only cells with at least this many reports; counts are rounded down to multiples of it."""
     minimum_sources: int = Field(3, ge=1)

@@ -199,7 +199,7 @@ def test_far_from_all_reports_the_map_is_the_level_and_unsure():
     X, site, source, label, *_ = crowd(15)
     fitted = estimator(states=[0, 1]).fit(X[site], label, sources=source)
     near, far = fitted.predict_rate(X)[1].mean(), fitted.predict_rate([[1e4, 1e4]])[1][0, 0]
-    assert far > near and far == pytest.approx(prior_rate_sd(fitted)[1], abs=0.02)
+    assert far > near and far == pytest.approx(prior_rate_sd(fitted)[1], abs=1e-9)
 
 
 def test_things_at_one_place_are_told_apart_by_task():

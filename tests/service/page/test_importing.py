@@ -1,6 +1,7 @@
 """Files that leave a choice, on the page: several at once, several layers, reports all over the world."""
 
 from tests.browser import needs_chromium
+from tests.io import exports
 from tests.service.page.live import PHONE, opened, ready, serious, shot
 from tests.service.workspace import FLOOD
 
@@ -131,4 +132,44 @@ def test_a_region_is_chosen_on_the_map_for_reports_from_all_over_the_world(live)
         west, south, east, north = map(float, page.input_value("#preview-region").split(","))
         assert west < 110 < east and south < -8 < -7 < north
         assert "2 usable" in page.inner_text("#preview-rows")
+        page.click("#preview-cancel")
+
+
+def test_shaking_is_named_and_its_people_are_counted(live):
+    cells = {"name": "dyfi_geo_10km.geojson", "mimeType": "application/geo+json", "buffer": exports.dyfi()}
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", [cells])
+        page.wait_for_selector("#preview-take:not([disabled])")
+        assert page.inner_text("#preview-rows") == "4 rows · 4 usable reports · 25 people"
+        assert "intensity of shaking (CDI" in page.inner_text("#import-preview")
+        page.click("#preview-take")
+        page.wait_for_selector("#status:has-text('Version 1')")
+        ready(page)
+        assert page.inner_text("#status") == "Version 1 · 4 reports · 25 people"
+        assert page.inner_text("#legend-title") == "Probability of “intensity 5: moderate shaking”"
+        # One source, of which nobody knows how reliable it is: the page says what can be done about it.
+        assert page.inner_text("#legend-note").startswith("All reports come from one source")
+        shot(page, "import-dyfi")
+
+
+def test_a_preview_says_why_rows_are_not_used(live):
+    """Most museum records of animals have no place."""
+    lines = exports.gbif(status=False).splitlines()
+    at = [lines[0].split("\t").index(name) for name in ("decimalLatitude", "decimalLongitude")]
+    nowhere = ["" if i in at else value for i, value in enumerate(lines[1].split("\t"))]
+    table = "\n".join([*lines, *["\t".join(nowhere)] * 7])
+    with opened(live) as page:
+        ready(page)
+        page.click("#tab-files")
+        page.check("#import-new")
+        page.set_input_files("#file", [file("occurrence.txt", table)])
+        page.wait_for_selector("#import-preview select")
+        page.select_option("#import-preview select", "species")
+        page.wait_for_selector("#preview-reasons")
+        assert page.locator("#preview-reasons li").all_inner_texts() == ["7 rows: decimalLatitude: has no latitude"]
+        assert serious(page) == []
+        shot(page, "import-reasons")
         page.click("#preview-cancel")

@@ -137,10 +137,11 @@ class Fitted:
         return one, np.sqrt(np.maximum(two - one**2, 0.0))
 
     def prior_rate_sds(self) -> Array:
-        """Standard deviation of ρ at a place far from all reports: the level is known, the rest has its prior variance.
-        [J]"""
-        variances, level = self.joint.variances, self.joint.q.mean[self.design.basis.size]
-        return np.asarray(self.state_moments(np.array([level]), np.array([variances.smooth + variances.nugget]))[1][0])
+        """Standard deviation of ρ far from all reports: the level is as uncertain as all reports leave it, the rest has
+        its prior variance.   [J]"""
+        variances, q, level = self.joint.variances, self.joint.q, self.design.basis.size
+        variance = q.covariance[level, level] + variances.smooth + variances.nugget
+        return np.asarray(self.state_moments(q.mean[[level]], np.array([variance]))[1][0])
 
     def prior_rate_sd(self) -> float:
         """Standard deviation of ρ of the second state, far from all reports."""

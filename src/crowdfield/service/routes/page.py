@@ -111,19 +111,19 @@ def install(app: FastAPI) -> None:
         at: Annotated[str | None, Query(max_length=64)] = None,
         around: Annotated[str | None, Query(max_length=100)] = None,
     ) -> Response:
-        """What lies under the map: the operator's own GeoJSON, else the outlines of the world, around a situation, or,
-        for those who may start a map, around its region."""
+        """What lies under the map: the operator's own GeoJSON, else outlines, rivers and names around a situation, or,
+        for those who may start a map, around its region; without either, the outlines of the world."""
         service = service_of(request)
         if service.settings.basemap is not None and service.streets is None:
             return send(request.headers, await service.own_basemap(), cache=ASK_AGAIN)
         if around is not None:
             RequiredRole(Role.admin, "all maps").check(principal_of(request), None)
-            return send(request.headers, await service.outlines_around(_region(around)), cache=PRIVATE)
+            return send(request.headers, await service.ground_of(_region(around)), cache=PRIVATE)
         if situation is None:
-            return send(request.headers, assets().world or await service.outlines_around(WORLD), cache=ASK_AGAIN)
+            return send(request.headers, assets().world or await service.ground_of(WORLD), cache=ASK_AGAIN)
         RequiredRole(Role.reader).check(principal_of(request), situation)
         shown = seen_by(principal_of(request), await service.situation(situation))
-        found = await service.outlines_around(shown.region)
+        found = await service.ground_of(shown.region)
         # The address contains the release of the page and the layout of the map, so it may be cached forever.
         known = at == f"{assets().digest}-{shown.layout_tag}"
         public = service.settings.anonymous_reading and shown.access == "public"

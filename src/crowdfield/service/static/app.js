@@ -275,11 +275,16 @@ async function redraw() {
   if (!embedded) tour.welcome();
 }
 
+// "Version 3 · 84 reports · 768 people" where reports stand for several people each.
+function versionWords({ number, reports: n, info }) {
+  return joined(T.status({ version: number, n }), info.people > n ? T.people({ n: info.people }) : null);
+}
+
 function status() {
   const element = $("status");
   const version = newest();
   const waiting = chosen.situation?.waiting && !chosen.situation?.failure;
-  const words = version ? T.status({ version, n: versions[0].reports }) : T.statusNone;
+  const words = version ? versionWords(versions[0]) : T.statusNone;
   element.textContent = joined(words, waiting ? T.statusWaiting : null, chosen.situation && !online ? T.statusOffline : null);
   element.className = !online ? "" : waiting ? "busy" : "on";
 }
@@ -293,8 +298,8 @@ function slider() {
   input.disabled = versions.length < 2;
   input.value = shown();
   const version = versions.find((v) => v.number === shown());
-  const words = version ? joined(T.status({ version: version.number, n: version.reports }), panels.moment(version.created)) : "";
-  fill($("moment"), version ? make("span", { class: "wide", textContent: `${T.status({ version: version.number, n: version.reports })} · ` }) : null,
+  const words = version ? joined(versionWords(version), panels.moment(version.created)) : "";
+  fill($("moment"), version ? make("span", { class: "wide", textContent: `${versionWords(version)} · ` }) : null,
     version ? make("span", { class: "on-screen", textContent: panels.moment(version.created) }) : null, version ? make("span", { class: "on-paper", textContent: panels.date(version.created) }) : null);
   input.setAttribute("aria-valuetext", words);
   $("live").setAttribute("aria-pressed", chosen.version === null);
@@ -312,7 +317,8 @@ function layer() {
   const between = versions.filter((v) => v.number > base && v.number <= number);
   const still = base && between.every((v) => (v.info.moved ?? 1) < 0.005);
   const scale = chosen.situation.scales[chosen.situation.states.indexOf(chosen.state)];
-  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel: infoOf(number).only_label });
+  const { only_label: onlyLabel, unknown_source: unknownSource } = infoOf(number);
+  panels.legend(chosen.layer, chosen.state, { from: base, to: number, still, scale, onlyLabel, unknownSource });
   if (!number) return;
   // An address with version and colours always gives the same tile, so it can be cached forever.
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";

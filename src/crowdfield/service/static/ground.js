@@ -1,5 +1,6 @@
-// The basemap from the operator's vector tiles: water, vegetation, buildings, roads, borders, places.
-// Layers are named as Protomaps and OpenMapTiles name them; other layers are not drawn.
+// The ground under the map. From the operator's vector tiles: water, vegetation, buildings, roads, borders, places; layers are
+// named as Protomaps and OpenMapTiles name them, and other layers are not drawn. Without them: the rivers, lakes and places of
+// the service's own ground, or of the operator's GeoJSON file.
 
 const source = "streets";
 const line = (id, layer, width, colour, filter) => ({ id, type: "line", source, "source-layer": layer, ...(filter ? { filter } : {}), layout: { "line-cap": "round", "line-join": "round" }, paint: { "line-color": colour, "line-width": ["interpolate", ["exponential", 1.6], ["zoom"], 8, width / 8, 18, width * 3] } });
@@ -31,14 +32,45 @@ export const OVER = [
   ...["boundaries", "boundary"].map((layer) => line(`street-${layer}`, layer, 1.5, "#7d8793")),
   ...["places", "place"].map((layer) => ({
     id: `street-${layer}`, type: "symbol", source, "source-layer": layer, filter: ["has", "name"],
-    layout: { "icon-image": ["concat", "name/", ["get", "name"]] },
+    layout: {},
   })),
 ];
+
+// Lakes are drawn under the map of probabilities; rivers and shores above it, thin, because hardly anything shows through it.
+export const LAKES = { id: "lakes", type: "fill", source: "ground", filter: ["==", ["get", "kind"], "lake"], paint: { "fill-color": "#b4cfe4" } };
+export const RIVERS = {
+  id: "rivers", type: "line", source: "ground", filter: ["in", ["get", "kind"], ["literal", ["river", "lake"]]], layout: { "line-cap": "round", "line-join": "round" },
+  paint: { "line-color": "#2f74b5", "line-opacity": 0.75, "line-width": ["interpolate", ["linear"], ["zoom"], 5, 0.5, 10, 1.2, 14, 2.2] },
+};
+
+// The names that `labels.js` has found room for, and a dot at each place.
+export const PLACES = [
+  { id: "place-dots", type: "circle", source: "names", paint: { "circle-radius": 2, "circle-color": "#2a2f36", "circle-stroke-color": "#ffffff", "circle-stroke-width": 1 } },
+  { id: "places", type: "symbol", source: "names", layout: { "icon-size": ["get", "size"], "icon-offset": ["get", "offset"], "icon-allow-overlap": true, "icon-ignore-placement": true } },
+];
+
+// Letters of Arabic alone, without those that Persian and Urdu add.
+const ARABIC = /^[\u0621-\u064a\s-]+$/;
+
+// The places of the ground, the largest first, with the names to draw. GeoNames does not say in which languages its names are, but
+// the alphabet of Arabic can be recognised.
+export function namedPlaces(features, language) {
+  const places = features.filter(({ geometry, properties }) => properties?.kind === "place" && properties.name && geometry?.type === "Point");
+  const found = places.map(({ geometry: { coordinates: [longitude, latitude] }, properties: { name, names = [], population = 0 } }) => {
+    const label = language === "ar" ? names.find((other) => ARABIC.test(other)) : null;
+    return { name: label ?? name, names: [name, ...names], longitude, latitude, inhabitants: population };
+  });
+  return found.sort((a, b) => b.inhabitants - a.inhabitants);
+}
 
 // Colours of the ground at night, by layer: [property, light, dark]. The colours of our own tiles do not change, so that they match the legend.
 const AT_NIGHT = [
   ["sea", "background-color", "#dbe3ea", "#1a2430"],
   ["land", "fill-color", "#f6f5f1", "#2b2f33"],
+  ["lakes", "fill-color", "#b4cfe4", "#3d5f80"],
+  ["rivers", "line-color", "#2f74b5", "#5b93c7"],
+  ["place-dots", "circle-color", "#2a2f36", "#f2f4f7"],
+  ["place-dots", "circle-stroke-color", "#ffffff", "#141a22"],
   ["sea-over", "fill-color", "#dbe3ea", "#1a2430"],
   ["lattice", "line-color", "#8fa0b3", "#5d6b7c"],
   ["borders", "line-color", "#7d8793", "#98a2ae"],
@@ -53,26 +85,9 @@ const AT_NIGHT = [
   ["street-building", "fill-color", "#dcd7cc", "#3a3d42"],
 ];
 
+const NAMES = ["street-places", "street-place", "places"];
+
 export function paintGround(map, dark) {
   for (const [layer, property, light, night] of AT_NIGHT) if (map.getLayer(layer)) map.setPaintProperty(layer, property, dark ? night : light);
-}
-
-// Names are drawn as images, because MapLibre loads fonts from a server.
-export function nameIcon(name) {
-  const canvas = document.createElement("canvas");
-  const font = "600 26px system-ui, sans-serif";
-  const measure = canvas.getContext("2d");
-  measure.font = font;
-  canvas.width = Math.ceil(measure.measureText(name).width) + 16;
-  canvas.height = 40;
-  const pen = canvas.getContext("2d");
-  pen.font = font;
-  pen.textBaseline = "middle";
-  pen.lineJoin = "round";
-  pen.lineWidth = 6;
-  pen.strokeStyle = "rgba(255,255,255,0.9)";
-  pen.strokeText(name, 8, 20);
-  pen.fillStyle = "#2a2f36";
-  pen.fillText(name, 8, 20);
-  return pen.getImageData(0, 0, canvas.width, canvas.height);
+  for (const layer of NAMES) if (map.getLayer(layer)) map.setLayoutProperty(layer, "icon-image", ["concat", dark ? "name/dark/" : "name/light/", ["get", "name"]]);
 }

@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { $, dot, fill, make, options } from "./dom.js";
 import { count, distance } from "./panels.js";
 import { OUTSIDE, previewColour } from "./points.js";
-import { joined, T } from "./text.js";
+import { isolated, joined, T } from "./text.js";
 
 const ROLES = ["lat", "lon", "label", "source", "time", "accuracy", "count"];
 const LONG = 12; // a shared beginning of this many characters or more is left out of a list of names
@@ -145,6 +145,7 @@ export class ImportPreview {
 
   rows(found) {
     const facts = [T.previewRows({ n: found.read }), T.previewUsable({ n: found.usable })];
+    if (found.people > found.usable) facts.push(T.people({ n: found.people }));
     if (found.duplicate) facts.push(T.previewDuplicate({ n: found.duplicate }));
     if (found.rejected) facts.push(T.previewRejected({ n: found.rejected }));
     const about = [T.previewSources({ n: found.sources })];
@@ -154,6 +155,8 @@ export class ImportPreview {
       {},
       make("p", { id: "preview-rows" }, make("b", { textContent: joined(...facts) })),
       make("p", { class: "hint", textContent: joined(...about) }),
+      found.reasons.length ? make("p", { class: "hint", textContent: found.rejected > found.rejects.length ? T.previewReasonsFirst({ n: count(found.rejects.length) }) : T.previewReasons }) : null,
+      found.reasons.length ? make("ul", { id: "preview-reasons", class: "notes hint" }, ...found.reasons.map(({ reason, rows }) => make("li", { textContent: T.previewReason({ n: rows, reason: isolated(reason) }) }))) : null,
       found.rejects.length ? make("button", { type: "button", class: "quiet", id: "preview-rejects", textContent: T.previewDownload, on: { click: () => saveRejects(this.file.name, found.rejects) } }) : null,
       make("ul", { class: "notes hint" }, ...found.notes.map((note) => make("li", { textContent: note }))),
     );

@@ -2,8 +2,10 @@
 
 import { BUSY, get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
-import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
+import { LAKES, LAYERS, NAMED, namedPlaces, OVER, paintGround, PLACES, RIVERS } from "./ground.js";
+import { arrange, nameIcon } from "./labels.js";
 import { clusterIcon, OUTSIDE, Points, previewColour } from "./points.js";
+import { language } from "./text.js";
 
 const TOGETHER = 17; // from this zoom on, clicking a cluster lists its reports instead of zooming in
 const turned = (longitude) => ((longitude % 360) + 540) % 360 - 180;
@@ -13,6 +15,8 @@ const FADING = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 1;
 const PATIENCE = 6; // how often tiles are asked for again, and after how many milliseconds
 const PAUSE = 3000;
 const MANY_CHECKS = 100; // with more places to check, marks of full size would hide the map
+// Of the ground: what is neither sea nor a landmark.
+const LAND = ["all", ["!", ["has", "sea"]], ["!", ["in", ["get", "kind"], ["literal", ["lake", "river", "place"]]]]];
 const NOTHING = { type: "FeatureCollection", features: [] };
 
 export function drawable() {
@@ -26,6 +30,7 @@ export class MapView {
   // for a place to check; onMove() when the visible part of the map has changed.
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
     this.marks = [];
+    this.places = []; // with names, of the ground
     this.retry = null; // the timer after which missing tiles are asked for again
     this.retries = 0; // how often that happened since the tiles changed
     this.overlays = []; // the layers of tiles that are drawn, the newest last
@@ -44,6 +49,7 @@ export class MapView {
         transition: { duration: 0, delay: 0 },
         sources: {
           ground: { type: "geojson", data: NOTHING },
+          names: { type: "geojson", data: NOTHING },
           lattice: { type: "geojson", data: lattice() },
           region: { type: "geojson", data: NOTHING },
           preview: { type: "geojson", data: NOTHING },
@@ -51,12 +57,15 @@ export class MapView {
         },
         layers: [
           { id: "sea", type: "background", paint: { "background-color": "#dbe3ea" } },
-          { id: "land", type: "fill", source: "ground", filter: ["all", ["==", ["geometry-type"], "Polygon"], ["!", ["has", "sea"]]], paint: { "fill-color": "#f6f5f1" } },
+          { id: "land", type: "fill", source: "ground", filter: ["all", ["==", ["geometry-type"], "Polygon"], LAND], paint: { "fill-color": "#f6f5f1" } },
           { id: "paper", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-color": "#f6f5f1", "fill-opacity": 0.85 } },
           { id: "unknown", type: "fill", source: "region", layout: { visibility: "none" }, paint: { "fill-pattern": "hatched" } },
+          LAKES,
           { id: "lattice", minzoom: 3, type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
           { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
-          { id: "borders", type: "line", source: "ground", filter: ["!", ["has", "sea"]], paint: { "line-color": "#7d8793", "line-width": 0.9 } },
+          RIVERS,
+          ...PLACES,
+          { id: "borders", type: "line", source: "ground", filter: LAND, paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },
           { id: "preview-region", type: "line", source: "preview", filter: ["==", ["geometry-type"], "Polygon"], paint: { "line-color": "#00306f", "line-width": 2.5, "line-dasharray": [3, 1.5] } },
           {
@@ -76,6 +85,7 @@ export class MapView {
     addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
     this.map.on("moveend", onMove);
     this.map.on("error", (event) => this.again(event));
+    this.map.on("idle", () => this.arrange());
     // The whole region stays in view until somebody moves the map.
     this.map.on("resize", () => this.fit());
     this.map.on("movestart", (event) => { if (event.originalEvent) this.whole = null; });
@@ -83,7 +93,7 @@ export class MapView {
       if (this.map.hasImage(id)) return;
       if (id === "hatched") this.map.addImage(id, hatched());
       if (id.startsWith("check/")) this.map.addImage(id, checkIcon(id.slice(6)), { pixelRatio: 2 });
-      if (id.startsWith("name/")) this.map.addImage(id, nameIcon(id.slice(5)), { pixelRatio: 2 });
+      if (id.startsWith("name/")) this.map.addImage(id, nameIcon(id.split("/")[1], id.split("/").slice(2).join("/")), { pixelRatio: 2 });
       if (id.startsWith("cluster/")) this.map.addImage(id, clusterIcon(...id.split("/").slice(1)), { pixelRatio: 2 });
     });
     this.map.touchZoomRotate.disableRotation();
@@ -148,11 +158,12 @@ export class MapView {
 
   // The maker of the basemap, whose licence usually asks to be named; as text, because the file may contain anything.
   credit(text) {
+    this.credited?.remove();
     if (!text) return;
-    const element = document.createElement("p");
-    element.id = "basemap-credit";
-    element.textContent = text;
-    this.map.getContainer().append(element);
+    this.credited = document.createElement("p");
+    this.credited.id = "basemap-credit";
+    this.credited.textContent = text;
+    this.map.getContainer().append(this.credited);
   }
 
   // Shows a place at a zoom, or the whole region.
@@ -173,17 +184,31 @@ export class MapView {
     else this.fit();
   }
 
-  // The outlines around a map, or, without a query, of the world.
+  // The ground around a map, or, without a query, the outlines of the world.
   async ground(query = "") {
     await this.ready;
     if (this.grounded === query) return;
     this.grounded = query;
     try {
-      const outlines = await get(`/basemap.json${query}`);
-      if (this.grounded === query) this.map.getSource("ground").setData(outlines);
+      const found = await get(`/basemap.json${query}`);
+      if (this.grounded !== query) return;
+      this.places = namedPlaces(found.features ?? [], language);
+      this.map.getSource("ground").setData(found);
+      if (!this.map.getSource("streets")) this.credit(found.attribution);
     } catch {
       if (this.grounded === query) this.grounded = null; // the map is usable without outlines; the next call tries again
     }
+  }
+
+  // Whenever the map has come to rest: what was drawn elsewhere may hide something here.
+  arrange() {
+    const layers = this.dots.clusters();
+    const clusters = layers.length ? this.map.queryRenderedFeatures({ layers }) : [];
+    const names = arrange(this.map, { clusters, marks: this.marks, places: this.places });
+    const key = JSON.stringify(names);
+    if (key === this.named) return; // drawing the same again would never come to rest
+    this.named = key;
+    this.map.getSource("names").setData({ type: "FeatureCollection", features: names });
   }
 
   // The search field lies over the top of the map.
@@ -225,17 +250,18 @@ export class MapView {
     return [turned(bounds.getWest()), Math.max(-90, bounds.getSouth()), turned(bounds.getEast()), Math.min(90, bounds.getNorth())].map(round);
   }
 
-  // The names in the loaded tiles of the basemap, each with its place.
-  names(language) {
+  // The names of the ground, each with its place; `partial` if more are in tiles that are not loaded.
+  names() {
+    if (!this.map.getSource("streets")) return { places: this.places, partial: false };
     const found = new Map();
-    for (const sourceLayer of this.map.getSource("streets") ? NAMED : []) {
+    for (const sourceLayer of NAMED) {
       for (const { properties, geometry } of this.map.querySourceFeatures("streets", { sourceLayer })) {
         const name = properties[`name:${language}`] ?? properties.name;
         const [longitude, latitude] = geometry.coordinates.flat(Infinity);
         if (name && !found.has(name)) found.set(name, { name, longitude, latitude });
       }
     }
-    return [...found.values()];
+    return { places: [...found.values()], partial: true };
   }
 
   come(longitude, latitude, zoom) {
@@ -348,6 +374,7 @@ export class MapView {
       });
       return new maplibregl.Marker({ element }).setLngLat([longitude, latitude]).addTo(this.map);
     });
+    this.map.triggerRepaint(); // so that they are arranged
   }
 
   // Sets a pin; if it would be within the lowest `covered` pixels, the map is moved up.

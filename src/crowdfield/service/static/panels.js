@@ -171,7 +171,7 @@ export function looks(features, { onPick, onDownload }) {
 
 // Legend
 
-export function legend(layer, state, { from, to, scale, still, onlyLabel }) {
+export function legend(layer, state, { from, to, scale, still, onlyLabel, unknownSource }) {
   const flat = layer !== "probability";
   $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer]({ state });
   $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
@@ -182,7 +182,8 @@ export function legend(layer, state, { from, to, scale, still, onlyLabel }) {
   const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  $("legend-note").textContent = { probability: onlyLabel ? T.onlyLabel({ label: onlyLabel }) : T.legendHatched, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
+  const caution = onlyLabel ? T.onlyLabel({ label: onlyLabel }) : unknownSource ? T.unknownSource : T.legendHatched;
+  $("legend-note").textContent = { probability: caution, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
 }
 
 export function labelLegend(entries) {

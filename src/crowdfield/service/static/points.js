@@ -113,6 +113,9 @@ export class Points {
 
   // The layers whose features can be clicked.
   clickable = () => (this.now?.layers ?? []).filter((id) => !id.startsWith("cells"));
+
+  // The layers of numbers.
+  clusters = () => (this.now?.layers ?? []).filter((id) => id.startsWith("clusters"));
 }
 
 // The image of a cluster: its number in a ring that shows the share of the chosen state. Drawn here, because MapLibre loads fonts from a server.

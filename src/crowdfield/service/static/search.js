@@ -1,17 +1,16 @@
-// The search for places: by names in the loaded part of the basemap, by latitude and longitude, or by the position of this
-// device.
+// The search for places: by names of the ground, by latitude and longitude, or by the position of this device.
 
 import { $, fill, make } from "./dom.js";
 import { distance, place as named } from "./panels.js";
 import { inside, typedPlace } from "./places.js";
-import { language, T } from "./text.js";
+import { T } from "./text.js";
 
 const LISTED = 8;
 const CLOSE = 13; // the least zoom at which a found place is shown
 const PATIENCE = 20000; // milliseconds that a device may take to find out where it is
 
-// Accents and case are ignored.
-const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+// Accents, case and punctuation are ignored.
+const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();
 
 export class Search {
   // region(): the region of the map; onPick(longitude, latitude) is called with the chosen place.
@@ -35,11 +34,22 @@ export class Search {
       this.say("");
       return this.go(typed);
     }
-    const names = this.view.names(language);
-    if (!names.length) return this.say(T.searchNoNames);
-    const wanted = plain(text);
-    const found = names.filter(({ name }) => plain(name).includes(wanted)).sort((a, b) => plain(a.name).indexOf(wanted) - plain(b.name).indexOf(wanted) || a.name.length - b.name.length).slice(0, LISTED);
-    return this.say(found.length ? T.searchFound({ n: found.length }) : T.searchNone, found);
+    const { places, partial } = this.view.names();
+    if (!places.length) return this.say(T.searchNoNames);
+    const found = this.matching(plain(text), places).slice(0, LISTED);
+    if (!found.length) return this.say(partial ? T.searchNone : T.searchNonePlaces);
+    return this.say((partial ? T.searchFound : T.searchFoundPlaces)({ n: found.length }), found);
+  }
+
+  // Places one of whose names contains the wanted text: those on the map first, then those that begin with it, then the largest.
+  matching(wanted, places) {
+    const region = this.region() ?? [-180, -90, 180, 90];
+    const found = [];
+    for (const place of wanted ? places : []) {
+      const said = [place.name, ...(place.names ?? [])].find((name) => plain(name).includes(wanted));
+      if (said) found.push({ ...place, name: said === place.name ? said : `${place.name} (${said})`, away: !inside(region, place), at: plain(said).indexOf(wanted) });
+    }
+    return found.sort((a, b) => a.away - b.away || a.at - b.at || (b.inhabitants ?? 0) - (a.inhabitants ?? 0) || a.name.length - b.name.length);
   }
 
   go({ longitude, latitude }) {

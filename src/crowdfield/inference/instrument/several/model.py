@@ -102,10 +102,12 @@ class FittedStates:
         return [a**2 * features @ np.einsum("a,ambn,b->mn", row, block, row) @ features.T for row in h]
 
     def prior_rate_sds(self) -> Array:
-        """Standard deviation of ρ far from all reports: the level is known, the rest has its prior variance. [J]"""
-        F, variances = self.observed.functions, self.state.variances
-        level = self.joint.q.mean.reshape(F, self.design.size)[:, self.design.basis.size]
-        covariance = (variances.smooth + variances.nugget) * np.eye(F)
+        """Standard deviation of ρ far from all reports: the level is as uncertain as all reports leave it, the rest has
+        its prior variance. [J]"""
+        F, size, at, variances = self.observed.functions, self.design.size, self.design.basis.size, self.state.variances
+        level = self.joint.q.mean.reshape(F, size)[:, at]
+        covariance = self.joint.q.covariance.reshape(F, size, F, size)[:, at, :, at]
+        covariance = covariance + (variances.smooth + variances.nugget) * np.eye(F)
         return np.asarray(softmax_moments(*state_logits(self.link, level[None], covariance[None]))[1][0])
 
     def prior_rate_sd(self) -> float:
