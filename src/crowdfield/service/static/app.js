@@ -98,7 +98,7 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, { onAsk: guarded((longitude, latitude) => { search?.say(""); return ask(longitude, latitude); }), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onMove: remember, interactive: !embedded });
+    view = new MapView("map", T.map, { onAsk: guarded((longitude, latitude) => { search?.say(""); return ask(longitude, latitude); }), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onDistrict: (name) => districts.pick(name), onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   new Menu({ address, title: () => document.title, view });
@@ -108,7 +108,7 @@ async function start() {
   $("search").hidden = !view || embedded;
   search = view && new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
   reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
-  districts = new DistrictsPanel({ save, guarded });
+  districts = new DistrictsPanel({ save, guarded, view });
   checks = new ChecksPanel({ save, guarded, onMarks: checkMarks, onPlace: (longitude, latitude) => view?.place(longitude, latitude, { covered: sheet.covers() }) });
   fill($("check-shapes"), ...checkLegend());
   manage = new ManagePanel({ reopen, onCreated: () => showTab("tab-layers"), shown: () => view?.shown() ?? [-180, -90, 180, 90] });

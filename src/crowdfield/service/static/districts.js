@@ -13,9 +13,9 @@ const CHECKED = 4000; // milliseconds after which the service has compared a new
 const unknown = (row) => row.unknown_share > 0.5;
 
 export class DistrictsPanel {
-  // save(rest) downloads an address of the map; guarded(act) shows errors on the page.
-  constructor({ save, guarded }) {
-    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false, forms: {}, secret: null });
+  // save(rest) downloads an address of the map; guarded(act) shows errors on the page; view is the map, or null.
+  constructor({ save, guarded, view }) {
+    Object.assign(this, { save, guarded, view, outlined: "", sets: [], chosen: null, shown: "", orWorse: false, forms: {}, secret: null });
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
   }
 
@@ -23,7 +23,8 @@ export class DistrictsPanel {
   async update(situation, state, version, admin) {
     Object.assign(this, { situation, state, version, admin });
     $("tab-districts").hidden = !situation;
-    if (!$("page-districts").hidden) await this.load();
+    if (!this.outlined.startsWith(`${situation?.id} `)) this.outline(null);
+    if (this.outlined || !$("page-districts").hidden) await this.load(); // outlines on the map tell figures too
   }
 
   async load(force = false) {
@@ -50,7 +51,35 @@ export class DistrictsPanel {
     ] : [];
     fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...forms);
     if (focused !== document.activeElement && $("districts").contains(focused)) focused.focus();
+    await this.outline(figures);
     return undefined;
+  }
+
+  // Draws the districts on the map; a set that does not change is fetched once.
+  async outline(figures) {
+    if (!figures || !this.view) {
+      this.outlined = "";
+      return this.view?.districts(null);
+    }
+    const now = `${this.situation.id} ${this.chosen} ${this.sets.find((set) => set.name === this.chosen).created}`;
+    if (now !== this.outlined) {
+      const shapes = await get(`/situations/${this.situation.id}/totals?districts=${this.chosen}&form=geojson`);
+      Object.assign(this, { outlined: now, shapes: shapes.features.filter((one) => one.geometry) });
+    }
+    const words = new Map([...document.querySelectorAll("#districts tbody tr")].map((row) => [row.dataset.area, row.querySelector("td").innerText.trim().replace(/\s*\n\s*/gu, ", ")]));
+    const features = this.shapes.map(({ geometry, properties: { area } }) => ({ type: "Feature", geometry, properties: { area, said: words.get(area) ?? "" } }));
+    return this.view.districts({ type: "FeatureCollection", features });
+  }
+
+  // A district was clicked on the map: its figures are shown if this panel is open.
+  pick(name) {
+    if ($("page-districts").hidden) return false;
+    for (const row of document.querySelectorAll("#districts tbody tr")) {
+      const here = row.dataset.area === name;
+      row.classList.toggle("chosen", here);
+      if (here) row.scrollIntoView({ block: "nearest" });
+    }
+    return true;
   }
 
   // A form that is made anew only if something that it is about has changed.
@@ -93,7 +122,8 @@ export class DistrictsPanel {
     const rank = (row) => (row.cells ? Number(unknown(row)) : 2);
     const size = (row) => (unit ? row.amount : row.share) ?? -1;
     const rows = figures.areas.map((area) => ({ ...area, ...found(area) })).sort((a, b) => rank(a) - rank(b) || size(b) - size(a));
-    const line = (row) => make("tr", {},
+    const mark = (name) => () => this.view?.outlines?.mark(name);
+    const line = (row) => make("tr", { "data-area": row.area, on: { mouseenter: mark(row.area), mouseleave: mark(null) } },
       make("th", { scope: "row", textContent: row.area, title: row.note }),
       make("td", {}, ...this.extent(row, unit)),
       make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
@@ -107,7 +137,7 @@ export class DistrictsPanel {
 
   // For grades: whether worse states are included in the chosen one.
   worse(figures) {
-    const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); } } });
+    const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); this.guarded(() => this.outline(figures))(); } } });
     return make("label", { class: "row check" }, tick, make("span", { textContent: T.districtsOrWorse({ state: this.state }) }));
   }
 

@@ -2,6 +2,7 @@
 
 import { BUSY, get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
+import { DistrictShapes } from "./district-shapes.js";
 import { LAYERS, nameIcon, NAMED, OVER, paintGround } from "./ground.js";
 import { clusterIcon, OUTSIDE, Points, previewColour } from "./points.js";
 
@@ -23,8 +24,8 @@ export function drawable() {
 
 export class MapView {
   // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place, onCheck(id)
-  // for a place to check; onMove() when the visible part of the map has changed.
-  constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
+  // for a place to check; onDistrict(name), which says whether somebody wanted that; onMove() when the visible part of the map has changed.
+  constructor(container, label, { onAsk, onReport, onHere, onCheck, onDistrict, onMove, interactive = true }) {
     this.marks = [];
     this.retry = null; // the timer after which missing tiles are asked for again
     this.retries = 0; // how often that happened since the tiles changed
@@ -72,7 +73,7 @@ export class MapView {
       },
     });
     this.dots = new Points(this.map, "preview-region");
-    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets()).then(() => this.dress());
+    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => { this.outlines = new DistrictShapes(this.map, "preview-region"); return this.streets(); }).then(() => this.dress());
     addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
     this.map.on("moveend", onMove);
     this.map.on("error", (event) => this.again(event));
@@ -98,6 +99,8 @@ export class MapView {
       if (check !== null) return onCheck(check);
       const around = [[x - 3, y - 3], [x + 3, y + 3]];
       const [hit] = this.map.queryRenderedFeatures(around, { layers: this.dots.clickable() });
+      const district = hit ? null : this.outlines?.find(event.point);
+      if (district && onDistrict(district.area)) return undefined;
       if (!hit) return onAsk(event.lngLat.lng, event.lngLat.lat);
       if (hit.properties.id) return onReport(hit.properties.id);
       const { lng, lat } = maplibregl.LngLat.convert(hit.geometry.coordinates);
@@ -105,11 +108,14 @@ export class MapView {
       return onHere(this.around(lng, lat));
     });
     canvas.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
+      if (event.key !== "Enter") return undefined;
       const middle = this.map.getCenter();
-      const check = this.checkAt(this.map.project(middle));
-      if (check !== null) onCheck(check);
-      else onAsk(middle.lng, middle.lat);
+      const point = this.map.project(middle);
+      const check = this.checkAt(point);
+      if (check !== null) return onCheck(check);
+      const district = this.outlines?.find(point);
+      if (district && onDistrict(district.area)) return this.outlines.point(point);
+      return onAsk(middle.lng, middle.lat);
     });
   }
 
@@ -330,6 +336,12 @@ export class MapView {
   checkAt({ x, y }) {
     const [hit] = this.map.queryRenderedFeatures([[x - REACH, y - REACH], [x + REACH, y + REACH]], { layers: ["checks"] });
     return hit?.properties.id ?? null;
+  }
+
+  // The outlines of districts; nothing removes them.
+  async districts(collection) {
+    await this.ready;
+    this.outlines.show(collection);
   }
 
   async looks(features, label, onPick) {
