@@ -19,27 +19,34 @@ export class DistrictsPanel {
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
   }
 
-  // The map, the state and the version that the page shows, and whether its owner may change it.
-  async update(situation, state, version, admin) {
-    Object.assign(this, { situation, state, version, admin });
+  // The map, the state and the version that the page shows, and whether its owner may change it; if the map moves, the moment, for
+  // addresses (null for the newest) and in words.
+  async update(situation, state, version, admin, { moment = null, when = null } = {}) {
+    Object.assign(this, { situation, state, version, admin, moment, when });
     $("tab-districts").hidden = !situation;
     if (!this.outlined.startsWith(`${situation?.id} `)) this.outline(null);
     if (this.outlined || !$("page-districts").hidden) await this.load(); // outlines on the map tell figures too
   }
 
+  // What the panel is about.
+  key() {
+    return `${this.situation?.id} ${this.chosen} ${this.state} ${this.version} ${this.admin} ${this.moment}`;
+  }
+
   async load(force = false) {
     if (!this.situation) return fill($("districts"));
-    const now = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
-    if (now === this.shown && !force) return undefined;
+    if (this.key() === this.shown && !force) return undefined;
     const path = `/situations/${this.situation.id}`;
     if (!this.shown.startsWith(`${this.situation.id} `)) fill($("districts"), make("p", { class: "hint", role: "status", textContent: T.districtsBusy }));
     this.sets = await get(`${path}/districts`);
     if (!this.sets.some((set) => set.name === this.chosen)) this.chosen = this.sets[0]?.name ?? null;
-    const query = `districts=${this.chosen}`;
+    const query = `districts=${this.chosen}${this.moment ? `&moment=${this.moment}` : ""}`;
+    const asked = this.key();
     const figures = this.chosen && this.version ? await get(`${path}/totals?${query}`) : null;
     const [alerts, weights] = this.admin ? await Promise.all([get(`${path}/alerts`), get(`${path}/weights`)]) : [[], null];
     this.unit = figures?.weights ?? (weights?.current ? weights.name : null);
-    this.shown = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
+    if (asked !== this.key()) return undefined; // something else was chosen meanwhile, and is being loaded
+    this.shown = asked;
     // What somebody is typing stays when a new version is published.
     const focused = document.activeElement;
     const areas = (figures?.areas ?? []).map((one) => one.area);
@@ -132,6 +139,7 @@ export class DistrictsPanel {
       graded ? this.worse(figures) : null,
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
       make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
+      this.when ? make("p", { class: "hint", textContent: T.atMoment({ when: this.when }) }) : null,
       make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 

@@ -289,6 +289,12 @@ export class MapView {
     this.map.on("sourcedata", wait);
   }
 
+  // Resolves when everything is loaded and drawn.
+  async drawn() {
+    await this.ready;
+    if (!this.map.loaded()) await new Promise((resolve) => this.map.once("idle", resolve));
+  }
+
   // Removes the oldest `count` overlays, which lie under newer ones.
   removeOverlays(count) {
     for (const name of this.overlays.splice(0, Math.max(count, 0))) {
