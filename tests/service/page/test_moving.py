@@ -9,8 +9,8 @@ from tests.service.test_moments import MOVING, front, iso
 
 pytestmark = needs_chromium
 ROWS = front(160, np.random.default_rng(0))
-# Where the flood arrives last: longitude, latitude.
-LAST = (-72.12, 18.5)
+# Where the flood arrives last, and the middle of the map: longitude, latitude.
+LAST, MIDDLE = (-72.12, 18.5), (-72.3, 18.45)
 QUERY = "?situation=moving"
 
 
@@ -136,6 +136,38 @@ def test_the_two_times_are_not_confused(live, moving):
         page.click("#live")
         ready(page, 2)
         assert newest(page) == 2 and page.inner_text("#event-all") == "Newest"
+
+
+def test_readers_see_the_map_of_whole_days(live):
+    """Without a key: one moment for each day, with the places that have enough reports of that day."""
+    with live.api() as api:
+        situation = MOVING | {"id": "days", "title": "Days", "access": "public"}
+        api.post("/situations", json=situation).raise_for_status()
+        api.post("/situations/days/reports", json=front(80, np.random.default_rng(5), 86_400.0)).raise_for_status()
+        wait(lambda: not api.get("/situations/days").json()["waiting"])
+        shown = api.get("/situations/days/versions").json()[0]["info"]["moments"]
+    with opened(live, None, query="?situation=days") as page:
+        ready(page)
+        plain(page)
+        assert page.inner_text("#event-moment") == "Mar 10, 2023"
+        late = colour(page, MIDDLE)
+        page.focus("#event-slider")
+        page.keyboard.press("Home")
+        follows(page, shown[0])
+        assert page.inner_text("#event-moment").startswith("Mar 1, 2023")
+        assert "on the day" in page.inner_text("#event-note")
+        assert np.abs(colour(page, MIDDLE) - late).max() > 50
+        page.check("#show-reports")
+        until(page, "crowdfieldMap.areTilesLoaded()")
+        # Of a slider that is moved quickly only the last position is asked for.
+        asked = []
+        page.on("request", lambda r: asked.append(r.url) if "/tiles/" in r.url else None)
+        step = "slider.value = at; slider.dispatchEvent(new Event('input'));"
+        drag = f"(slider, to) => {{ for (let at = 1; at <= to; at++) {{ {step} }} }}"
+        page.locator("#event-slider").evaluate(drag, len(shown) - 2)
+        follows(page, shown[-2])
+        assert not any(f"moment={iso(moment)[:10]}" in url for url in asked for moment in shown[1:-2])
+        assert serious(page) == []
 
 
 @pytest.mark.parametrize("language", ["fr", "ar"])

@@ -25,6 +25,7 @@ import { Tour } from "./tour.js";
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
 // Outlines of countries are too coarse to cut the sea off a map that is narrower than this, in degrees (`outlines.NARROWEST`).
 const OUTLINED = 0.4;
+const STILL = 150; // milliseconds for which a slider rests before the service is asked about its position
 const chosen = { situation: null, version: null, layer: "probability", state: null, base: null, place: null };
 let me = { role: "nobody", name: "" };
 let situations = [];
@@ -312,12 +313,12 @@ let following = null;
 async function moved() {
   remember();
   if (events.moving) {
-    layer();
     clearTimeout(following);
     following = setTimeout(guarded(async () => {
+      layer();
       showDistricts();
       if (chosen.place) await ask(...chosen.place, { quiet: true });
-    }), 150);
+    }), STILL);
   }
   if (exact) await reports.changed();
   else marks();
@@ -522,7 +523,7 @@ function listenToForms() {
     layer();
     remember();
     clearTimeout(sliding);
-    sliding = setTimeout(guarded(redraw), 150);
+    sliding = setTimeout(guarded(redraw), STILL);
   });
   $("live").addEventListener("click", guarded(async () => { chosen.version = null; notice = ""; say(""); remember(); await redraw(); }));
   $("time").addEventListener("submit", (event) => event.preventDefault());

@@ -30,6 +30,7 @@ export class MapView {
     this.retry = null; // the timer after which missing tiles are asked for again
     this.retries = 0; // how often that happened since the tiles changed
     this.overlays = []; // the layers of tiles that are drawn, the newest last
+    this.arrived = new Set(); // those of them that have been loaded
     this.overlaid = 0; // how many there have been
     this.map = new maplibregl.Map({
       container,
@@ -273,6 +274,8 @@ export class MapView {
     this.url = url;
     this.tiled = region;
     this.map.setLayoutProperty("unknown", "visibility", "none");
+    // Tiles that were not drawn yet are not wanted any more.
+    this.removeOverlays(this.overlays.filter((one) => !this.arrived.has(one)));
     this.overlaid += 1;
     const name = `overlay-${this.overlaid}`;
     const [west, south, east, north] = region;
@@ -284,7 +287,9 @@ export class MapView {
       const removed = !this.overlays.includes(name);
       if (!removed && (event.sourceId !== name || !this.map.isSourceLoaded(name))) return;
       this.map.off("sourcedata", wait);
-      if (!removed) setTimeout(() => this.removeOverlays(this.overlays.indexOf(name)), 200);
+      if (removed) return;
+      this.arrived.add(name);
+      setTimeout(() => this.removeOverlays(this.overlays.slice(0, Math.max(this.overlays.indexOf(name), 0))), 200);
     };
     this.map.on("sourcedata", wait);
   }
@@ -295,9 +300,10 @@ export class MapView {
     if (!this.map.loaded()) await new Promise((resolve) => this.map.once("idle", resolve));
   }
 
-  // Removes the oldest `count` overlays, which lie under newer ones.
-  removeOverlays(count) {
-    for (const name of this.overlays.splice(0, Math.max(count, 0))) {
+  removeOverlays(names) {
+    this.overlays = this.overlays.filter((name) => !names.includes(name));
+    for (const name of names) {
+      this.arrived.delete(name);
       this.map.removeLayer(name);
       this.map.removeSource(name);
     }
@@ -313,7 +319,7 @@ export class MapView {
   async clear() {
     await this.ready;
     this.map.setLayoutProperty("unknown", "visibility", "visible");
-    this.removeOverlays(this.overlays.length);
+    this.removeOverlays(this.overlays);
     this.url = null;
   }
 
