@@ -219,7 +219,7 @@ def test_a_failed_fit_keeps_the_last_good_map_and_is_seen(workspace, monkeypatch
     send(workspace, 4)
     real = fit.fit_map
 
-    def broken(*_):
+    def broken(*_, **__):
         raise NumericalError("the sum of everything was lost")
 
     monkeypatch.setattr(fit, "fit_map", broken)
@@ -365,8 +365,8 @@ def test_who_lost_the_lease_does_not_publish(shared, monkeypatch):
     send(shared, 3)
     real = fit.fit_map
 
-    def slow(*arguments):
-        made = real(*arguments)
+    def slow(*arguments, **options):
+        made = real(*arguments, **options)
         with writing(shared.service.engine) as connection:
             connection.exec_driver_sql("UPDATE lease SET holder = 'another'")
         return made

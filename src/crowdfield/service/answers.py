@@ -14,7 +14,8 @@ from crowdfield import geography
 from crowdfield.service import tiles
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import scores_in
-from crowdfield.service.maps import check_layout
+from crowdfield.service.maps import Frame, check_layout
+from crowdfield.service.moments import as_text
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
 from crowdfield.service.store import Situation
@@ -26,16 +27,20 @@ POINTS_SHOWN = 20_000
 NO_SUCH_REPORT = "there is no such report, it was retracted, or you may not see it"
 
 
-def tilejson(base: str, situation: Situation, version: int, layer: str, state: int) -> dict[str, Any]:
-    """The TileJSON of a layer."""
+def tilejson(
+    base: str, situation: Situation, version: int, layer: str, state: int, moment: float | None = None
+) -> dict[str, Any]:
+    """The TileJSON of a layer, at one of its moments if the map moves."""
     west, south, east, north = situation.region
     scale = situation.scales[state]
     address = f"{base}situations/{situation.id}/tiles/{layer}/{{z}}/{{x}}/{{y}}.png"
+    query = f"state={quote(situation.states[state])}&version={version}&scale={scale}"
+    query += "" if moment is None else f"&moment={as_text(moment)}"
     return {
         "tilejson": "3.0.0",
         "name": f"{situation.title}: {layer} of {situation.states[state]}",
         "version": f"{version}.0.0",
-        "tiles": [f"{address}?state={quote(situation.states[state])}&version={version}&scale={scale}"],
+        "tiles": [f"{address}?{query}"],
         "bounds": [west, south, east, north],
         "minzoom": 0,
         "maxzoom": 22,
@@ -44,19 +49,26 @@ def tilejson(base: str, situation: Situation, version: int, layer: str, state: i
 
 @dataclass(frozen=True)
 class Place:
-    """What a map version says about a place, and the cell that the place is in."""
+    """What a map version says about a place, the cell that the place is in, and the moment if the map moves."""
 
     version: int
     cell: int
+    moment: float | None
     reports: int
     answer: dict[str, Any]
 
 
 def place(
-    service: "Service", situation: Situation, longitude: float, latitude: float, state: int, version: int | None
+    service: "Service",
+    situation: Situation,
+    longitude: float,
+    latitude: float,
+    state: int,
+    version: int | None,
+    frame: Frame | None,
 ) -> Place:
     """What a map version says about a place."""
-    now = service.maps.load(situation, version)
+    now = service.maps.load(situation, version, frame)
     metres = geography.transform_visible([(longitude, latitude)], geography.WGS84, situation.crs)
     cell = int(now.grid.index(metres)[0]) if np.isfinite(metres).all() else -1
     if cell < 0 or not situation.region.holds(longitude, latitude):
@@ -69,13 +81,14 @@ def place(
         "longitude": longitude,
         "latitude": latitude,
         "version": now.info.number,
+        "moment": now.moment,
         "state": situation.states[state],
         "probability": {s: float(v) for s, v in zip(situation.states, p, strict=True)},
         "sd": {s: float(v) for s, v in zip(situation.states, sd, strict=True)},
         "known": known,
         "unknown": known < tiles.UNKNOWN_BELOW,
     }
-    return Place(now.info.number, cell, int(now.reports[row, column]), answer)
+    return Place(now.info.number, cell, now.moment, int(now.reports[row, column]), answer)
 
 
 async def point(
@@ -85,7 +98,7 @@ async def point(
     exact = principal.role >= Role.trusted
     question = {
         "task": "reasons", "situation": situation.id, "version": at.version, "cell": at.cell, "state": state,
-        "exact": exact,
+        "moment": at.moment, "exact": exact,
     }  # fmt: skip
     try:
         found = await service.cached_answer(service.pools.answers, question, situation)

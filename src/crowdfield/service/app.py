@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 
 from crowdfield import __version__
 from crowdfield.data import Region
-from crowdfield.service import problems
+from crowdfield.service import moments, problems
 from crowdfield.service.access import RouteAccess
 from crowdfield.service.alerts import Alerts
 from crowdfield.service.assets import assets
@@ -38,7 +38,7 @@ from crowdfield.service.helper_pool import (
 )
 from crowdfield.service.journal import Entry, Journal, Outcome
 from crowdfield.service.limits import Lag, Slots
-from crowdfield.service.maps import Maps, RecentCache
+from crowdfield.service.maps import Frame, Maps, RecentCache
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
@@ -222,17 +222,37 @@ class Service:
         ask = self._question_to(pool, question | {"target": str(self.files.new_file())})
         return await self.files.get(key, pool, lambda: Packed.from_answer(ask()), seconds=_seconds_kept(question))
 
-    async def figures(self, situation: Situation, question: dict[str, Any], *, since: float = 0.0) -> Packed:
-        """Figures of the newest version, the only one whose model is kept. If another version is published while they
-        are made, figures of that one."""
-        whole = question | await self._newest(situation)
-        try:
+    async def frame(self, situation: Situation, version: int | None, moment: float | None) -> Frame | None:
+        """The version of a map that moves at the moment that is nearest to a given one; None for its newest moment,
+        which every version shows by default. Each moment is drawn when somebody asks for it, once for all who ask."""
+        if moment is None:
+            return None
+        info = await self.pools.reading.run(self.maps.info, situation, version)
+        at = moments.nearest(info.info, moment)
+        if at == moments.newest(info.info):
+            return None
+        question = {"task": "frame", "situation": situation.id, "version": info.number, "moment": at}
+        return Frame(info.number, at, str((await self.cached_file(self.pools.answers, question, situation)).plain))
+
+    async def figures(
+        self, situation: Situation, question: dict[str, Any], moment: float | None = None, *, since: float = 0.0
+    ) -> Packed:
+        """Figures of the newest version, the only one whose model is kept, at a moment if the map moves. If another
+        version is published while they are made, figures of that one."""
+
+        async def make(newest: dict[str, Any]) -> Packed:
+            frame = await self.frame(situation, newest["version"], moment)
+            whole = question | newest | {"frame": frame}
             return await self.cached_file(self.pools.exports, whole, situation, since=since)
+
+        newest = await self._newest(situation)
+        try:
+            return await make(newest)
         except Problem:
-            newer = question | await self._newest(situation)
-            if newer == whole:
+            newer = await self._newest(situation)
+            if newer == newest:
                 raise
-            return await self.cached_file(self.pools.exports, newer, situation, since=since)
+            return await make(newer)
 
     async def _newest(self, situation: Situation) -> dict[str, Any]:
         """What figures depend on besides the question: the newest version, and when the weights were stored."""

@@ -7,6 +7,7 @@ from fastapi import Depends, Path, Query, Request
 from crowdfield.service.auth import PUBLIC, Principal, Role
 from crowdfield.service.limits import READING
 from crowdfield.service.problems import Problem
+from crowdfield.service.schemas import parse_time
 from crowdfield.service.store import Situation, no_situation
 
 if TYPE_CHECKING:
@@ -126,4 +127,25 @@ Admin = Annotated[Principal, Depends(RequiredRole(Role.admin))]
 ReaderOfAny = Annotated[Principal, Depends(RequiredRole(Role.reader, "any map"))]
 ReaderOfAll = Annotated[Principal, Depends(RequiredRole(Role.reader, "all maps"))]
 AdminOfAll = Annotated[Principal, Depends(RequiredRole(Role.admin, "all maps"))]
+
+
+async def _moment(
+    moment: Annotated[
+        str | None,
+        Query(
+            max_length=40,
+            description="for a map whose state changes over time: when events happened (ISO 8601). The nearest of the "
+            "moments of the version (`info.moments`) is used; the newest by default. Earlier moments exist of the "
+            "newest version only",
+            examples=["2026-11-15T21:00:00Z"],
+        ),
+    ] = None,
+) -> float | None:
+    try:
+        return None if moment is None else parse_time(moment)
+    except ValueError as error:
+        raise Problem(422, f"moment {error}") from error
+
+
+MomentQuery = Annotated[float | None, Depends(_moment)]
 VersionQuery = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="a map version; the newest by default")]

@@ -35,15 +35,21 @@ def of_cells(published: PublishedCells) -> dict[str, Any]:
     )
 
 
+def step_for(span: float, steps: tuple[float, ...], most: int) -> float:
+    """The shortest of the given steps of which fewer than `most` cover a span of time; for centuries, a multiple of the
+    longest."""
+    for step in steps:
+        if span / step < most - 1:
+            return step
+    return steps[-1] * float(np.ceil(span / (steps[-1] * (most - 1))))
+
+
 def _counts_by_step(
     time: NDArray[np.float64], count: NDArray[np.int64], steps: tuple[float, ...], *, exact: bool
 ) -> dict[str, Any]:
     if not len(time):
         return {"exact": exact, "start": None, "step": steps[0], "counts": []}
-    span = time.max() - time.min()
-    step = next((length for length in steps if span / length < MOST_STEPS - 1), None)
-    if step is None:  # centuries: as many of the longest steps as are needed
-        step = steps[-1] * float(np.ceil(span / (steps[-1] * (MOST_STEPS - 1))))
+    step = step_for(float(time.max() - time.min()), steps, MOST_STEPS)
     start = float(np.floor(time.min() / step) * step)
     number = np.floor((time - start) / step).astype(np.int64)
     counts = np.bincount(number, weights=count).astype(np.int64)

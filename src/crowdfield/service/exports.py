@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdfield import __version__
 from crowdfield.service.maps import MapArrays
+from crowdfield.service.moments import as_text
 from crowdfield.service.problems import Problem
 
 MEDIA = {
@@ -60,6 +61,8 @@ def write(
         created=datetime.fromtimestamp(now.info.created, UTC).isoformat(timespec="seconds"),
     )
     name = f"{now.situation.id}-v{now.info.number}"
+    if now.moment is not None:
+        name += f"-{as_text(now.moment).replace(':', '')}"
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # A PNG from here is put on other maps: it has only the colours, and files that georeference it.
         options = {"bare": True} if suffix == ".png" else {}

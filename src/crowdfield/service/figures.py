@@ -115,8 +115,8 @@ def _reports(located: Located, counts: NDArray[np.int32]) -> NDArray[np.float64]
     return np.asarray(inside @ counts.ravel().astype(np.float64))
 
 
-def as_json(found: job.DistrictTotals, version: int) -> dict[str, Any]:
-    """Figures as a JSON document."""
+def as_json(found: job.DistrictTotals, now: MapArrays) -> dict[str, Any]:
+    """Figures on a published map as a JSON document."""
     (threshold,) = found.thresholds
     fixed = ("area", "cells", "reports", "weight", "unknown_share", "outside_share", "note")
     parts = {"share": "share", "low": "share_low", "high": "share_high"}
@@ -133,7 +133,8 @@ def as_json(found: job.DistrictTotals, version: int) -> dict[str, Any]:
         | {"states": {s: of(row, s) for s in found.states}, "at_least": {s: of(row, f"{AT_LEAST}{s}") for s in grades}}
         for row in found.table.to_dict("records")
     ]
-    body = {"version": version, "level": found.level, "threshold": threshold, "states": found.states}
+    body: dict[str, Any] = {"version": now.info.number, "moment": now.moment, "level": found.level}
+    body |= {"threshold": threshold, "states": found.states}
     body |= {"unit": found.unit, "weights": found.weights}
     return finite(body | {"areas": rows, "notes": found.notes})  # type: ignore[no-any-return]
 

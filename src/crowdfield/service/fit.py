@@ -1,4 +1,4 @@
-"""From the reports of a situation to a map version. Only this module and `reasons` call the model.
+"""From the reports of a situation to a map version. Only this module, `drawing` and `reasons` call the model.
 
 Models are built, updated and evaluated by `crowdfield.pipeline`, with the defaults of `crowdfield fuse` and
 `crowdfield next`. This module adds what a live map needs: how much a fit may cost, and what readers may see.
@@ -23,17 +23,17 @@ from crowdfield import pipeline
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.errors import ConvergenceWarning, CrowdfieldWarning, DataWarning, InputError
 from crowdfield.io.layers import plain
+from crowdfield.pipeline.fusing import SPACE
 from crowdfield.pipeline.grading import with_grades
 from crowdfield.pipeline.quiet import prevailing_label, with_silence
 from crowdfield.pipeline.shores import land_cells
-from crowdfield.service import placed
+from crowdfield.service import moments, placed
 from crowdfield.service.auth import TRUSTED
-from crowdfield.service.effort import PROBE, UNLIMITED, Effort, describe_limits
+from crowdfield.service.drawing import draw, packed_map, shows_reports
+from crowdfield.service.effort import UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
-from crowdfield.service.maps import pack
 from crowdfield.service.schemas import finite
 from crowdfield.service.store import LAYOUT, SHOWS_REPORTS, Published, Situation
-from crowdfield.service.tiles import NO_IDEA
 from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")
@@ -59,6 +59,10 @@ SEVERAL = 6_000
 GRADED = 20_000
 # The kinds of inference that read the probabilities of states.
 READ_SCORES = ("auto", "collapsed")
+SCORES_NOT_READ = "Fits over a cluster, fits as in the paper, and fits of maps that move read labels and not scores."
+# Of maps that move, the most reports (times latent functions) on which the scales of space and time are searched for:
+# each fit of a search takes many times as long as on maps of space. Up to so many they are fitted without a limit.
+MOVING_SEARCHED = 500
 # A live map searches for its length-scale and its kind of model again when its reports have grown by this factor.
 SEARCH_AGAIN = 1.5
 SILENCE_ENDED = "Many reports now say where the opposite holds, so silence no longer counts as evidence."
@@ -101,13 +105,15 @@ def fit_map(
     scheduler: str | None = None,
     effort: Effort = UNLIMITED,
     interrupted: Callable[[], bool] = never,
+    *,
+    period_hours: int = moments.DAY,
 ) -> tuple[Published | None, Any]:
     """Fit the active reports, starting from the previous model if there is one; returns the version to publish, and the
     model.
 
     The version is None if there were no new reports and `interrupted` asked to stop; the model has then had some more
     sweeps. With a `scheduler` that Dask cluster fits the model, without a warm start: a posterior of that size is too
-    large to be sent to the cluster and back.
+    large to be sent to the cluster and back. `period_hours`: as in the settings, for maps that move.
     """
     began = time.perf_counter()
     mapped = placed.mapped(situation, ledger)
@@ -116,13 +122,13 @@ def fit_map(
         previous = None  # a model of other reports than these
     with _collected_warnings() as remarks:
         fit = (
-            _fitted(situation, ledger, reports, previous, scheduler, effort, interrupted)
+            _fitted(situation, ledger, reports, period_hours, previous, scheduler, effort, interrupted)
             if len(reports)
             else NO_REPORTS
         )
     if fit.cut_short:
         return None, fit.model
-    return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
+    return _published(situation, ledger, mapped, reports, period_hours, fit, remarks, began, effort), fit.model
 
 
 def map_of_log(
@@ -130,6 +136,8 @@ def map_of_log(
     ledger: Ledger,
     interrupted: Callable[[], bool] = never,
     effort: Effort = UNLIMITED,
+    *,
+    period_hours: int = moments.DAY,
 ) -> tuple[Published, Any] | None:
     """The map of the log alone: fitted without a warm start, as `fuse` does. None if `interrupted` asked to stop.
 
@@ -140,7 +148,7 @@ def map_of_log(
     mapped = placed.mapped(situation, ledger)
     reports = placed.chosen(situation, mapped, effort)
     with _collected_warnings() as remarks:
-        fit = _fitted(situation, ledger, reports, None, None, effort) if len(reports) else NO_REPORTS
+        fit = _fitted(situation, ledger, reports, period_hours, None, None, effort) if len(reports) else NO_REPORTS
         anew = False
         for _ in range(MOST_ROUNDS):
             if fit.whole or fit.model.converged_ or time.perf_counter() - began > effort.learning:
@@ -153,13 +161,14 @@ def map_of_log(
             if model is not None:
                 fit = replace(fit, model=model)
             elif not anew:
-                fit, anew = _fitted(situation, ledger, reports, None, None, effort, at_once=MOST_SWEEPS), True
+                fit = _fitted(situation, ledger, reports, period_hours, None, None, effort, at_once=MOST_SWEEPS)
+                anew = True
             else:  # it would begin again at the same place, and go the same way
                 fit = replace(fit, whole=True)
                 break
         else:
             fit = replace(fit, whole=True)
-    return _published(situation, ledger, mapped, reports, fit, remarks, began, effort), fit.model
+    return _published(situation, ledger, mapped, reports, period_hours, fit, remarks, began, effort), fit.model
 
 
 @contextmanager
@@ -179,6 +188,7 @@ def _published(
     ledger: Ledger,
     mapped: placed.Placed,
     reports: placed.Placed,
+    period_hours: int,
     fit: Fit,
     remarks: list[str],
     began: float,
@@ -188,23 +198,28 @@ def _published(
     grid, model, metres = situation.grid, fit.model, mapped.metres
     observations = placed.observations(mapped.entries)
     cells = grid.counts(metres, observations).astype(np.int32) if len(metres) else np.zeros(grid.shape, dtype=np.int32)
-    heatmap = _heatmap(model, situation, effort)
+    in_time: dict[str, Any] = {}
+    shown = model
+    if situation.moving and model is not None:
+        times = moments.event_times(situation, mapped.entries, period_hours)
+        in_time = moments.described(situation, times, period_hours)
+        shown = moments.at_moment(model, in_time)
+    heatmap = draw(shown, situation, effort)
     numbers, words = describe_limits(effort, grid, heatmap.grid, len(metres), len(reports))
     about = _about(model) | {"rested": fit.whole, "searched": fit.searched, "remarks": words + remarks}
     about["unknown_source"] = _unknown_source(ledger, reports)
     about["people"] = len(metres) if observations is None else int(observations.sum())
     ashore = len(metres) > 0 and land_cells(heatmap.grid, metres) is not None
-    about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)} | numbers
-    about[SHOWS_REPORTS] = _shows_reports(situation, heatmap.grid)
+    about |= {LAYOUT: situation.layout, "land": ashore, "only_label": _only_label(situation, reports)}
+    about |= numbers | in_time
+    about[SHOWS_REPORTS] = shows_reports(situation, heatmap.grid)
     return Published(
         head=ledger.head,
         reports=len(metres),
         seconds=time.perf_counter() - began,
-        arrays=pack(
-            probability=heatmap.probability.astype(np.float32), sd=heatmap.sd.astype(np.float32), reports=cells
-        ),
+        arrays=packed_map(heatmap, cells),
         sources=_sources(model),
-        suggestions=_suggestions(model, heatmap),
+        suggestions=_suggestions(shown, heatmap),
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
     )
@@ -260,6 +275,7 @@ def _fitted(
     situation: Situation,
     ledger: Ledger,
     reports: placed.Placed,
+    period_hours: int,
     previous: Previous | None,
     scheduler: str | None,
     effort: Effort,
@@ -267,10 +283,13 @@ def _fitted(
     at_once: int | None = None,
 ) -> Fit:
     """The model fitted to the reports: continued from the previous one where possible, else anew."""
-    said = placed.as_reports(situation, reports)
-    if said.is_score.any() and (scheduler is not None or situation.model["inference"] not in READ_SCORES):
+    said = placed.as_reports(situation, reports, period_hours)
+    if situation.moving:
+        scheduler = None  # a cluster fits maps of space only
+    reads_scores = scheduler is None and situation.model["inference"] in READ_SCORES and not situation.moving
+    if said.is_score.any() and not reads_scores:
         said = replace(said, score=None)
-        warnings.warn("Fits over a cluster, and fits as in the paper, read labels and not scores.", DataWarning, 2)
+        warnings.warn(SCORES_NOT_READ, DataWarning, 2)
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
         # A few reports of the opposite, such as those of places that somebody has checked, do not end it.
@@ -281,14 +300,15 @@ def _fitted(
         else:
             said, settings = with_silence(said, situation.grid, None, settings, positive=label)
             settings = replace(settings, states=situation.states)
-    if scheduler is None and len(said) <= GRADED:
+    if scheduler is None and len(said) <= GRADED and not situation.moving:
         settings = with_grades(settings, said, situation.grades)
     # Grades are read on one scale.
     graded = not isinstance(settings.grades, str)
     settings = settings if graded else replace(settings, grades="none")
     functions = 1 if graded or len(situation.states) == 2 else len(situation.states)
     quick = len(said) * functions >= LARGE or effort.uses_subset
-    if previous is not None and previous.model is not None and scheduler is None and settings.silence is None:
+    alike = previous is not None and previous.model is not None and _has_columns_of(previous.model, said)
+    if previous is not None and alike and scheduler is None and settings.silence is None:
         new = np.array([ledger.seq[r.id] for r in reports.entries], dtype=np.int64) > previous.head
         if not new.any():
             settled = _settled(previous, interrupted)
@@ -299,6 +319,11 @@ def _fitted(
     if scheduler is not None:
         return _fitted_on_cluster(settings, said, situation.grid, scheduler, effort)
     return _from_nothing(settings, said, situation.grid, effort, functions, at_once)
+
+
+def _has_columns_of(model: Any, said: Reports) -> bool:
+    """False if whether the map moves was changed since the model was fitted."""
+    return bool(model.places_.shape[1] == said.places.shape[1])
 
 
 def _swept(model: Any, sweeps: int) -> Any | None:
@@ -351,11 +376,14 @@ def _from_nothing(
     """The fit of `fuse` if there are few enough reports for it; else as many sweeps as there is time for, or `at_once`
     sweeps."""
     began = time.perf_counter()
-    work, most = len(said) * functions, max(effort.searched // functions, 1)
+    in_time = said.places.shape[1] > SPACE
+    searched = min(effort.searched, MOVING_SEARCHED) if in_time else effort.searched
+    work, most = len(said) * functions, max(searched // functions, 1)
     # With three or more states without an order the instrument model takes long, but only it reads scores.
-    compared = functions == 1 or work <= min(SEVERAL, effort.searched)
-    kind = "auto" if compared or said.is_score.any() else "one_state"
-    if work <= effort.searched and not effort.uses_subset:
+    compared = functions == 1 or work <= min(SEVERAL, searched)
+    # Only the one-state model has scales of both space and time.
+    kind = "auto" if (compared or said.is_score.any()) and not in_time else "one_state"
+    if work <= searched and not effort.uses_subset:
         return Fit(pipeline.hold(pipeline.learn(settings, said, grid, reports_model=kind)), True, len(said))
     if effort.uses_subset and settings.lengthscale == "learn":
         # Learning the length-scale takes many fits; a map that could not be fitted once in time uses a default.
@@ -392,34 +420,6 @@ def _sweep_until_deadline(model: Any, began: float, effort: Effort, most: int) -
         model = pipeline.settle(model, sweeps)
         done += sweeps
     return model
-
-
-def _heatmap(model: Any, situation: Situation, effort: Effort) -> Heatmap:
-    """The map in its own cells, or in larger ones if the effort requires that; without counts of reports."""
-    if model is not None:
-        grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
-        counts = np.zeros(grid.shape, dtype=np.int64)
-        return pipeline.make_map(model, grid, counts, field_only=not _shows_reports(situation, grid))
-    # No reports: every state is as probable as the others, and nothing is known.
-    grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: 0.0)
-    shape = (*grid.shape, len(situation.states))
-    unknown = np.full(shape, 1 / shape[-1]), np.full(shape, NO_IDEA)
-    return Heatmap(grid, situation.states, *unknown, np.zeros(grid.shape, dtype=np.int64))
-
-
-def _shows_reports(situation: Situation, grid: Grid) -> bool:
-    """Whether cells with reports show the state of the things reported in them, as in `fuse`, and not the field. Unless
-    the map is private, no cell may reveal what its only report said. In larger cells than those of the map, a report
-    would be shown where it was not made."""
-    return situation.private and grid == situation.grid
-
-
-def _seconds_per_cell(model: Any, situation: Situation) -> float:
-    centres = situation.grid.centres()
-    places = centres[:: max(1, len(centres) // PROBE)]
-    began = time.perf_counter()
-    model.predict_rate(places)
-    return (time.perf_counter() - began) / len(places)
 
 
 def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:

@@ -136,13 +136,15 @@ class Fitter:
         kept = self._catch_up(situation)
         ledger = kept.ledger
         effort = (Effort.rest if job.can_wait else Effort.live)(job.level, job.seconds)
+        period = self._settings.period_hours
         made: tuple[Published | None, Any] | None
         if job.can_wait:
-            made = fit.map_of_log(situation, ledger, lambda: self._overtaken(ledger), effort)
+            made = fit.map_of_log(situation, ledger, lambda: self._overtaken(ledger), effort, period_hours=period)
         else:
             made = fit.fit_map(
-                situation, ledger, kept.previous, self._scheduler(ledger), effort, lambda: self._overtaken(ledger)
-            )
+                situation, ledger, kept.previous, self._scheduler(ledger), effort, lambda: self._overtaken(ledger),
+                period_hours=period,
+            )  # fmt: skip
         published, model = made or (None, None)
         if published is None:
             if model is not None and kept.previous is not None:

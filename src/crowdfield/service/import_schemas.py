@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from crowdfield.service.schemas import ACCESS, PLACES, Access, Name, Places, RegionIn, Rejected, Silence, Strict
+from crowdfield.service.schemas import ACCESS, MOVING, PLACES, Access, Name, Places, RegionIn, Rejected, Silence, Strict
 
 Column = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -37,6 +37,7 @@ class ImportPlan(Strict):
     silence: Silence | None = None
     access: Access = Field("trusted", description=f"of a new map: {ACCESS}")
     places: Places = Field("auto", description=f"of a new map: {PLACES}")
+    moving: bool = Field(False, description=f"of a new map: {MOVING}")
 
 
 class LabelFound(BaseModel):
@@ -80,6 +81,7 @@ class ImportPreview(BaseModel):
     states: list[str]
     positive: str = Field(description="the state that is shown first")
     access: str = Field(description=ACCESS)
+    moving: bool = Field(False, description=MOVING)
     sources: int
     time: list[str] | None = Field(description="the times of the first and the last report")
     notes: list[str]

@@ -349,6 +349,11 @@ def private_entry(situation: Situation, principal: Principal) -> Entry:
     return Entry("private", uuid4().hex, value={"private": situation.private}, author=principal.id)
 
 
+def moving_entry(moving: bool, principal: Principal) -> Entry:
+    """An entry that makes a map one whose state changes over time, or no longer one."""
+    return Entry("moving", uuid4().hex, value={"moving": moving}, author=principal.id)
+
+
 def chunks(entries: Sequence[Entry], size: int = 5_000) -> Iterable[Sequence[Entry]]:
     """Entries in groups of at most `size`."""
     for start in range(0, len(entries), size):

@@ -22,7 +22,7 @@ from crowdfield.service.database import APPEND_LOCK, writing
 from crowdfield.service.tables import entry, situation
 
 log = logging.getLogger("crowdfield.service")
-Kind = Literal["report", "retract", "accept", "trust", "region", "states", "private", "purge"]
+Kind = Literal["report", "retract", "accept", "trust", "region", "states", "private", "moving", "purge"]
 Outcome = Literal["stored", "duplicate", "conflict", "retracted"]
 
 # The most entries in one transaction: many, so that a burst of reports shares one sync, but not so many that anybody
@@ -43,8 +43,8 @@ SCORES = "scores"
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the log: a report, a retraction, an acceptance, a change of trust, region, states or privacy, or a
-    purge."""
+    """One entry of the log: a report, a retraction, an acceptance, a change of trust, region, states, privacy or of
+    whether the map moves, or a purge."""
 
     kind: Kind
     id: str
@@ -58,6 +58,7 @@ class Entry:
     author: str | None = None
     accuracy: float | None = None
     observations: int | None = None
+    received: float | None = None  # set when the entry is stored
 
     @property
     def scores(self) -> dict[str, float] | None:
@@ -293,7 +294,7 @@ class Ledger:
         c = entry.c
         columns = (
             c.seq, c.kind, c.id, c.longitude, c.latitude, c.label, c.source, c.time, c.text, c.value, c.author,
-            c.accuracy, c.observations,
+            c.accuracy, c.observations, c.received,
         )  # fmt: skip
         query = select(*columns).where(c.situation == self.situation, c.seq > self.head).order_by(c.seq)
         if upto is not None:
@@ -322,8 +323,8 @@ class Ledger:
         elif e.kind == "trust":
             self.trust[str(e.source)] = e.value
             self.invalidated = True  # an earlier model used other priors
-        elif e.kind in ("region", "states", "private"):
-            self.invalidated = True  # an earlier model used other places or states, and perhaps other reports
+        elif e.kind in ("region", "states", "private", "moving"):
+            self.invalidated = True  # an earlier model used other places, times or states, and perhaps other reports
 
     def clear_invalidated(self) -> None:
         self.invalidated = False

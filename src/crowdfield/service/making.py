@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from crowdfield import geography
 from crowdfield.data import Region
 from crowdfield.errors import InputError
-from crowdfield.service import answers, basemap, cells, exports, tiles
+from crowdfield.service import answers, basemap, cells, exports, moments, tiles
 from crowdfield.service.cells import Cells
 from crowdfield.service.database import connect
 from crowdfield.service.districts import Districts, areas_of
-from crowdfield.service.maps import JUST_CHANGED, Maps, RecentCache
+from crowdfield.service.maps import JUST_CHANGED, Frame, MapArrays, Maps, RecentCache
 from crowdfield.service.packing import BEST, Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
@@ -54,6 +54,7 @@ class Maker:
         """Answer one question of the server."""
         tasks: dict[str, Callable[..., dict[str, Any]]] = {
             "export": self.export,
+            "frame": self.frame,
             "points": self.points,
             "items": self.items,
             "item": self.item,
@@ -75,10 +76,24 @@ class Maker:
         }
         return tasks[question["task"]](**{name: value for name, value in question.items() if name != "task"})
 
-    def export(self, situation: str, version: int, form: str, exact: bool, target: str) -> dict[str, Any]:
+    def frame(self, situation: str, version: int, moment: float, target: str) -> dict[str, Any]:
+        """The arrays of a version at one of its moments, as a file for the tasks that take a `frame`."""
+        found, info = self._version(situation, version)
+        model = self._model(found, version)
+        if model is None:
+            raise Problem(404, moments.ONLY_NEWEST)
+        from crowdfield.service import drawing
+
+        path, cells = Path(target), self._maps.load(found, version).reports
+        path.write_bytes(drawing.draw_moment(model, found, info.info, moment, cells))
+        return _describe_files(pack_files(path, "application/octet-stream", {}))
+
+    def export(
+        self, situation: str, version: int, form: str, exact: bool, frame: list[Any] | None, target: str
+    ) -> dict[str, Any]:
         """A version as a file, with the counts of reports that the caller may see."""
         found, info = self._version(situation, version)
-        now = self._maps.load(found, version)
+        now = self._maps.load(found, version, _frame(frame))
         reports = None if exact else self._cells.load(found, info).counts(found.grid)
         path, media, headers = exports.write(now, form, Path(target), reports=reports)
         return _describe_files(pack_files(path, media, headers))
@@ -157,11 +172,13 @@ class Maker:
                 )
         raise Problem(404, answers.NO_SUCH_REPORT)
 
-    def reasons(self, situation: str, version: int, cell: int, state: int, exact: bool) -> dict[str, Any]:
+    def reasons(
+        self, situation: str, version: int, cell: int, state: int, moment: float | None, exact: bool
+    ) -> dict[str, Any]:
         """The reasons for what the newest version says about a cell; older versions have no model to explain them."""
         found, info = self._version(situation, version)
         count = None if exact else self._cells.load(found, info).count(cell)
-        why = self._explained(found, info, cell, state, exact)
+        why = self._explained(found, info, cell, state, moment, exact)
         return {"why": why, "count": count, "sea": self._at_sea(found, info, cell)}
 
     def ready(self) -> dict[str, Any]:
@@ -177,7 +194,7 @@ class Maker:
         found, info = self._store.situation(situation), self._store.version(situation)
         if info is not None:
             self._cells.load(found, info)
-            self._explained(found, info, found.grid.size // 2, 0, exact=True)
+            self._explained(found, info, found.grid.size // 2, 0, None, exact=True)
         return {}
 
     def _at_sea(self, situation: Situation, info: VersionInfo, cell: int) -> bool | None:
@@ -223,6 +240,7 @@ class Maker:
         form: str,
         exact: bool,
         weights: float | None,
+        frame: list[Any] | None,
         target: str,
     ) -> dict[str, Any]:
         """Figures of stored districts, or of those in an uploaded file, as JSON or as a file. `weights`, the time when
@@ -234,9 +252,10 @@ class Maker:
             areas = areas_of(json.loads(Path(uploaded).read_text()))
         else:
             areas = self._districts.load(found.id, str(districts))
-        made = self._figures(found, version, areas, level, threshold, exact)
+        now = self._maps.load(found, version, _frame(frame))
+        made = self._figures(now, areas, level, threshold, exact)
         if form == "json":
-            return _write_files(pack_json(figures.as_json(made, version)), Path(target))
+            return _write_files(pack_json(figures.as_json(made, now)), Path(target))
         name = f"{found.id}-{districts or 'districts'}-v{version}.{form}"
         return self._as_file(name, lambda path: figures.write(made, path, found.positive), Path(target))
 
@@ -248,6 +267,7 @@ class Maker:
         states: list[str],
         exact: bool,
         weights: float | None,
+        frame: list[Any] | None,
         target: str,
     ) -> dict[str, Any]:
         """Figures of one polygon as CoverageJSON."""
@@ -255,8 +275,9 @@ class Maker:
 
         found = self._store.situation(situation)
         areas = figures.polygon_of(coords)
-        made = self._figures(found, version, areas, AREA_LEVEL, AREA_THRESHOLD, exact)
-        body = figures.coverage(made, self._maps.info(found, version).created, states)
+        now = self._maps.load(found, version, _frame(frame))
+        made = self._figures(now, areas, AREA_LEVEL, AREA_THRESHOLD, exact)
+        body = figures.coverage(made, now.info.created if now.moment is None else now.moment, states)
         return _write_files(pack_json(body, figures.COVERAGE_JSON), Path(target))
 
     def check_plan(
@@ -300,17 +321,16 @@ class Maker:
             path, media, headers = exports.bundle(path, target)
         return _describe_files(pack_files(path, media, headers))
 
-    def _figures(
-        self, situation: Situation, version: int, areas: Any, level: float, threshold: float, exact: bool
-    ) -> Any:
+    def _figures(self, now: MapArrays, areas: Any, level: float, threshold: float, exact: bool) -> Any:
         """Figures of districts on a version, computed from its model."""
         from crowdfield.pipeline.totals import TotalsOptions
         from crowdfield.service import figures
 
-        now = self._maps.load(situation, version)
-        model = self._model(situation, version)
+        situation = now.situation
+        model = self._model(situation, now.info.number)
         if model is None:
             raise Problem(404, "figures of districts exist only for the newest version of a map with reports")
+        model = moments.at_moment(model, now.info.info, now.moment)
         counts = now.reports if exact else self._cells.load(situation, now.info).counts(situation.grid)
         weights, stored = self._weights.load(situation), self._weights.find(situation.id)
         made = figures.figures(model, now, areas, counts, TotalsOptions(level, (threshold,)), weights, exact=exact)
@@ -330,13 +350,14 @@ class Maker:
         base: int | None,
         scale: tiles.Scale,
         layout: str,
+        frame: list[Any] | None,
     ) -> dict[str, Any]:
         """A tile of a version. The layer `difference` shows the change since version `base`, or the previous version.
         `layout`: the layout that the map had when the server decided that the caller may see it."""
         found = self._store.situation(situation)
         if found.layout_tag != layout:
             raise Unknown(JUST_CHANGED)
-        now, before = self._maps.load(found, version), None
+        now, before = self._maps.load(found, version, _frame(frame)), None
         if layer == "difference":
             earlier = base if base is not None else version - 1
             before = self._maps.load(found, earlier) if earlier >= 1 else None
@@ -357,7 +378,7 @@ class Maker:
         return self._store.situation(situation), info
 
     def _explained(
-        self, situation: Situation, info: VersionInfo, cell: int, state: int, exact: bool
+        self, situation: Situation, info: VersionInfo, cell: int, state: int, moment: float | None, exact: bool
     ) -> dict[str, Any] | None:
         """Reasons as the caller may see them, or None for a version whose model is no longer stored."""
         model = self._model(situation, info.number)
@@ -367,7 +388,8 @@ class Maker:
 
         shows_reports = info.info.get(SHOWS_REPORTS, False)
         place = reasons.place_of(model, situation, cell) if shows_reports else situation.grid.centres()[cell]
-        why = reasons.explain(model, situation, place, state)
+        shown = moments.at_moment(model, info.info, moment)
+        why = reasons.explain(shown, situation, place, state)
         if why is None:
             return None
         return reasons.named_reasons(why, model) if exact else grouped(why, self._minimum)
@@ -403,6 +425,10 @@ def grouped(why: "Explained", minimum: Minimum) -> dict[str, Any]:
         "uncertainty": doubt,
         "groups": groups,
     }
+
+
+def _frame(given: list[Any] | None) -> Frame | None:
+    return None if given is None else Frame(*given)
 
 
 def _write_files(packed: Packed, target: Path) -> dict[str, Any]:

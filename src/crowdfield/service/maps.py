@@ -5,12 +5,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap
+from crowdfield.service.moments import MOMENTS, as_text, newest
 from crowdfield.service.store import LAYOUT, Situation, Store, Unknown, VersionInfo
 
 V = TypeVar("V")
@@ -49,15 +51,25 @@ class RecentCache(Generic[V]):
         return value
 
 
+class Frame(NamedTuple):
+    """A version of a map that moves at another moment than its newest, in seconds since 1970, and the file of its
+    arrays, which a helper process wrote."""
+
+    version: int
+    moment: float
+    path: str
+
+
 @dataclass(frozen=True)
 class MapArrays:
-    """One version of a map."""
+    """One version of a map; of a map that moves, at one moment."""
 
     situation: Situation
     info: VersionInfo
     probability: NDArray[np.float32]  # [rows, columns, J]
     sd: NDArray[np.float32]  # [rows, columns, J]
     reports: NDArray[np.int32]  # [rows, columns]
+    moment: float | None = None  # seconds since 1970; None if the map does not move
 
     @property
     def grid(self) -> Grid:
@@ -74,7 +86,8 @@ class MapArrays:
             "situation": self.situation.id,
             "version": self.info.number,
             "positive": self.situation.positive,
-            **{name: value for name, value in self.info.info.items() if name != LAYOUT},
+            **{name: value for name, value in self.info.info.items() if name not in (LAYOUT, MOMENTS)},
+            **({} if self.moment is None else {"moment": as_text(self.moment)}),
             **metadata,
         }
         p = self.probability.astype(np.float64)
@@ -141,13 +154,22 @@ class Maps:
             raise Unknown(f"there is no version {number} of '{situation.id}'; GET versions lists those that are kept")
         raise Unknown(f"'{situation.id}' has no map yet; it appears when the first reports have come in")
 
-    def load(self, situation: Situation, number: int | None = None) -> MapArrays:
-        """The arrays of a version, the newest by default."""
+    def load(self, situation: Situation, number: int | None = None, frame: Frame | None = None) -> MapArrays:
+        """The arrays of a version, the newest by default; if the map moves, at the newest moment or that of `frame`."""
         info = self.info(situation, number)
 
         def make() -> MapArrays:
-            arrays = unpack(self._store.blob(situation.id, info.number, "arrays"))
-            return MapArrays(situation, info, arrays["probability"], arrays["sd"], arrays["reports"])
+            stored = self._store.blob(situation.id, info.number, "arrays") if frame is None else _read(frame)
+            arrays = unpack(stored)
+            moment = newest(info.info) if frame is None else frame.moment
+            return MapArrays(situation, info, arrays["probability"], arrays["sd"], arrays["reports"], moment)
 
         # The time of creation distinguishes a situation from a removed one of the same name.
-        return self._recent.get((situation.id, situation.created, info.number), make)
+        return self._recent.get((situation.id, situation.created, info.number, frame), make)
+
+
+def _read(frame: Frame) -> bytes:
+    try:
+        return Path(frame.path).read_bytes()
+    except FileNotFoundError:
+        raise Unknown(JUST_CHANGED) from None  # it was deleted to make room for others

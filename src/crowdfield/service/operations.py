@@ -36,6 +36,7 @@ from crowdfield.service.database import (
 from crowdfield.service.effort import UNLIMITED, Effort
 from crowdfield.service.journal import Entry, Ledger, write
 from crowdfield.service.maps import unpack
+from crowdfield.service.moments import DAY, PERIOD
 from crowdfield.service.store import Store
 
 FORMAT = 1
@@ -261,7 +262,8 @@ def _check_situation(engine: Engine, store: Store, name: str, found: Findings, r
         effort = Effort(coarse["level"], shape=(coarse["rows"], coarse["columns"])) if coarse else UNLIMITED
         from crowdfield.service.fit import map_of_log  # imported here: only replays need the models
 
-        made = map_of_log(situation, ledger, effort=effort)
+        # And a map that moves with one of the same periods.
+        made = map_of_log(situation, ledger, effort=effort, period_hours=newest.info.get(PERIOD, DAY))
         assert made is not None  # nothing interrupts it here
         stored = unpack(store.blob(name, newest.number, "arrays"))["probability"]
         facts["replayed"] = float(np.nanmax(np.abs(unpack(made[0].arrays)["probability"] - stored)))

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from crowdfield import geography
 from crowdfield.data import Reports
+from crowdfield.service import moments
 from crowdfield.service.effort import Effort
 from crowdfield.service.journal import Entry, Ledger
+from crowdfield.service.publishing import HOUR
 from crowdfield.service.scatter import in_whole_cells, scattered
 from crowdfield.service.store import Situation
 
@@ -52,11 +54,14 @@ def _metres(situation: Situation, reports: Sequence[Entry]) -> NDArray[np.float6
     return metres if situation.exact_places else scattered(situation.grid, metres)
 
 
-def as_reports(situation: Situation, reports: Placed) -> Reports:
-    """The reports as a table for the pipeline, in the reference system of the map's grid."""
-    entries = reports.entries
+def as_reports(situation: Situation, reports: Placed, period_hours: int) -> Reports:
+    """The reports as a table for the pipeline, in the reference system of the map's grid; if the map moves, with the
+    hour of the event (since 1970) as third coordinate. `period_hours`: the steps in which readers may know times."""
+    entries, places = reports.entries, reports.metres
+    if situation.moving:
+        places = np.column_stack([places, moments.event_times(situation, entries, period_hours) / HOUR])
     return Reports.from_arrays(
-        reports.metres,
+        places,
         np.array([r.label for r in entries], dtype=object),
         np.array([r.source for r in entries], dtype=object),
         labels=list(situation.labels),

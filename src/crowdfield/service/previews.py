@@ -18,7 +18,7 @@ from crowdfield.service.import_schemas import (
 )
 from crowdfield.service.layouts import build, checked
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import NewSituation, Rejected
+from crowdfield.service.schemas import NO_SILENCE_IN_TIME, NewSituation, Rejected
 from crowdfield.service.store import Situation
 
 # What differs between rows that are rejected for the same reason: values in quotes, and numbers.
@@ -37,7 +37,9 @@ SUGGESTED_SILENCE = 1.0
 
 def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan) -> Situation:
     """The new map that a file starts."""
-    model = {"places": plan.places, "silence": plan.silence, "grades": layout.grades}
+    model = {"places": plan.places, "silence": plan.silence, "grades": layout.grades, "moving": plan.moving}
+    if plan.moving and plan.silence is not None:
+        raise Problem(422, NO_SILENCE_IN_TIME)
     if plan.positive is not None and plan.positive not in layout.states:
         raise Problem(422, f"positive must be one of the states: {', '.join(layout.states)}")
     new = NewSituation(
@@ -99,13 +101,14 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         states=list(situation.states),
         positive=situation.positive,
         access=situation.access,
+        moving=situation.moving,
         sources=len({row["source"] for row in read.rows}),
         time=about["time"],
         notes=about["notes"],
         region=tuple(situation.region),
         cell=max(situation.grid.cell_width, situation.grid.cell_height),
         points=_points(read, inside, [found.label for found in labels], plan),
-        silence=_offer(read, situation) if offer_silence else None,
+        silence=_offer(read, situation) if offer_silence and not situation.moving else None,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.models.inexact import exact_rows
+from crowdfield.pipeline import AtTime
 from crowdfield.pipeline.quiet import without_silence
 from crowdfield.service.publishing import NOTICEABLE
 from crowdfield.service.store import Situation
@@ -33,10 +34,12 @@ class Explained:
 
 
 def explain(model: Any, situation: Situation, place: NDArray[np.float64], state: int) -> Explained | None:
-    """The contribution of each report to a place; None for a model that cannot explain its map."""
+    """The contribution of each report to a place, of an `AtTime` at its moment; None for a model that cannot explain
+    its map."""
     if model is None or model.inference_ == "gibbs":
         return None
-    table = model.explain(place, situation.states[state])
+    at = model.in_time(place[None])[0] if isinstance(model, AtTime) else place
+    table = model.explain(at, situation.states[state])
     kind, odds = table["kind"].to_numpy(), table["log_odds"].to_numpy()
     quiet = (kind == "report") & (table["source"].to_numpy() == SILENCE)
     return Explained(

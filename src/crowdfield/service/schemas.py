@@ -197,6 +197,13 @@ PLACES = (
 )
 
 
+MOVING = (
+    "whether the state of a place changes over time, as in a flood that moves: the map then uses the times of events, "
+    "shows the newest moment, and can be asked about earlier ones (`moment`)"
+)
+NO_SILENCE_IN_TIME = "silence cannot count on a map that moves: nobody knows at which time a place was silent"
+
+
 class ModelOptions(Strict):
     """How the map is computed; every field has a sensible default."""
 
@@ -214,6 +221,13 @@ class ModelOptions(Strict):
         None, max_length=MOST_STATES, description="all states from the least to the worst; by their words if not given"
     )
     places: Places = Field("auto", description=PLACES)
+    moving: bool = Field(False, description=MOVING)
+
+    @model_validator(mode="after")
+    def _silence_of_space(self) -> "ModelOptions":
+        if self.moving and self.silence is not None:
+            raise ValueError(NO_SILENCE_IN_TIME)
+        return self
 
 
 Scale = Literal["plain", "water", "harm", "plain-reversed", "water-reversed", "harm-reversed"]
@@ -285,6 +299,7 @@ class SituationOut(BaseModel):
     positive: str = Field(description="the state that the map is about")
     scales: list[str] = Field(description="the colour scale of each state")
     access: str = Field("public", description=ACCESS)
+    moving: bool = Field(False, description=MOVING)
     exact_places: bool = Field(description="whether fits use the exact places of reports, or only their cells")
     region: tuple[float, float, float, float] = Field(description="west, south, east, north in degrees")
     crs: str
@@ -317,6 +332,7 @@ class SituationChange(Strict):
     positive: Name | None = Field(None, description="the state that the map shows first")
     archived: bool | None = Field(None, description="an archived map is kept and can be read, but is listed last")
     access: Access | None = Field(None, description=ACCESS)
+    moving: bool | None = Field(None, description=MOVING)
     colours: dict[Name, Scale | None] | None = Field(None, max_length=12, description=COLOURS + "; null restores it")
     trust: dict[Name, TrustLevel] | None = Field(
         None,

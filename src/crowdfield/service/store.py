@@ -87,6 +87,11 @@ class Situation:
         return self.private if said == "auto" else said == "exact"
 
     @property
+    def moving(self) -> bool:
+        """Whether the state of a place changes over time, so that fits use the times of events."""
+        return bool(self.model.get("moving"))
+
+    @property
     def grades(self) -> tuple[str, ...] | None:
         """The states if they are grades, from the least to the worst: by their words, or as it was said."""
         known = (self.model.get("grades"), order_of(self.states))

@@ -50,7 +50,7 @@ entry = Table(
     metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("situation", String(64), ForeignKey("situation.id", ondelete="CASCADE"), nullable=False),
-    Column("kind", String(8), nullable=False),  # report, retract, accept, trust, region, states, private, purge
+    Column("kind", String(8), nullable=False),  # report, retract, accept, trust, region, states, private, moving, purge
     Column("id", String(200), nullable=False),
     Column("longitude", Float(53)),
     Column("latitude", Float(53)),

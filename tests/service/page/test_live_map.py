@@ -218,6 +218,31 @@ class TestThePageOfAnAdmin:
         assert page.inner_text("#districts tbody tr:first-child b") == "Unknown"
         assert page.locator("#districts tbody .meter").count() == 0
         assert "not on this map" in page.inner_text("#districts tbody tr:last-child")
+        # Their outlines are on the map: the one under the pointer tells its figures, and a click finds its row.
+        until(page, "crowdfieldMap.queryRenderedFeatures({ layers: ['district-lines'] }).length > 0")
+        box, bubble = page.locator("#map").bounding_box(), ".maplibregl-popup.district"
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.75 * box["height"])
+        page.wait_for_selector(bubble)
+        name = page.inner_text(bubble).split(":")[0]
+        assert name in ("west", "east") and "Unknown, a guess" in page.inner_text(bubble)
+        assert serious(page) == []
+        shot(page, "district-outlines")
+        click_map(page, 0.6, 0.75)
+        assert page.get_attribute("#districts tr.chosen", "data-area") == name
+        # A pointer that rests gets the figures of the outlines that come, and loses those of outlines that go.
+        shapes = page.evaluate("crowdfieldMap.getSource('districts').serialize().data")
+        put = "data => crowdfieldMap.getSource('districts').setData(data)"
+        page.evaluate(put, {"type": "FeatureCollection", "features": []})
+        page.wait_for_selector(bubble, state="detached")
+        page.evaluate(put, shapes)
+        page.wait_for_selector(bubble)
+        page.mouse.move(box["x"] + box["width"] + 40, box["y"] + 40)
+        page.wait_for_selector(bubble, state="detached")
+        # Without a pointer: Enter is for the centre of the map.
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(bubble)
+        assert page.get_attribute("#districts tr.chosen", "data-area") in page.inner_text(bubble)
         page.fill("#districts form.alert input[placeholder]", "duty@agency.example")
         page.click("#districts form.alert button[type=submit]")
         # No mail server is set here: that is said, and nothing else breaks.

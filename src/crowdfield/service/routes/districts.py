@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Form, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from crowdfield.service.auth import Principal, Role
-from crowdfield.service.deps import Admin, Reader, Reporter, service_of, situation_of
+from crowdfield.service.deps import Admin, MomentQuery, Reader, Reporter, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.routes.reports import Uploaded
 from crowdfield.service.schemas import DistrictsOut, DistrictsStored
@@ -70,6 +70,7 @@ async def totals(
     level: Level = 0.9,
     threshold: Threshold = 0.5,
     form: TotalsForm = "json",
+    moment: MomentQuery = None,
 ) -> Response:
     """Figures of stored districts on the newest map, as `crowdfield totals` computes them: for every state its expected
     share and amount with intervals from joint draws, and the share that is unknown. Amounts are in `unit`: square
@@ -78,7 +79,9 @@ async def totals(
     service = service_of(request)
     stored = await service.pools.reading.run(service.districts.find, situation.id, districts)
     question = _question(situation, principal, level, threshold, form) | {"districts": districts, "uploaded": None}
-    return send(request.headers, await service.figures(situation, question, since=stored.created), cache=PRIVATE)
+    return send(
+        request.headers, await service.figures(situation, question, moment, since=stored.created), cache=PRIVATE
+    )
 
 
 @router.post("/situations/{situation}/totals", response_class=JSONResponse)
@@ -91,6 +94,7 @@ async def totals_of_file(
     level: Level = 0.9,
     threshold: Threshold = 0.5,
     form: TotalsForm = "json",
+    moment: MomentQuery = None,
 ) -> Response:
     """The same figures for the polygons of a file. The file is not stored."""
     service = service_of(request)
@@ -100,7 +104,7 @@ async def totals_of_file(
         await service.pools.imports.run(path.write_text, json.dumps(content))
         question = _question(situation, principal, level, threshold, form)
         question |= {"districts": None, "uploaded": str(path)}
-        return send(request.headers, await service.figures(situation, question), cache=PRIVATE)
+        return send(request.headers, await service.figures(situation, question, moment), cache=PRIVATE)
     finally:
         path.unlink(missing_ok=True)
 

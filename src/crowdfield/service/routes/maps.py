@@ -14,9 +14,17 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from crowdfield.service import answers, exports, tiles
+from crowdfield.service import answers, exports, moments, tiles
 from crowdfield.service.auth import Role
-from crowdfield.service.deps import Reader, VersionQuery, accesses, service_of, situation_from_query, situation_of
+from crowdfield.service.deps import (
+    MomentQuery,
+    Reader,
+    VersionQuery,
+    accesses,
+    service_of,
+    situation_from_query,
+    situation_of,
+)
 from crowdfield.service.mvt import MEDIA as MVT
 from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
@@ -75,10 +83,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         scale: Annotated[
             tiles.Scale | None, Query(description="the colour scale of the layer probability; the map's by default")
         ] = None,
+        moment: MomentQuery = None,
     ) -> Response:
         """A tile of a layer. The layer `difference` shows the change since the previous version, or since `base`."""
         service = service_of(request)
         _check_tile(z, x, y)
+        if layer == "difference" and moment is not None:
+            raise Problem(422, "the layer difference compares versions, each at its newest moment; leave out `moment`")
         j = state_index(situation, state)
         question = {
             "task": "tile", "situation": situation.id, "version": version, "layer": layer, "z": z, "x": x, "y": y,
@@ -87,7 +98,10 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         }  # fmt: skip
         if version is None:
             question["version"] = (await service.pools.reading.run(service.maps.info, situation)).number
-        image = await service.image(question, situation)
+        frame = await service.frame(situation, version, moment)
+        if frame is not None:
+            question["version"] = frame.version
+        image = await service.image({**question, "frame": frame}, situation)
         control = "private"
         if service.settings.anonymous_reading and situation.access == "public":
             coloured = scale is not None or layer != "probability"
@@ -102,12 +116,13 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         layer: tiles.Layer = "probability",
         state: StateQuery = None,
         version: VersionQuery = None,
+        moment: MomentQuery = None,
     ) -> JSONResponse:
         """A layer as TileJSON 3.0, to show it in other map software."""
         service = service_of(request)
         now = await service.pools.reading.run(service.maps.info, situation, version)
-        j = state_index(situation, state)
-        return JSONResponse(answers.tilejson(str(request.base_url), situation, now.number, layer, j))
+        j, at = state_index(situation, state), None if moment is None else moments.nearest(now.info, moment)
+        return JSONResponse(answers.tilejson(str(request.base_url), situation, now.number, layer, j, at))
 
     @router.get("/point/{longitude},{latitude}")
     async def point(
@@ -118,18 +133,22 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         principal: Reader,
         state: StateQuery = None,
         version: VersionQuery = None,
+        moment: MomentQuery = None,
     ) -> JSONResponse:
         """What is known about a place, how well, and why: the contribution of each source in log odds."""
         service = service_of(request)
         j = state_index(situation, state)
-        at = await service.pools.reading.run(answers.place, service, situation, longitude, latitude, j, version)
+        frame = await service.frame(situation, version, moment)
+        number = version if frame is None else frame.version
+        at = await service.pools.reading.run(answers.place, service, situation, longitude, latitude, j, number, frame)
         return JSONResponse(finite(await answers.point(service, situation, principal, at, j)))
 
     @router.get("/next", response_class=JSONResponse)
     async def look_next(
         request: Request, situation: SituationInPath, _: Reader, version: VersionQuery = None
     ) -> Response:
-        """Where to look next: GeoJSON polygons with scores, which tasking tools can import."""
+        """Where to look next: GeoJSON polygons with scores, which tasking tools can import. If the state of the map
+        changes over time, at the newest moment of the version: nobody can look at the past."""
         service = service_of(request)
         return await json_answer(request, answers.suggestions, service, situation, version)
 
@@ -224,6 +243,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         form: Annotated[str, Path(pattern=r"^[a-z0-9]{2,12}$", examples=["geojson"])],
         principal: Reader,
         version: VersionQuery = None,
+        moment: MomentQuery = None,
     ) -> Response:
         """The map as a file: tif, geojson, gpkg, parquet, kml, csv, png, nc or html."""
         service = service_of(request)
@@ -232,6 +252,7 @@ def _routes(prefix: str, which: Callable[..., Any]) -> APIRouter:
         question = {
             "task": "export", "situation": situation.id, "version": info.number, "form": form,
             "exact": principal.role >= Role.trusted,
+            "frame": await service.frame(situation, info.number, moment),
         }  # fmt: skip
         made = await service.cached_file(service.pools.exports, question, situation)
         return send(request.headers, made, cache=PRIVATE)

@@ -11,7 +11,14 @@ from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, may_see, service_of, situation_of
 from crowdfield.service.layouts import build, plan
 from crowdfield.service.problems import Problem
-from crowdfield.service.schemas import NewSituation, SituationChange, SituationChanged, SituationOut, Trust
+from crowdfield.service.schemas import (
+    NO_SILENCE_IN_TIME,
+    NewSituation,
+    SituationChange,
+    SituationChanged,
+    SituationOut,
+    Trust,
+)
 from crowdfield.service.store import Situation, Store, VersionInfo
 
 router = APIRouter(tags=["situations"])
@@ -83,7 +90,7 @@ async def change_situation(
     request: Request, situation: Annotated[Situation, Depends(situation_of)], change: SituationChange, principal: Admin
 ) -> SituationChanged:
     """Change a map: its title, the state it shows first, its colours, who may see it, whether it is archived, the trust
-    in its sources, its states and labels, its region.
+    in its sources, its states and labels, its region, whether its state changes over time.
 
     With another region every report stays in the log, and the next map includes those inside the new region. Versions
     of the old region are removed. Rows of a file that were outside before can be imported again. With other states or
@@ -100,8 +107,10 @@ async def change_situation(
         return SituationChanged(**fields.model_dump(), outside=outside)
 
     changed = await service.pools.operations.run(do)
-    if change.trust:
-        entries = [intake.trust_entry(source, level, principal) for source, level in change.trust.items()]
+    entries = [intake.trust_entry(source, level, principal) for source, level in (change.trust or {}).items()]
+    if changed.moving != situation.moving:
+        entries.append(intake.moving_entry(changed.moving, principal))
+    if entries:
         await service.append(situation.id, entries)
     service.forget()
     return changed
@@ -116,6 +125,8 @@ def _check(before: Situation, change: SituationChange) -> None:
     named = {*([change.positive] if change.positive is not None else []), *(change.colours or {})}
     if not named <= set(states):
         raise Problem(422, f"this situation has no such state; it has: {', '.join(states)}")
+    if change.moving and before.model.get("silence") is not None:
+        raise Problem(422, NO_SILENCE_IN_TIME)
     if (change.states or change.labels) and before.model.get("confusion_prior") is not None:
         raise Problem(422, "this map has a confusion_prior of its own for its states and labels; start another map")
     if len(_labels(before, change)) < len(states):
@@ -135,7 +146,11 @@ def _changed(store: Store, name: str, change: SituationChange, principal: Princi
     if change.states is not None or change.labels is not None:
         _change_states(store, before, change, principal)
         before = store.situation(name)
-    options = {key: value for key in ("positive", "archived", "access") if (value := getattr(change, key)) is not None}
+    options = {
+        key: value
+        for key in ("positive", "archived", "access", "moving")
+        if (value := getattr(change, key)) is not None
+    }
     if change.colours is not None:
         chosen = {**before.model.get("colours", {}), **change.colours}
         options["colours"] = {state: scale for state, scale in chosen.items() if scale is not None}

@@ -6,7 +6,7 @@ import { ChecksPanel } from "./checks.js";
 import { checkLegend } from "./check-places.js";
 import { $, download, fill, make, options, tabs } from "./dom.js";
 import { DistrictsPanel } from "./districts.js";
-import { EventTime } from "./events.js";
+import { EventTime, momentInWords } from "./events.js";
 import { drawable, MapView } from "./map.js";
 import { bundled } from "./bundle.js";
 import { ImportPreview } from "./import.js";
@@ -25,6 +25,7 @@ import { Tour } from "./tour.js";
 const ROLES = ["nobody", "reader", "reporter", "trusted", "admin"];
 // Outlines of countries are too coarse to cut the sea off a map that is narrower than this, in degrees (`outlines.NARROWEST`).
 const OUTLINED = 0.4;
+const STILL = 150; // milliseconds for which a slider rests before the service is asked about its position
 const chosen = { situation: null, version: null, layer: "probability", state: null, base: null, place: null };
 let me = { role: "nobody", name: "" };
 let situations = [];
@@ -98,22 +99,22 @@ async function start() {
     $("cover").hidden = false;
     $("cover").textContent = T[obstacle];
   } else {
-    view = new MapView("map", T.map, { onAsk: guarded((longitude, latitude) => { search?.say(""); return ask(longitude, latitude); }), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onMove: remember, interactive: !embedded });
+    view = new MapView("map", T.map, { onAsk: guarded((longitude, latitude) => { search?.say(""); return ask(longitude, latitude); }), onReport: guarded((id) => { showTab("tab-reports"); return reports.pick(id); }), onHere: guarded((box) => { showTab("tab-reports"); return reports.here(box); }), onCheck: (id) => { showTab("tab-checks"); checks.pick(id); }, onDistrict: (name) => districts.pick(name), onMove: remember, interactive: !embedded });
     window.crowdfieldMap = view.map; // for scripts and tests
   }
   new Menu({ address, title: () => document.title, view });
-  events = new EventTime({ onChange: guarded(async () => { remember(); if (exact) await reports.changed(); else marks(); }) });
+  events = new EventTime({ onChange: guarded(moved), drawn: async () => view?.drawn() });
   tour = new Tour();
   $("search-text").placeholder = T.searchExample;
   $("search").hidden = !view || embedded;
   search = view && new Search({ view, region: () => chosen.situation?.region, onPick: guarded(ask) });
-  reports = new ReportsPanel({ path, during: () => events.during(), onWhy: guarded(ask), onFilter: marks, guarded });
-  districts = new DistrictsPanel({ save, guarded });
+  reports = new ReportsPanel({ path, during: () => events.during(), timedOnly: () => !events.moving, onWhy: guarded(ask), onFilter: marks, guarded });
+  districts = new DistrictsPanel({ save, guarded, view });
   checks = new ChecksPanel({ save, guarded, onMarks: checkMarks, onPlace: (longitude, latitude) => view?.place(longitude, latitude, { covered: sheet.covers() }) });
   fill($("check-shapes"), ...checkLegend());
   manage = new ManagePanel({ reopen, onCreated: () => showTab("tab-layers"), shown: () => view?.shown() ?? [-180, -90, 180, 90] });
   importing = new ImportPreview({ view, target: () => ($("import-new").checked ? null : chosen.situation?.id), onDone: taken, onShow: () => showTab("tab-files") });
-  fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}`)) } })));
+  fill($("exports"), ...Object.entries(T.formats).map(([form, text]) => make("button", { type: "button", class: "quiet", textContent: text, on: { click: guarded(() => save(`/export/${form}?version=${shown()}${atMoment()}`)) } })));
   listenToForms();
   panels.why(null);
   await signIn();
@@ -240,7 +241,7 @@ async function redraw() {
   status();
   slider();
   layer();
-  guarded(() => districts.update(situation, chosen.state, newest(), may("admin")))();
+  showDistricts();
   if (!embedded) checks.update(situation, versions, may("reporter"));
   if (!number) {
     await view?.clear();
@@ -309,8 +310,32 @@ function slider() {
   options($("base"), earlier.map((v) => [v.number, `${T.version} ${v.number} · ${panels.moment(v.created)}`]), chosen.base);
 }
 
+// The chosen moment of a map that moves, for addresses.
+const atMoment = () => (events.moment() ? `&moment=${events.moment()}` : "");
+
+// Another time of events was chosen: reports follow it, and a map that moves does.
+let following = null;
+async function moved() {
+  remember();
+  if (events.moving) {
+    clearTimeout(following);
+    following = setTimeout(guarded(async () => {
+      layer();
+      showDistricts();
+      if (chosen.place) await ask(...chosen.place, { quiet: true });
+    }), STILL);
+  }
+  if (exact) await reports.changed();
+  else marks();
+}
+
+function showDistricts() {
+  guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin"), events.shown()))();
+}
+
 function layer() {
   const number = shown();
+  events.follow(infoOf(number).moments ?? null, { earlier: chosen.version !== null, changes: chosen.layer === "difference" });
   const base = chosen.base ?? (number > 1 ? number - 1 : null);
   $("base-row").hidden = chosen.layer !== "difference";
   // Each version states its largest change; a change below 0.01 is not visible.
@@ -322,7 +347,8 @@ function layer() {
   if (!number) return;
   // An address with version and colours always gives the same tile, so it can be cached forever.
   const extra = chosen.layer === "difference" && base ? `&base=${base}` : chosen.layer === "probability" ? `&scale=${scale}` : "";
-  view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}`), chosen.situation.region);
+  const moment = events.changes ? "" : atMoment();
+  view?.tiles(path(`/tiles/${chosen.layer}/{z}/{x}/{y}.png?version=${number}&state=${encodeURIComponent(chosen.state)}${extra}${moment}`), chosen.situation.region);
 }
 
 // Labels that are states in the order of the states, which for grades is from the least to the worst; then the others.
@@ -342,7 +368,8 @@ function marks({ anew = false } = {}) {
   const query = new URLSearchParams({ version: shown(), ...(exact ? reports.query() : events.during()) });
   const url = on && shown() ? `${location.origin}${path("/points/{z}/{x}/{y}.mvt")}?${query}` : null;
   view?.points(url, { listed: on && exact ? reports.drawn() : null, exact, colours, scale, said: (chosen.situation?.labels ?? []).indexOf(chosen.state), anew });
-  view?.looks($("show-next").checked ? looks : [], T.nextPlace, guarded(ask));
+  // Nobody can look at the past.
+  view?.looks($("show-next").checked && !events.moment() ? looks : [], T.nextPlace, guarded(ask));
   panels.labelLegend(on ? colours : []);
   const words = exact ? T.privacyExact : T.privacyCells({ n: chosen.situation?.minimum_count ?? 3 });
   $("privacy").textContent = chosen.situation?.access === "trusted" ? `${words} ${T.privacyPrivate}` : words;
@@ -371,8 +398,9 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   if (!inside(chosen.situation.region, { longitude: wrapped, latitude })) return outside();
   if (!shown()) return undefined;
   try {
-    const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}`));
-    panels.why({ ...answer, newest: shown() === newest(), onlyLabel: infoOf(shown()).only_label });
+    const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}${atMoment()}`));
+    const { moments = [], only_label: onlyLabel } = infoOf(shown());
+    panels.why({ ...answer, newest: shown() === newest(), onlyLabel, when: answer.moment && momentInWords(answer.moment, moments) });
     outcome(answer);
   } catch (error) {
     if (error.status !== 404) throw error;
@@ -419,6 +447,7 @@ async function send() {
   const before = newest() ? await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)) : null;
   pending = { version: newest() ?? 0, said: before ? spoken(before) : null };
   chosen.version = null;
+  if (events.moving) events.choose(events.rest()); // it is about now
   $("report-outcome").textContent = "";
   await post(path("/reports"), {
     longitude, latitude, label: $("report-label").value, text: $("report-text").value || null,
@@ -482,7 +511,7 @@ function listenToForms() {
     remember();
     layer();
     marks();
-    guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin")))();
+    showDistricts();
     if (chosen.place) await ask(...chosen.place, { quiet: true });
   }));
   $("show-reports").addEventListener("change", () => marks());
@@ -500,7 +529,7 @@ function listenToForms() {
     layer();
     remember();
     clearTimeout(sliding);
-    sliding = setTimeout(guarded(redraw), 150);
+    sliding = setTimeout(guarded(redraw), STILL);
   });
   $("live").addEventListener("click", guarded(async () => { chosen.version = null; notice = ""; say(""); remember(); await redraw(); }));
   $("time").addEventListener("submit", (event) => event.preventDefault());

@@ -13,32 +13,40 @@ const CHECKED = 4000; // milliseconds after which the service has compared a new
 const unknown = (row) => row.unknown_share > 0.5;
 
 export class DistrictsPanel {
-  // save(rest) downloads an address of the map; guarded(act) shows errors on the page.
-  constructor({ save, guarded }) {
-    Object.assign(this, { save, guarded, sets: [], chosen: null, shown: "", orWorse: false, forms: {}, secret: null });
+  // save(rest) downloads an address of the map; guarded(act) shows errors on the page; view is the map, or null.
+  constructor({ save, guarded, view }) {
+    Object.assign(this, { save, guarded, view, outlined: "", sets: [], chosen: null, shown: "", orWorse: false, forms: {}, secret: null });
     $("tab-districts").addEventListener("click", guarded(() => this.load()));
   }
 
-  // The map, the state and the version that the page shows, and whether its owner may change it.
-  async update(situation, state, version, admin) {
-    Object.assign(this, { situation, state, version, admin });
+  // The map, the state and the version that the page shows, and whether its owner may change it; if the map moves, the moment, for
+  // addresses (null for the newest) and in words.
+  async update(situation, state, version, admin, { moment = null, when = null } = {}) {
+    Object.assign(this, { situation, state, version, admin, moment, when });
     $("tab-districts").hidden = !situation;
-    if (!$("page-districts").hidden) await this.load();
+    if (!this.outlined.startsWith(`${situation?.id} `)) this.outline(null);
+    if (this.outlined || !$("page-districts").hidden) await this.load(); // outlines on the map tell figures too
+  }
+
+  // What the panel is about.
+  key() {
+    return `${this.situation?.id} ${this.chosen} ${this.state} ${this.version} ${this.admin} ${this.moment}`;
   }
 
   async load(force = false) {
     if (!this.situation) return fill($("districts"));
-    const now = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
-    if (now === this.shown && !force) return undefined;
+    if (this.key() === this.shown && !force) return undefined;
     const path = `/situations/${this.situation.id}`;
     if (!this.shown.startsWith(`${this.situation.id} `)) fill($("districts"), make("p", { class: "hint", role: "status", textContent: T.districtsBusy }));
     this.sets = await get(`${path}/districts`);
     if (!this.sets.some((set) => set.name === this.chosen)) this.chosen = this.sets[0]?.name ?? null;
-    const query = `districts=${this.chosen}`;
+    const query = `districts=${this.chosen}${this.moment ? `&moment=${this.moment}` : ""}`;
+    const asked = this.key();
     const figures = this.chosen && this.version ? await get(`${path}/totals?${query}`) : null;
     const [alerts, weights] = this.admin ? await Promise.all([get(`${path}/alerts`), get(`${path}/weights`)]) : [[], null];
     this.unit = figures?.weights ?? (weights?.current ? weights.name : null);
-    this.shown = `${this.situation.id} ${this.chosen} ${this.state} ${this.version} ${this.admin}`;
+    if (asked !== this.key()) return undefined; // something else was chosen meanwhile, and is being loaded
+    this.shown = asked;
     // What somebody is typing stays when a new version is published.
     const focused = document.activeElement;
     const areas = (figures?.areas ?? []).map((one) => one.area);
@@ -50,7 +58,35 @@ export class DistrictsPanel {
     ] : [];
     fill($("districts"), this.choice(), figures && this.table(figures), figures && this.downloads(query), ...forms);
     if (focused !== document.activeElement && $("districts").contains(focused)) focused.focus();
+    await this.outline(figures);
     return undefined;
+  }
+
+  // Draws the districts on the map; a set that does not change is fetched once.
+  async outline(figures) {
+    if (!figures || !this.view) {
+      this.outlined = "";
+      return this.view?.districts(null);
+    }
+    const now = `${this.situation.id} ${this.chosen} ${this.sets.find((set) => set.name === this.chosen).created}`;
+    if (now !== this.outlined) {
+      const shapes = await get(`/situations/${this.situation.id}/totals?districts=${this.chosen}&form=geojson`);
+      Object.assign(this, { outlined: now, shapes: shapes.features.filter((one) => one.geometry) });
+    }
+    const words = new Map([...document.querySelectorAll("#districts tbody tr")].map((row) => [row.dataset.area, row.querySelector("td").innerText.trim().replace(/\s*\n\s*/gu, ", ")]));
+    const features = this.shapes.map(({ geometry, properties: { area } }) => ({ type: "Feature", geometry, properties: { area, said: words.get(area) ?? "" } }));
+    return this.view.districts({ type: "FeatureCollection", features });
+  }
+
+  // A district was clicked on the map: its figures are shown if this panel is open.
+  pick(name) {
+    if ($("page-districts").hidden) return false;
+    for (const row of document.querySelectorAll("#districts tbody tr")) {
+      const here = row.dataset.area === name;
+      row.classList.toggle("chosen", here);
+      if (here) row.scrollIntoView({ block: "nearest" });
+    }
+    return true;
   }
 
   // A form that is made anew only if something that it is about has changed.
@@ -93,7 +129,8 @@ export class DistrictsPanel {
     const rank = (row) => (row.cells ? Number(unknown(row)) : 2);
     const size = (row) => (unit ? row.amount : row.share) ?? -1;
     const rows = figures.areas.map((area) => ({ ...area, ...found(area) })).sort((a, b) => rank(a) - rank(b) || size(b) - size(a));
-    const line = (row) => make("tr", {},
+    const mark = (name) => () => this.view?.outlines?.mark(name);
+    const line = (row) => make("tr", { "data-area": row.area, on: { mouseenter: mark(row.area), mouseleave: mark(null) } },
       make("th", { scope: "row", textContent: row.area, title: row.note }),
       make("td", {}, ...this.extent(row, unit)),
       make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
@@ -102,12 +139,13 @@ export class DistrictsPanel {
       graded ? this.worse(figures) : null,
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
       make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
+      this.when ? make("p", { class: "hint", textContent: T.atMoment({ when: this.when }) }) : null,
       make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }
 
   // For grades: whether worse states are included in the chosen one.
   worse(figures) {
-    const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); } } });
+    const tick = make("input", { type: "checkbox", id: "districts-worse", checked: this.orWorse, on: { change: () => { this.orWorse = tick.checked; tick.closest("label").parentElement.replaceWith(this.table(figures)); $("districts-worse").focus(); this.guarded(() => this.outline(figures))(); } } });
     return make("label", { class: "row check" }, tick, make("span", { textContent: T.districtsOrWorse({ state: this.state }) }));
   }
 

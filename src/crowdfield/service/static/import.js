@@ -136,6 +136,7 @@ export class ImportPreview {
       fresh ? this.region(found) : null,
       fresh ? this.access(found) : null,
       fresh && found.silence ? this.silence(found.silence) : null,
+      fresh && found.time ? this.moving(found) : null,
       this.columns(found, opened),
       make("p", { id: "preview-status", role: "status" }),
       this.buttons(true, found, fresh),
@@ -200,6 +201,12 @@ export class ImportPreview {
     const choose = make("select", { on: { change: () => this.change({ access: choose.value }) } });
     options(choose, Object.entries(T.access), found.access);
     return make("div", {}, this.field("preview-access", T.manageAccess, choose), make("p", { class: "hint", textContent: T.accessHint }));
+  }
+
+  // Offered where reports have times. Silence cannot count on a map that moves.
+  moving(found) {
+    const box = make("input", { type: "checkbox", id: "preview-moving", checked: found.moving, on: { change: () => this.change({ moving: box.checked || undefined, silence: undefined }) } });
+    return make("div", { class: "offer" }, make("label", { class: "row check" }, box, make("span", { textContent: T.moving })), make("p", { class: "hint", textContent: T.movingHint }));
   }
 
   silence(offer) {

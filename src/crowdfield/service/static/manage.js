@@ -43,6 +43,7 @@ export class ManagePanel {
       $("manage-title").value = situation.title;
       options($("manage-positive"), situation.states.map((s) => [s, s]), situation.positive);
       $("manage-archived").checked = situation.archived;
+      $("manage-moving").checked = situation.moving;
       options($("manage-access"), Object.entries(T.access), situation.access);
       this.showColours();
       $("region-value").value = situation.region.map((degrees) => Number(degrees.toFixed(5))).join(", ");
@@ -63,7 +64,7 @@ export class ManagePanel {
     const before = this.situation.scales[this.situation.states.indexOf(positive)];
     const scale = $("manage-colours").value;
     return {
-      title: $("manage-title").value.trim(), positive, archived: $("manage-archived").checked, access: $("manage-access").value,
+      title: $("manage-title").value.trim(), positive, archived: $("manage-archived").checked, moving: $("manage-moving").checked, access: $("manage-access").value,
       ...(scale && scale !== before ? { colours: { [positive]: scale } } : {}),
     };
   }
@@ -86,7 +87,7 @@ export class ManagePanel {
     let id = name;
     for (let n = 2; taken.has(id); n += 1) id = `${name}-${n}`;
     const [west, south, east, north] = this.shown();
-    const made = await post("/situations", { id, title, states, region: { west, south, east, north } });
+    const made = await post("/situations", { id, title, states, region: { west, south, east, north }, model: { moving: $("create-moving").checked } });
     $("create").reset();
     await this.reopen(made.id);
     this.onCreated();

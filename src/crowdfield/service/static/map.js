@@ -2,6 +2,7 @@
 
 import { BUSY, get, headers } from "./api.js";
 import { checkIcon } from "./check-shapes.js";
+import { DistrictShapes } from "./district-shapes.js";
 import { LAKES, LAYERS, NAMED, namedPlaces, OVER, paintGround, PLACES, RIVERS } from "./ground.js";
 import { arrange, nameIcon } from "./labels.js";
 import { clusterIcon, OUTSIDE, Points, previewColour } from "./points.js";
@@ -27,13 +28,14 @@ export function drawable() {
 
 export class MapView {
   // onAsk(longitude, latitude) for a place, onReport(id) for a report, onHere(box) for several in one place, onCheck(id)
-  // for a place to check; onMove() when the visible part of the map has changed.
-  constructor(container, label, { onAsk, onReport, onHere, onCheck, onMove, interactive = true }) {
+  // for a place to check; onDistrict(name), which says whether somebody wanted that; onMove() when the visible part of the map has changed.
+  constructor(container, label, { onAsk, onReport, onHere, onCheck, onDistrict, onMove, interactive = true }) {
     this.marks = [];
     this.places = []; // with names, of the ground
     this.retry = null; // the timer after which missing tiles are asked for again
     this.retries = 0; // how often that happened since the tiles changed
     this.overlays = []; // the layers of tiles that are drawn, the newest last
+    this.arrived = new Set(); // those of them that have been loaded
     this.overlaid = 0; // how many there have been
     this.map = new maplibregl.Map({
       container,
@@ -81,7 +83,7 @@ export class MapView {
       },
     });
     this.dots = new Points(this.map, "preview-region");
-    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.streets()).then(() => this.dress());
+    this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => { this.outlines = new DistrictShapes(this.map, "preview-region"); return this.streets(); }).then(() => this.dress());
     addEventListener("theme-applied", () => this.ready.then(() => this.dress()));
     this.map.on("moveend", onMove);
     this.map.on("error", (event) => this.again(event));
@@ -108,6 +110,8 @@ export class MapView {
       if (check !== null) return onCheck(check);
       const around = [[x - 3, y - 3], [x + 3, y + 3]];
       const [hit] = this.map.queryRenderedFeatures(around, { layers: this.dots.clickable() });
+      const district = hit ? null : this.outlines?.find(event.point);
+      if (district && onDistrict(district.area)) return undefined;
       if (!hit) return onAsk(event.lngLat.lng, event.lngLat.lat);
       if (hit.properties.id) return onReport(hit.properties.id);
       const { lng, lat } = maplibregl.LngLat.convert(hit.geometry.coordinates);
@@ -115,11 +119,14 @@ export class MapView {
       return onHere(this.around(lng, lat));
     });
     canvas.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
+      if (event.key !== "Enter") return undefined;
       const middle = this.map.getCenter();
-      const check = this.checkAt(this.map.project(middle));
-      if (check !== null) onCheck(check);
-      else onAsk(middle.lng, middle.lat);
+      const point = this.map.project(middle);
+      const check = this.checkAt(point);
+      if (check !== null) return onCheck(check);
+      const district = this.outlines?.find(point);
+      if (district && onDistrict(district.area)) return this.outlines.point(point);
+      return onAsk(middle.lng, middle.lat);
     });
   }
 
@@ -293,6 +300,8 @@ export class MapView {
     this.url = url;
     this.tiled = region;
     this.map.setLayoutProperty("unknown", "visibility", "none");
+    // Tiles that were not drawn yet are not wanted any more.
+    this.removeOverlays(this.overlays.filter((one) => !this.arrived.has(one)));
     this.overlaid += 1;
     const name = `overlay-${this.overlaid}`;
     const [west, south, east, north] = region;
@@ -304,14 +313,23 @@ export class MapView {
       const removed = !this.overlays.includes(name);
       if (!removed && (event.sourceId !== name || !this.map.isSourceLoaded(name))) return;
       this.map.off("sourcedata", wait);
-      if (!removed) setTimeout(() => this.removeOverlays(this.overlays.indexOf(name)), 200);
+      if (removed) return;
+      this.arrived.add(name);
+      setTimeout(() => this.removeOverlays(this.overlays.slice(0, Math.max(this.overlays.indexOf(name), 0))), 200);
     };
     this.map.on("sourcedata", wait);
   }
 
-  // Removes the oldest `count` overlays, which lie under newer ones.
-  removeOverlays(count) {
-    for (const name of this.overlays.splice(0, Math.max(count, 0))) {
+  // Resolves when everything is loaded and drawn.
+  async drawn() {
+    await this.ready;
+    if (!this.map.loaded()) await new Promise((resolve) => this.map.once("idle", resolve));
+  }
+
+  removeOverlays(names) {
+    this.overlays = this.overlays.filter((name) => !names.includes(name));
+    for (const name of names) {
+      this.arrived.delete(name);
       this.map.removeLayer(name);
       this.map.removeSource(name);
     }
@@ -327,7 +345,7 @@ export class MapView {
   async clear() {
     await this.ready;
     this.map.setLayoutProperty("unknown", "visibility", "visible");
-    this.removeOverlays(this.overlays.length);
+    this.removeOverlays(this.overlays);
     this.url = null;
   }
 
@@ -356,6 +374,12 @@ export class MapView {
   checkAt({ x, y }) {
     const [hit] = this.map.queryRenderedFeatures([[x - REACH, y - REACH], [x + REACH, y + REACH]], { layers: ["checks"] });
     return hit?.properties.id ?? null;
+  }
+
+  // The outlines of districts; nothing removes them.
+  async districts(collection) {
+    await this.ready;
+    this.outlines.show(collection);
   }
 
   async looks(features, label, onPick) {

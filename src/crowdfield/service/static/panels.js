@@ -45,6 +45,7 @@ export function why(answer) {
     big,
     make("p", { class: answer.unknown || answer.onlyLabel ? "unknown" : "hint", textContent: known }),
     answer.sea ? make("p", { class: "hint", textContent: T.whySea }) : null,
+    answer.when ? make("p", { class: "hint", textContent: T.atMoment({ when: answer.when }) }) : null,
     ...spoken(answer),
     make("p", { class: "hint", textContent: joined(place(answer), answer.reports_in_cell === null ? null : T.whyCell({ n: answer.reports_in_cell })) }),
     make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), answer.unknown ? make("p", { class: "hint", textContent: T.whyGuess }) : null, states, ...reasons(answer)),

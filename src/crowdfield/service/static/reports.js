@@ -14,10 +14,10 @@ const DAY = 86400; // seconds
 const NOTHING = { features: [], numberMatched: 0, sources: [], labels: [] };
 
 export class ReportsPanel {
-  // path(rest) is the address of the map; during() the chosen time of events as {since, until}, or null; onWhy(place)
-  // explains a place; onFilter() redraws the map.
-  constructor({ path, during, onWhy, onFilter, guarded }) {
-    Object.assign(this, { path, during, onWhy, onFilter, guarded });
+  // path(rest) is the address of the map; during() the chosen time of events as {since, until}, or null; timedOnly() whether it
+  // leaves out reports that do not say when; onWhy(place) explains a place; onFilter() redraws the map.
+  constructor({ path, during, timedOnly, onWhy, onFilter, guarded }) {
+    Object.assign(this, { path, during, timedOnly, onWhy, onFilter, guarded });
     this.turn = 0;
     this.reset();
     for (const id of ["filter-source", "filter-label", "filter-trust", "filter-from", "filter-until"]) $(id).addEventListener("change", this.guarded(() => this.changed()));
@@ -75,7 +75,7 @@ export class ReportsPanel {
     const query = Object.fromEntries(["source", "label", "trust"].map((name) => [name, $(`filter-${name}`).value]));
     query.since = Math.max(from ?? -Infinity, during?.since ?? -Infinity);
     query.until = Math.min(until ?? Infinity, during?.until ?? Infinity);
-    if (during) query.timed = true;
+    if (during && this.timedOnly()) query.timed = true;
     if (this.list() === "new") query.list = "new";
     return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== "" && Math.abs(value) !== Infinity));
   }
