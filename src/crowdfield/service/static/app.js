@@ -158,7 +158,7 @@ async function open(situation) {
     $("time").hidden = true;
     panels.welcome(may("admin") ? "none" : "key");
     showTab("tab-layers"); // opens the sheet on a phone, so that the instructions are visible
-    view?.ground();
+    view?.world();
     districts.update(null);
     checks.update(null, [], false);
     panels.sources(null, {});

@@ -31,6 +31,7 @@ export class MapView {
   // for a place to check; onDistrict(name), which says whether somebody wanted that; onMove() when the visible part of the map has changed.
   constructor(container, label, { onAsk, onReport, onHere, onCheck, onDistrict, onMove, interactive = true }) {
     this.marks = [];
+    this.ownGround = null; // the query for the ground of the map that is shown, or of the world
     this.places = []; // with names, of the ground
     this.retry = null; // the timer after which missing tiles are asked for again
     this.retries = 0; // how often that happened since the tiles changed
@@ -191,8 +192,14 @@ export class MapView {
     else this.fit();
   }
 
+  // The outlines of the world, while there is no map.
+  world() {
+    this.ownGround = "";
+    return this.ground("");
+  }
+
   // The ground around a map, or, without a query, the outlines of the world.
-  async ground(query = "") {
+  async ground(query) {
     await this.ready;
     if (this.grounded === query) return;
     this.grounded = query;
@@ -233,7 +240,9 @@ export class MapView {
     this.map.setLayoutProperty("checks", "visibility", found ? "none" : "visible");
     this.marks.forEach((mark) => { mark.getElement().hidden = Boolean(found); });
     // Outlines are clipped to their map, and a new map may be elsewhere; without a region yet, the coarse outlines of the world are shown.
-    this.ground(!found || !fresh ? this.ownGround : found.undecided.includes("region") ? "" : `?${new URLSearchParams({ around: found.region.join(",") })}`);
+    // Before any map is shown there is nothing to go back to.
+    const ground = !found || !fresh ? this.ownGround : found.undecided.includes("region") ? "" : `?${new URLSearchParams({ around: found.region.join(",") })}`;
+    if (ground !== null) this.ground(ground);
     if (!found) return this.map.getSource("preview").setData(NOTHING);
     const [west, south, east0, north] = found.region;
     const east = east0 > west ? east0 : east0 + 360;
