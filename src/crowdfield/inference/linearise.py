@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.arrays import Array
-from crowdfield.inference.quadrature import ROWS, enough_nodes, latent_nodes, logsumexp, softmax
+from crowdfield.inference.quadrature import by_nodes, latent_nodes, logsumexp, softmax
 
 OFFSET_STEPS = 50
 SMALLEST_TILT = 1e-6  # c of a Pólya-Gamma variable: tanh(c/2) / 2c is ¼ there to all digits
@@ -201,46 +201,62 @@ def _normalised(logits: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added_variance: Array) -> Local:
-    """`collapsed` for two states, from the log odds at each node: [n, Q], without an axis of states.
+    """`collapsed` for two states, from the log odds at each node: [Q, n], without an axis of states.
 
     With ℓ the log likelihood ratio, r = σ(f + ℓ), and the log of Σ_j ρ_j e^{ℓ_j} is
     log(1 + e^{f + ℓ}) − log(1 + e^f) + ℓ_0. A state that is ruled out (gold) makes ℓ infinite, and r is 0 or 1.
     """
     out = Local(np.empty_like(log_likelihood), np.empty_like(mean), np.empty_like(mean), 0.0, np.empty_like(mean))
-    bound, sd, wider = 0.0, np.sqrt(variance), np.sqrt(np.maximum(variance + added_variance, 0.0))
-    for start in range(0, len(mean), ROWS):
-        part = slice(start, start + ROWS)
+    bound, sd = 0.0, np.sqrt(variance[:, 0])
+    wider = np.sqrt(np.maximum(variance[:, 0] + added_variance[:, 0], 0.0))
+    for part, x, w in by_nodes(np.maximum(sd, wider)):
+        m = mean[part, 0]
         none, ratio = _likelihood_ratio(log_likelihood[part])
         # Odds rather than two logistic functions: one exponential serves both. Beyond FARTHEST nothing changes.
         near = np.clip(ratio, -FARTHEST, FARTHEST)
-        odds, w = _odds(mean[part], sd[part])
-        not_rho = 1.0 / (1.0 + odds)
-        rho = odds * not_rho
-        odds, v = _odds(mean[part], wider[part])
-        odds *= np.exp(near)
-        not_r = 1.0 / (1.0 + odds)
-        r = odds * not_r
+        rho = _odds(m, sd[part], x)
+        not_rho = 1.0 / (1.0 + rho)
+        rho *= not_rho
+        r = _odds(m, wider[part], x)
+        r *= np.exp(near)
+        total = 1.0 + r
+        not_r = 1.0 / total
+        r *= not_r
+        total *= not_rho
         beyond = np.where(ratio > 0.0, np.where(np.isfinite(ratio), ratio, 0.0) - near, 0.0)
-        bound += float((np.log(not_rho) @ w - np.log(not_r) @ v + none + beyond[:, 0]).sum())
+        bound += float((w @ np.log(total, out=total) + none + beyond).sum())
         # Each from its own sum: subtracting the other from one would turn a probability of 1e-17 into zero.
-        out.r[part, 0], out.r[part, 1] = not_r @ v, r @ v
-        step = r @ v - rho @ w
+        out.r[part, 0], expected = w @ not_r, w @ r
+        out.r[part, 1] = expected
+        gold = np.flatnonzero(~np.isfinite(ratio))  # a state that is ruled out is so to the last digit
+        if len(gold):
+            rows = np.arange(len(mean))[part][gold]
+            out.r[rows, 0], out.r[rows, 1] = ratio[gold] < 0.0, ratio[gold] > 0.0
+        step = expected - w @ rho
         rho *= not_rho
         r *= not_r
-        out.missing[part, 0] = r @ v
-        lam = np.maximum(rho @ w - out.missing[part, 0], SMALLEST_PRECISION)
-        out.lam[part, 0] = lam
-        out.eta[part, 0] = step + lam * mean[part, 0]
+        missing = w @ r
+        lam = np.maximum(w @ rho - missing, SMALLEST_PRECISION)
+        out.missing[part, 0], out.lam[part, 0] = missing, lam
+        out.eta[part, 0] = step + lam * m
     return out._replace(bound=bound)
 
 
-def _odds(mean: Array, sd: Array) -> tuple[Array, Array]:
-    """e^f at the nodes of N(mean, sd²), [n, Q], and their weights [Q].   mean, sd [n, 1]"""
-    mesh, w = enough_nodes(float(sd.max()))
-    return np.exp(np.clip(mean + sd * mesh, -FARTHEST, FARTHEST)), w
+def _odds(mean: Array, sd: Array, x: Array) -> Array:
+    """e^f at the nodes x [Q] of N(mean, sd²): [Q, n].   mean, sd [n]"""
+    if (np.abs(mean) + x[-1] * sd).max(initial=0.0) > FARTHEST:
+        return np.exp(np.clip(mean + np.multiply.outer(x, sd), -FARTHEST, FARTHEST))
+    # Nodes are symmetric around zero: one exponential serves a node and its mirror image.
+    half, out, centre = len(x) // 2, np.empty((len(x), len(sd))), np.exp(mean)
+    up = np.exp(np.multiply.outer(x[len(x) - half :], sd))
+    np.multiply(centre, up, out=out[len(x) - half :])
+    np.divide(centre, up[::-1], out=out[:half])
+    if len(x) % 2:
+        out[half] = centre
+    return out
 
 
 def _likelihood_ratio(log_likelihood: Array) -> tuple[Array, Array]:
-    """ℓ_0 [n], and ℓ_1 − ℓ_0 [n, 1]. Where state 0 is ruled out the ratio is infinite, and ℓ_1 stands in for ℓ_0."""
+    """ℓ_0 [n], and ℓ_1 − ℓ_0 [n]. Where state 0 is ruled out the ratio is infinite, and ℓ_1 stands in for ℓ_0."""
     first, second = log_likelihood[:, 0], log_likelihood[:, 1]
-    return np.where(np.isfinite(first), first, second), (second - first)[:, None]
+    return np.where(np.isfinite(first), first, second), second - first

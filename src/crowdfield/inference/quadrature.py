@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, ndtri, roots_genlaguerre
 
 from crowdfield.arrays import Array as Array
@@ -13,10 +15,10 @@ from crowdfield.arrays import Array as Array
 BLOCK_ENTRIES = 1 << 22
 MOST_CORNERS = 8  # functions: a cube has 256 corners then
 RADII = 2  # spheres of nodes for more than three functions
-ROWS = 1 << 13  # places at a time where each has Q nodes: so that intermediate arrays stay in the cache
+ROWS = 1 << 12  # places at a time where each has Q nodes: so that intermediate arrays stay in the cache
 # Gauss–Hermite nodes that give expectations of a logistic function of N(·, sd²) to 10⁻⁷, up to an sd (its poles are at
 # ±iπ, so the narrower the Gaussian, the fewer). Wider ones get what `nodes` says.
-ENOUGH = ((0.35, 6), (0.6, 9), (0.85, 12))
+ENOUGH = ((0.15, 3), (0.27, 4), (0.35, 6), (0.6, 9), (0.85, 12))
 
 
 def softmax(logits: Array, axis: int = -1) -> Array:
@@ -43,6 +45,26 @@ def enough_nodes(widest: float, fine: bool = False) -> tuple[Array, Array]:
             return _gauss_hermite(order)
     mesh, weights = nodes(1, fine)
     return mesh[:, 0], weights
+
+
+def by_nodes(sd: Array) -> Iterator[tuple[slice | NDArray[np.int64], Array, Array]]:
+    """Rows of one function's standard deviations [n] that need the same nodes, a few thousand at a time, with these
+    nodes [Q] and weights [Q]: few wide Gaussians do not make the others expensive.
+    """
+    if len(sd) <= ROWS:  # too few to be worth telling apart
+        yield slice(None), *enough_nodes(float(sd.max(initial=0.0)))
+        return
+    kind = np.zeros(len(sd), dtype=np.uint8)
+    for most, _ in ENOUGH:
+        kind += sd > most  # faster than a search where there are few kinds
+    kinds = np.flatnonzero(np.bincount(kind))
+    for one in kinds:
+        rows = None if len(kinds) == 1 else np.flatnonzero(kind == one)
+        count = len(sd) if rows is None else len(rows)
+        x, w = enough_nodes(ENOUGH[one][0] if one < len(ENOUGH) else np.inf)
+        for start in range(0, count, ROWS):
+            part = slice(start, start + ROWS)
+            yield part if rows is None else rows[part], x, w
 
 
 @lru_cache
