@@ -209,11 +209,24 @@ def _arrays(state: State) -> list[Array]:
 
 
 def readout(state: State, image: State) -> Array:
-    """The change of the field's mean, of the sources' logits weighted by their share of the reports, and of ς."""
+    """The change of the field's mean and information, of the sources' logits weighted by their information, and of ς.
+
+    Without the information, steps that only move it would look like convergence, and acceleration would go astray.
+    """
     field = [(b - a) * np.sqrt(image.precision) for a, b in zip(state.centre, image.centre, strict=True)]
+    known = [
+        _relative_change(a.quadratic, b.quadratic) for a, b in zip(state.statistics, image.statistics, strict=True)
+    ]
+    # If all m weights are known better by a share ε, the distance between the two Gaussians is ε √(m/2).
+    known = [np.sqrt(0.5 * len(mean)) * part for mean, part in zip(image.centre, known, strict=True)]
     weight = np.sqrt(np.einsum("sfdd->s", image.rows.prior + image.rows.reports).clip(0.0))
     logits = (image.rows.logits - state.rows.logits) * weight[:, None, None]
-    return np.concatenate([*field, logits.ravel(), np.log([image.precision / state.precision])])
+    return np.concatenate([*field, *known, logits.ravel(), np.log([image.precision / state.precision])])
+
+
+def _relative_change(old: Array, new: Array) -> Array:
+    """The difference, flat, over the length of the new."""
+    return np.asarray((new - old).ravel() / max(float(np.linalg.norm(new)), 1e-300))
 
 
 def has_weights_of(q: Posterior, engine: Engine) -> bool:
