@@ -272,6 +272,8 @@ def test_a_fit_has_converged_when_steps_change_nothing_or_little_and_not_the_obj
     assert not policy.has_converged(change=1.1e-4, gain=0.0, objective=-1e4, tol=1e-4)  # few reports
     assert policy.has_converged(change=0.9e-3, gain=5.0, objective=-1e4, tol=1e-4, is_whole=False)
     assert not policy.has_converged(change=1.1e-3, gain=0.0, objective=-1e4, tol=1e-4, is_whole=False)
+    assert policy.has_converged(change=0.9e-2, gain=0.9, objective=-1e5, tol=1e-4, is_whole=False)
+    assert not policy.has_converged(change=0.9e-2, gain=1.1, objective=-1e5, tol=1e-4, is_whole=False)
 
 
 def test_the_allowed_fall_of_the_objective_grows_with_the_objective():

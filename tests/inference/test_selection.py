@@ -32,12 +32,27 @@ def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
     np.testing.assert_allclose(in_two.fit.q.moments.pi, at_once.fit.q.moments.pi, atol=1e-4)
 
 
+def test_where_a_fit_of_many_sites_starts_does_not_show(monkeypatch):
+    """Few features on a part of the sites, few on all of them, then all features: the same answer as at once."""
+    posed = _posed(4_000, 100, seed=4).with_lengthscales(np.full(2, 1.2))
+    monkeypatch.setattr(posed_, "VERY_MANY_SITES", 3_000)
+    at_once = selection.solve(posed, None, max_iter=300, tol=1e-6)
+    monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
+    monkeypatch.setattr(selection, "PART", 800)
+    start = selection._start_of_very_many(posed, at_once.solver.sites.engine, None, 200)
+    assert start.q.fields[0].basis.size < 0.5 * at_once.solver.sites.engine.size and not len(start.q.slope)
+    in_steps = selection.solve(posed, None, max_iter=300, tol=1e-6)
+    assert in_steps.fit.converged and in_steps.fit.bound.total == pytest.approx(at_once.fit.bound.total, abs=1e-3)
+    one, other = (s.solver.responsibilities(s.fit.q) for s in (at_once, in_steps))
+    np.testing.assert_allclose(one, other, atol=1e-4)
+
+
 def test_a_warm_start_with_known_sources_needs_no_subset(monkeypatch):
     posed = _posed(1_500, 10, seed=1)
     earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)
     engine = posed.engine()
-    assert selection._begun_on_a_part(posed, engine, earlier, 50, 1e-3) is earlier
+    assert selection._start_of_very_many(posed, engine, earlier, 50) is earlier
 
 
 def test_very_many_sites_get_more_features(monkeypatch):

@@ -116,7 +116,7 @@ class Policy:
     loose_factor: float = 30.0
     large: float = 1e4
     negligible_gain: float = 5e-7
-    # Times the tolerance: convergence after which the coupling of sources and field is added.
+    # Times the tolerance and the negligible gain: convergence after which the coupling of sources and field is added.
     uncoupled_factor: float = 10.0
 
     def next_length(self, length: float, turned: bool) -> float:
@@ -136,9 +136,10 @@ class Policy:
 
         A state without the coupling of sources and field, which is added next, may change more.
         """
-        loose = tol * min(abs(objective) / self.large, self.loose_factor)
-        enough = tol if is_whole else self.uncoupled_factor * tol
-        return change < enough or (change < loose and abs(gain) < self.negligible_gain * abs(objective))
+        factor = 1.0 if is_whole else self.uncoupled_factor
+        enough, negligible = factor * tol, factor * self.negligible_gain * abs(objective)
+        loose = enough * min(abs(objective) / self.large, self.loose_factor)
+        return change < enough or (change < loose and abs(gain) < negligible)
 
 
 class Fit(NamedTuple):

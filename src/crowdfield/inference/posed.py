@@ -17,8 +17,9 @@ from crowdfield.inference.kernels import Kernel, WithLevel
 
 # Affordable numbers of features: an eigendecomposition per sweep (joint) costs more than a Cholesky factorisation.
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
-# From this many sites on, passes over them cost more than the algebra of 800 features, and 250 would be too few.
-VERY_MANY_SITES = 300_000
+# From this many sites on, passes over them cost more than the algebra of 1,000 features, and 250 would be too few: what
+# is truncated then limits the map (docs/benchmarks/speed.md).
+VERY_MANY_SITES, FEATURES_OF_VERY_MANY = 300_000, 1_000
 # While length-scales are compared, features may leave more of the prior variance out: that changes the evidence of all
 # length-scales by about the same amount.
 SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
@@ -84,12 +85,13 @@ class Posed:
     def engine(self) -> Engine:
         """The engine that was asked for, or the one that suits the places, the kernel and the method."""
         joint = self.method == "joint"
+        few = FEATURES_OF_VERY_MANY if self.data.n_sites >= VERY_MANY_SITES else JOINT_FEATURES
         return choose(
             self.engine_name,
             self.field_kernel,
             self.data.X,
             integrates_scale=joint,
-            affordable=JOINT_FEATURES if joint and self.data.n_sites < VERY_MANY_SITES else MEAN_FIELD_FEATURES,
+            affordable=few if joint else MEAN_FIELD_FEATURES,
             rng=self.rng(),
         )
 

@@ -21,7 +21,8 @@ from crowdfield.inference.solvers import Solver
 LayOut = Callable[[Posed], Solver]
 
 PART = 30_000  # sites on which a fit of very many begins
-PART_TOL = 1e-3  # tolerance of that fit, which differs from the whole by more
+LARGEST_START = 0.5  # share of the features with which it goes on over all sites, if passes are to be much cheaper
+START_TOL = 1e-3  # tolerance of the fits that it starts from, which differ from the whole by more
 
 
 class Solved(NamedTuple):
@@ -47,7 +48,7 @@ def solve(
     """
     solver = lay_out(posed)
     if lay_out is solvers.here:
-        earlier = _begun_on_a_part(posed, solver.sites.engine, earlier, max_iter, tol)
+        earlier = _start_of_very_many(posed, solver.sites.engine, earlier, max_iter)
 
     def settled(solver: Solver, start: Any | None) -> Solved:
         return Solved(solver, solver.run(start, max_iter, tol, progress))
@@ -72,11 +73,12 @@ def solve(
     return separate if _penalised_objective(posed, separate) > _penalised_objective(posed, best) else best
 
 
-def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Fit | None, max_iter: int, tol: float) -> Fit | None:
-    """The fit to a subset of very many sites; `earlier` itself if there are fewer, or sources are known.
+def _start_of_very_many(posed: Posed, engine: Engine, earlier: Fit | None, max_iter: int) -> Fit | None:
+    """A fit of few features to very many sites, to start from; `earlier` itself if there are fewer, or sources are
+    known.
 
-    Alternating updates of sources, scale and field converge slowly: the more reports, the slower. On a subset, joint
-    steps cost little.
+    Alternating updates of sources, scale and field converge slowly: the more reports, the slower. With few features
+    passes cost little, above all on a subset of the sites, on which the fit begins.
     """
     data = posed.data
     if posed.method != "joint" or not isinstance(engine, FeatureEngine) or data.n_sites < VERY_MANY_SITES:
@@ -85,13 +87,13 @@ def _begun_on_a_part(posed: Posed, engine: Engine, earlier: Fit | None, max_iter
     if earlier is not None and not starting.many_new(reports, starting.unknown(earlier.q)):
         return earlier
     kept = np.sort(np.random.default_rng(0).choice(data.n_sites, PART, replace=False))  # the same in every fit
-    part = replace(
-        posed,
-        data=at_sites(data, kept),
-        prior=posed.prior._replace(mean=posed.prior.mean[kept]),
-        communities=None if posed.communities is None else 1,
-    )
-    return solve(part, earlier, max_iter=max_iter, tol=max(tol, PART_TOL)).fit
+    shared = replace(posed, communities=None if posed.communities is None else 1)
+    part = replace(shared, data=at_sites(data, kept), prior=posed.prior._replace(mean=posed.prior.mean[kept]))
+    begun = solve(part, earlier, max_iter=max_iter, tol=START_TOL, lay_out=solvers.for_start).fit
+    few = solvers.for_start(shared)
+    if not isinstance(few.sites.engine, FeatureEngine) or few.sites.engine.size > LARGEST_START * engine.size:
+        return begun
+    return solve(shared, begun, max_iter=max_iter, tol=START_TOL, lay_out=lambda _: few).fit
 
 
 def _split_communities(posed: Posed, shared: Solved, k: int) -> tuple[Solver, Any]:

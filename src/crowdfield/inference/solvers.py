@@ -226,3 +226,10 @@ def here(posed: Posed) -> Solver:
 def for_search(posed: Posed) -> Solver:
     """A solver with few features, to compare length-scales by."""
     return over(posed, Sites(posed.data, posed.prior, posed.search_engine()))
+
+
+def for_start(posed: Posed) -> Solver:
+    """A solver with few features that leaves sources and field uncoupled: its fit is where another starts."""
+    solver = for_search(posed)
+    assert isinstance(solver, JointSolver)
+    return replace(solver, method=replace(solver.method, couples=False))

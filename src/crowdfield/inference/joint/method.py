@@ -58,6 +58,7 @@ class Method:
     sweep: Callable[[Table], Sums]
     communities: Communities | None = None  # to start with
     base: Array | None = None  # [J, L] the prior that communities start from
+    couples: bool = True  # whether fits end with sources and field coupled; those that others start from need not
 
     @property
     def layout(self) -> Layout:
@@ -125,7 +126,9 @@ class Method:
         )
 
     def is_whole(self, state: State) -> bool:
-        return bool(len(state.rows.projected)) or not isinstance(self.engine, FeatureEngine) or not self.layout.size
+        if not self.couples or not isinstance(self.engine, FeatureEngine):
+            return True
+        return bool(len(state.rows.projected)) or not self.layout.size
 
     def joined(self, state: State) -> State:
         """The same state with the most influential sources coupled to the field."""
@@ -148,10 +151,12 @@ class Method:
 
         With the same features it is the state in which that fit ended: its q, and a model of the objective that the
         first step here replaces. If the sources and their priors are the same, so is q.
+
+        With other features, a fit that did not couple sources and field is followed by one that does not yet.
         """
         if not has_weights_of(earlier.q, self.engine):
             state, sources_anew = starting.elsewhere(self, earlier.q)
-            return self._with_room(state) if sources_anew else self.joined(state)
+            return self.joined(state) if len(earlier.q.slope) and not sources_anew else self._with_room(state)
         state = earlier.state._replace(alpha0=self.alpha0, communities=self.communities)
         same_sources = np.array_equal(state.rows.position, earlier.q.position)
         if self.communities is None and same_sources and np.allclose(self.alpha0, earlier.q.alpha0):
