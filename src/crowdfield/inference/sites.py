@@ -31,7 +31,7 @@ Part = TypeVar("Part")
 Sum = TypeVar("Sum", bound=Any)
 
 
-class Kept(dict[int, Any]):
+class Kept(dict[Any, Any]):
     """What was prepared and can be prepared again: it stays in its process."""
 
     def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
@@ -52,7 +52,7 @@ class Sites:
     first: int = 0
     total: int | None = None
     blocks: list[Block] = field(init=False)
-    kept: Kept = field(init=False, repr=False, compare=False)  # by block, what a pass has prepared for the next
+    kept: Kept = field(init=False, repr=False, compare=False)  # what a pass has prepared for the next, and its q(t)
     flat: Array | None = field(init=False)  # [N, 1] the share κ of f in the log odds of the state of inexact places
 
     def __post_init__(self) -> None:

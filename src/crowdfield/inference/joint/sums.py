@@ -92,8 +92,29 @@ def sweep(sites: Sites, table: Table) -> Sums:
 
 def responsibilities(sites: Sites, table: Table) -> Array:
     """q(t) at all sites: [N, J]."""
-    parts = over_blocks(lambda b: local(sites, table, b).site.r, range(len(sites.blocks)))
-    return np.concatenate(parts)
+
+    def of_block(b: int) -> Array:
+        before = sites.kept.get((LAST, b))
+        if isinstance(before, LastPass) and before.used(table):
+            return before.r
+        return local(sites, table, b).site.r
+
+    return np.concatenate(over_blocks(of_block, range(len(sites.blocks))))
+
+
+class LastPass(NamedTuple):
+    """q(t) at the sites of a block in the last pass over it, and what it was computed from."""
+
+    table: Table
+    r: Array
+
+    def used(self, table: Table) -> bool:
+        """Whether it was computed from the same q: the same fields, and beliefs about the sources."""
+        same_fields = all(a is b for a, b in zip(self.table.fields, table.fields, strict=True))
+        return same_fields and np.array_equal(self.table.log_pi, table.log_pi)
+
+
+LAST = "last pass"
 
 
 def local(sites: Sites, table: Table, b: int) -> Local:
@@ -184,6 +205,7 @@ def _pass_over(sites: Sites, table: Table, b: int) -> Sums:
     data, engine, block = sites.data, sites.engine, sites.blocks[b]
     at = local(sites, table, b)
     r, lam, kappa = at.site.r, at.site.lam, at.site.missing
+    sites.kept[LAST, b] = LastPass(table._replace(coupling=None), r)
     # Engines see g = f − μ: exp(η f − ½ λ f²) ∝ exp((η − λμ) g − ½ λ g²).
     eta = at.site.eta - lam * block.mean
     projected, shifted = _projections(sites, block, at, table.coupling)
