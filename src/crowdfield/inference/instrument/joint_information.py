@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crowdfield.inference.instrument.observed import Observed
 
 ROWS = 1 << 14  # places processed at a time
+DENSE = 1 << 17  # entries of c, 1 MB: with no more, a dense matrix takes less time than setting up a sparse one
 
 
 class Information(Protocol):
@@ -60,16 +61,18 @@ class LocalInformation:
         said = np.bincount(site, weights=info[:, 0, 0], minlength=observed.n_sites).astype(np.float64, copy=False)
         np.add.at(said, checks, check_info[:, 0, 0])
         cross = _cross(site, source, info, checks, check_info, observed.n_sites, (S, d, J))  # sparse c [N, p]
-        C = -(cross.T @ sp.diags(1.0 / (1.0 / nugget + said)) @ cross).toarray()
+        lost, held = 1.0 / (1.0 / nugget + said), 1.0 + nugget * said
+        if isinstance(cross, np.ndarray):
+            C, by_place = -(cross.T @ (lost[:, None] * cross)), cross / held[:, None]
+        else:
+            C, by_place = -(cross.T @ sp.diags(lost) @ cross).toarray(), (sp.diags(1.0 / held) @ cross).tocsr()
         complete = np.zeros((S, d, d))
         np.add.at(complete, source, info[:, 1:, 1:])
-        for s in range(S):
-            rows = slice(s * d, (s + 1) * d)
-            C[rows, rows] += complete[s]
+        sources = np.arange(S * d).reshape(S, d)
+        C[sources[:, :, None], sources[:, None, :]] += complete
         C[S * d :, S * d :] += check_info[:, 1:, 1:].sum(0)
-        held = 1.0 + nugget * said
         self.design, self.parameters = design, C
-        self._by_place = (sp.diags(1.0 / held) @ cross).tocsr()  # c̃ = c / (1 + τ² Λ) [N, p]
+        self._by_place = by_place  # c̃ = c / (1 + τ² Λ) [N, p]
         self._informed = said / held  # λ̃ [N]
 
     def gram(self) -> Array:
@@ -145,19 +148,15 @@ def _cross(
     check_info: Array,
     N: int,
     sizes: tuple[int, int, int],
-) -> sp.csr_matrix:
-    """c: the information between the appearance of every place and all parameters, sparse [N, p]."""
+) -> sp.csr_matrix | Array:
+    """c: the information between the appearance of every place and all parameters, sparse unless it is small [N, p]."""
     S, d, J = sizes
     columns = source[:, None] * d + np.arange(d)
     rows = np.broadcast_to(site[:, None], columns.shape)
     more = S * d + np.broadcast_to(np.arange(J), (len(checks), J))
-    return sp.csr_matrix(
-        (
-            np.concatenate([info[:, 0, 1:].ravel(), check_info[:, 0, 1:].ravel()]),
-            (
-                np.concatenate([rows.ravel(), np.broadcast_to(checks[:, None], more.shape).ravel()]),
-                np.concatenate([columns.ravel(), more.ravel()]),
-            ),
-        ),
-        shape=(N, S * d + J),
-    )
+    values = np.concatenate([info[:, 0, 1:].ravel(), check_info[:, 0, 1:].ravel()])
+    at = np.concatenate([rows.ravel(), np.broadcast_to(checks[:, None], more.shape).ravel()])
+    parameter, p = np.concatenate([columns.ravel(), more.ravel()]), S * d + J
+    if N * p <= DENSE:
+        return np.bincount(at * p + parameter, weights=values, minlength=N * p).astype(np.float64).reshape(N, p)
+    return sp.csr_matrix((values, (at, parameter)), shape=(N, p))

@@ -12,6 +12,7 @@ is the adjacent-category logit (rating scale) model. Higher grades become more p
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,9 +62,16 @@ def lean_design(scores: Array) -> Array:
     The one of the last state's label is the lean along the scale, ½ for it and −½ for the first label; every other one
     is that of its own label.
     """
+    return _lean_design(tuple(scores.tolist()))
+
+
+@lru_cache
+def _lean_design(scores: tuple[float, ...]) -> Array:
+    """It is asked for several times in every sweep, and small sweeps take less time than making it."""
     last = int(np.argmax(scores))
     out = np.eye(len(scores))[:, 1:]
-    out[:, last - 1] = scores / (scores[last] - scores[0])
+    out[:, last - 1] = np.array(scores) / (scores[last] - scores[0])
+    out.setflags(write=False)
     return out
 
 
