@@ -139,6 +139,9 @@ def line(result: dict[str, Any]) -> str:
         parts.append(f"{result['peak_mb']:.0f} MB")
     for name in (
         "cpu_seconds",
+        "default_seconds",
+        "default_cpu_seconds",
+        "collapsed_update_seconds",
         "sweeps",
         "engine",
         "correlation",
