@@ -142,6 +142,8 @@ def line(result: dict[str, Any]) -> str:
         "default_seconds",
         "default_cpu_seconds",
         "collapsed_update_seconds",
+        "their_seconds",
+        "their_cpu_seconds",
         "sweeps",
         "engine",
         "correlation",

@@ -203,14 +203,16 @@ def crowd_kit(size: int, method: str, **options: Any) -> Result:
     item = world.X[:, 0].astype(np.int64)
     state = world.truth[::5]
     table = pd.DataFrame({"task": item, "worker": world.source, "label": world.label})
-    theirs, their_seconds = timed(lambda: getattr(aggregation, method)(**options).fit_predict_proba(table))
+    theirs, took = measured(lambda: getattr(aggregation, method)(**options).fit_predict_proba(table))
+    their_seconds = took["seconds"]
     p_theirs = theirs.sort_index()[1].to_numpy()
     ours = cf.IBCC()
     _, our_seconds = timed(lambda: ours.fit(world.X, world.label, sources=world.source))
     p_ours = ours.predict_proba(np.arange(len(state))[:, None].astype(float))[:, 1]
     result = _compared(our_seconds, their_seconds, state, p_ours, p_theirs)
     accuracy = {"our_accuracy": ((p_ours > 0.5) == state).mean(), "their_accuracy": ((p_theirs > 0.5) == state).mean()}
-    return result | {name: float(value) for name, value in accuracy.items()}
+    result |= {name: float(value) for name, value in accuracy.items()}
+    return result | {"their_cpu_seconds": took["cpu_seconds"]}
 
 
 def _compared(ours: float, theirs: float, truth: Any, p_ours: Any, p_theirs: Any) -> Result:
