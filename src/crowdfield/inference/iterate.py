@@ -113,7 +113,7 @@ class Policy:
     # change up to `loose_factor` times the tolerance, in proportion, if they change the objective by less than a share
     # `negligible_gain` of it: a hundredth of `slack_share`, within which it cannot distinguish two states.
     patience: int = 2
-    loose_factor: float = 30.0
+    loose_factor: float = 100.0
     large: float = 1e4
     negligible_gain: float = 5e-7
     # Times the tolerance and the negligible gain: convergence after which the coupling of sources and field is added.
