@@ -15,6 +15,7 @@ from crowdfield.counting import crowd
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.data.positive import named_states
 from crowdfield.errors import InputError
+from crowdfield.inference.blur import SPACE as SPACE
 from crowdfield.pipeline import layers
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
 from crowdfield.pipeline.checking import quick_warnings
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
 Progress = Callable[[str], None]
-# Places have so many columns; the hour may be one more.
-SPACE = 2
 # Of maps in time: the share of the map's extent, and of the time span, from which the search for length-scales starts;
 # and the least hours, for reports of a single moment (judgement).
 FIRST_GUESS, SHORTEST_HOURS = 0.2, 1.0

@@ -32,8 +32,8 @@ from crowdfield.service.auth import TRUSTED
 from crowdfield.service.drawing import draw, packed_map, shows_reports
 from crowdfield.service.effort import UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
+from crowdfield.service.records import LAYOUT, SHOWS_REPORTS, Published, Situation
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import LAYOUT, SHOWS_REPORTS, Published, Situation
 from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from crowdfield.service.effort import MOST_LEVELS
 from crowdfield.service.fitter import Job, Outcome, Task
+from crowdfield.service.records import VersionInfo
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Store, VersionInfo
+from crowdfield.service.store import Store
 
 # A fit that takes longer than this is slow: it may not use the process that is reserved for quick ones.
 QUICK_SECONDS = 3.0

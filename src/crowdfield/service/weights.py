@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, delete, insert, select
 
 from crowdfield.service.database import writing
-from crowdfield.service.store import Situation, Unknown
+from crowdfield.service.records import Situation
+from crowdfield.service.store import Unknown
 from crowdfield.service.tables import weights
 
 # The type of amounts in the database.
