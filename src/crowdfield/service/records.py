@@ -14,6 +14,10 @@ LAYOUT = "layout"
 SHOWS_REPORTS = "shows_reports"
 
 
+def _tag(layout: list[Any]) -> str:
+    return hashlib.sha256(repr(layout).encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class Situation:
     """A map with its own states, labels, region, grid and priors."""
@@ -73,12 +77,21 @@ class Situation:
     def layout(self) -> list[Any]:
         """What the versions of a map belong to: its reference system, its grid, and whether it is private. No version
         that was made before a change of these may be shown after it."""
-        return [self.crs, *self.extent, self.columns, self.rows, *(["private"] if self.private else [])]
+        return [*self._cells, *(["private"] if self.private else [])]
 
     @property
     def layout_tag(self) -> str:
         """A short hash of the layout, for URLs that may be cached forever."""
-        return hashlib.sha256(repr(self.layout).encode()).hexdigest()[:12]
+        return _tag(self.layout)
+
+    @property
+    def cells_tag(self) -> str:
+        """A short hash of the reference system and the grid alone, for what does not depend on who may see the map."""
+        return _tag(self._cells)
+
+    @property
+    def _cells(self) -> list[Any]:
+        return [self.crs, *self.extent, self.columns, self.rows]
 
     @property
     def positive(self) -> str:
