@@ -70,7 +70,7 @@ const AT_NIGHT = [
   ["sea", "background-color", "#dbe3ea", "#1a2430"],
   ["land", "fill-color", "#f6f5f1", "#2b2f33"],
   ["lakes", "fill-color", "#b4cfe4", "#3d5f80"],
-  ["river-edges", "line-color", "#ffffff", "#141a22"],
+  ["river-edges", "line-opacity", 0.3, 0],
   ["rivers", "line-color", "#2f74b5", "#5b93c7"],
   ["place-dots", "circle-color", "#2a2f36", "#f2f4f7"],
   ["place-dots", "circle-stroke-color", "#ffffff", "#141a22"],
