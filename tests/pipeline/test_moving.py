@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from crowdfield import pipeline
+from crowdfield import pipeline, plot
 from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, InputError
 
@@ -38,6 +39,8 @@ def test_a_map_that_moves_follows_the_front():
     assert flooded(last, 0.4, 0.7) > flooded(first, 0.4, 0.7) + 0.4
     assert flooded(first, 0.0, 0.15) > flooded(first, 0.7, 1.0) + 0.2
     assert last.reports.places.shape[1] == 2 and last.heatmap.metadata["lengthscale_hours"] > 0
+    words = [text.get_text() for axes in plot.sheet(first.heatmap).axes for text in axes.findobj(Text)]
+    assert any("as it was on" in text and "2010" in text for text in words)
     # All that a run is asked for is of the moment.
     assert [look.rank for look in pipeline.next_looks(last, 3)] == [1, 2, 3]
     assert set(last.table()["source"]) == set(range(5))
