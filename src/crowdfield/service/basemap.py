@@ -34,7 +34,7 @@ LEAST_WATER = 16
 # The most coordinates of outlines (of land or of sea, which has about as many), and of rivers and lakes: coasts with
 # many islands, and continents, are drawn with less detail. With these the page and the ground of any region are less
 # than 700 kB, compressed (docs/benchmarks/service.md).
-MOST_OUTLINE, MOST_WATER = 16_000, 12_000
+MOST_OUTLINE, MOST_WATER = 12_000, 9_000
 # How many places are named at most, the largest first: within a region, and around it.
 PLACES_WITHIN, PLACES_AROUND = 200, 60
 CREDITS = ((OUTLINES, "Natural Earth"), (WATERS, "GSHHG"), (PLACES, "GeoNames (CC BY 4.0)"))

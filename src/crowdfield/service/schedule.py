@@ -29,6 +29,9 @@ LIMITS = frozenset({"time", "memory", "crash"})
 FINER_AFTER = 900.0
 # A map that has not converged after this many rounds oscillates; the changes are too small to matter.
 MOST_SETTLING = 50
+# A map settles when no report has come for so many times the pause that gathers a burst of reports (judgement: after a
+# second).
+SETTLE_AFTER = 10.0
 # The order of tasks: new reports first, then what improves a map without new reports.
 URGENCY: dict[Task, int] = {"news": 0, "settle": 1, "rest": 2, "finer": 3}
 
@@ -127,7 +130,9 @@ class Schedule:
         if known.newest is None:
             return None
         if not known.settled:
-            return "settle"
+            # Not at once: the next report would have to wait for what was begun.
+            moment = SETTLE_AFTER * self._settings.coalesce_seconds
+            return "settle" if known.settling or now - known.used >= moment else None
         if self._due_to_rest(known):
             return "rest"
         return "finer" if known.level and now >= known.finer_at else None
