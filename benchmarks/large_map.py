@@ -41,14 +41,19 @@ def measure(client: httpx.Client, n: int, region: tuple[float, ...], wait: Any) 
     wait(lambda: [v["reports"] for v in client.get("/situations/large/versions").json()[:1]] == [n])  # the map of all
     found: dict[str, Any] = {"reports": n, "why": _why(client), "points": _points(client), "totals": _totals(client)}
     found["one_more_report_s"] = [_one_more(client, rng, n + k, wait) for k in range(3)]
+    found["models"] = [_kind(client)]
+    # The map at rest is found anew from the log, perhaps as another kind of model, and later reports continue that one.
+    wait(lambda: client.get("/situations/large/versions").json()[0]["info"]["rested"])
+    found["one_more_report_after_rest_s"] = [_one_more(client, rng, n + k, wait) for k in range(3, 6)]
+    found["models"].append(_kind(client))
     # With somebody watching, the model of a new version is at hand before anybody asks for reasons.
     with client.stream("GET", "/situations/large/events"):
-        _one_more(client, rng, n + 3, wait)
+        _one_more(client, rng, n + 6, wait)
         time.sleep(10)
         found["why_while_watched_s"] = _timed(client, f"/situations/large/point/{PLACE}")[0]
     found["first_load"] = first_load(client)
     found["holds"] = {
-        "one_more_report": max(found["one_more_report_s"]) <= MOST_REPORT_S,
+        "one_more_report": max(found["one_more_report_s"] + found["one_more_report_after_rest_s"]) <= MOST_REPORT_S,
         "first_why": found["why_while_watched_s"] <= MOST_WHY_S,
         "warm_point_tiles": found["points"]["warm_p95_ms"] <= MOST_TILE_MS,
         "first_load": found["first_load"]["bytes"] <= MOST_LOAD_BYTES,
@@ -64,11 +69,22 @@ def _timed(client: httpx.Client, path: str) -> tuple[float, httpx.Response]:
 
 
 def _one_more(client: httpx.Client, rng: np.random.Generator, number: int, wait: Any) -> float:
-    before = client.get("/situations/large").json()["version"]
+    # Not any newer version: one that lets the map settle does not have the report.
+    shown = _reports_shown(client)
     began = time.perf_counter()
     client.post("/situations/large/reports", json=reports(rng, 1, number)).raise_for_status()
-    wait(lambda: (client.get("/situations/large").json()["version"] or 0) > (before or 0))
+    wait(lambda: _reports_shown(client) > shown)
     return round(time.perf_counter() - began, 2)
+
+
+def _reports_shown(client: httpx.Client) -> int:
+    return int(client.get("/situations/large/versions?limit=1").json()[0]["reports"])
+
+
+def _kind(client: httpx.Client) -> dict[str, Any]:
+    """Which model of reports the newest version has: one kind takes longer to continue than the other."""
+    info = client.get("/situations/large/versions").json()[0]["info"]
+    return {name: info.get(name) for name in ("reports_model", "engine", "n_iter", "converged")}
 
 
 def _why(client: httpx.Client) -> dict[str, float]:

@@ -19,7 +19,7 @@ from crowdfield.errors import InputError
 from crowdfield.pipeline import Settings
 from crowdfield.pipeline.looks import looks_of
 from crowdfield.pipeline.question import doubts, in_question
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 
 GRID = Grid(690_000, 702_000, 7_796_000, 7_806_000, 6, 5, "EPSG:32736")
 

@@ -1,6 +1,7 @@
 """Which model of reports `reports_model="auto"` takes."""
 
 import numpy as np
+import pytest
 
 import crowdfield as cf
 
@@ -38,3 +39,12 @@ def test_few_reports_that_name_a_state_are_not_compared():
     model = cf.HeatmapBCC(lengthscale=4.0, states=["no", "yes"], random_state=0)
     model.fit(tiles[tile], label, rng.integers(0, 20, len(tile)))
     assert "reports that name a state" in model.reports_model_reason_
+
+
+@pytest.mark.parametrize("sweeps", [2, 5])
+def test_the_limit_of_sweeps_includes_those_that_learn_variances(sweeps):
+    with pytest.warns(cf.errors.ConvergenceWarning):
+        model = cf.HeatmapBCC(reports_model="instrument", lengthscale=3.0, max_iter=sweeps).fit(
+            *cf.testing.example_crowd()
+        )
+    assert model.n_iter_ == sweeps

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import shapely
 from starlette.datastructures import Headers
@@ -183,17 +184,30 @@ def test_the_ground_has_rivers_lakes_and_places_with_their_names():
 
 @pytest.mark.skipif(not (WATERS.is_file() and PLACES.is_file()), reason="not fetched; `make setup` does it")
 @pytest.mark.parametrize(
-    ("region", "most"),
+    "region",
     [
-        ((6, 36, 19, 47), 290_000),  # a country: all that is loaded first may have 700 kB, and 410 of it is the page
-        ((-125, 25, -67, 49), 330_000),
-        ((-12, 35, 40, 71), 330_000),
-        ((-180, -90, 180, 90), 330_000),
+        (4.5, 57.9, 31.2, 71.2),  # the coast of Norway
+        (20, 60, 32, 70),  # the lakes of Finland
+        (-12, 35, 40, 71),
+        (-170, 7, -50, 84),
+        (27, 41, -169, 82),  # over the antimeridian
+        (-180, -90, 180, 90),
     ],
 )
-def test_the_ground_of_large_regions_leaves_room_for_the_page(region, most):
+def test_the_ground_of_any_region_leaves_room_for_the_page(region):
+    """All that is loaded first may have 700 kB, and 400 of it are the page, and up to 130 tiles."""
     packed = pack_json(basemap.ground(Region(*map(float, region))), level=BEST).packed
-    assert isinstance(packed, bytes) and len(packed) < most
+    assert isinstance(packed, bytes) and len(packed) < 200_000
+
+
+def test_islands_that_no_page_could_show_are_left_out():
+    detail = 0.1
+    shapes = [
+        shapely.geometry.shape(one["geometry"])
+        for one in basemap.around(Region(-180, -85, 180, 85), detail)["features"]
+    ]
+    west, south, east, north = shapely.bounds(shapes).T
+    assert (np.maximum(east - west, north - south) >= detail - 0.01).all()
 
 
 def test_operators_who_bring_their_own_tiles_have_rivers_and_names_there(make_workspace, tmp_path):

@@ -12,7 +12,8 @@ from crowdfield.data import Region
 from crowdfield.service.database import open_database
 from crowdfield.service.journal import Entry, Journal, JournalClosed, Ledger
 from crowdfield.service.layouts import plan
-from crowdfield.service.store import Situation, Store
+from crowdfield.service.records import Situation
+from crowdfield.service.store import Store
 
 
 @pytest.fixture

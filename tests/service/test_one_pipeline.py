@@ -13,7 +13,7 @@ from crowdfield.data import Reports
 from crowdfield.errors import DataWarning
 from crowdfield.models import comparison
 from crowdfield.pipeline.grading import with_grades
-from crowdfield.service import effort, fit
+from crowdfield.service import effort, fit, moments
 from crowdfield.service.fit import load_model
 from crowdfield.service.maps import unpack
 
@@ -44,6 +44,43 @@ def by_import(space, path, **form):
         made = client.post("/import", files={"file": (path.name, file)}, data=form)
     assert made.status_code == 201, made.text
     return made.json()
+
+
+def test_a_file_gives_the_same_map_that_moves_through_both_doors(make_workspace, tmp_path):
+    path = crowd(tmp_path / "flood.csv", 80, np.linspace(0.7, 0.95, 6))
+    header, *rows = path.read_text().splitlines()
+    # What is flooded at first is dry at last.
+    turned = {"dry": "flooded", "flooded": "dry"}
+    parts = [row.rpartition(",") for row in rows]
+    rows = [f"{rest},{turned[said] if i >= 40 else said}" for i, (rest, _, said) in enumerate(parts)]
+    hours = [f"2010-01-{12 + i // 12:02d}T{2 * (i % 12):02d}:00:00Z" for i in range(len(rows))]
+    lines = [f"{row},{hour}" for row, hour in zip(rows, hours, strict=True)]
+    path.write_text("\n".join([f"{header},time", *lines]))
+    space = make_workspace()
+    made = by_import(space, path, plan=json.dumps({"moving": True}))
+    space.fit()
+    store = space.service.store
+    version = store.version(made["id"])
+    fused = pipeline.fuse(io.read(path).reports, moving=True)
+    assert fused.heatmap.metadata["moment"] == hours[-1]
+    assert version.info["rested"] and version.info["moments"][-1] == fused.model.time * 3600.0
+    arrays = unpack(store.blob(made["id"], version.number, "arrays"))
+    assert store.situation(made["id"]).grid == fused.heatmap.grid
+    assert np.abs(arrays["probability"] - fused.heatmap.probability).max() < 0.01
+    assert np.abs(arrays["sd"] - fused.heatmap.sd).max() < 0.01
+    ours = [(s["easting"], s["northing"]) for s in store.blob(made["id"], version.number, "suggestions")[:5]]
+    assert ours == [(look.easting, look.northing) for look in pipeline.next_looks(fused, 5)]
+    # An earlier moment, too.
+    early = moments.nearest(version.info, version.info["moments"][0])
+    then = pipeline.fuse(io.read(path).reports, moving=True, moment=moments.as_text(early))
+    grid = fused.heatmap.grid
+    cell = grid.size // 2 + grid.columns // 2
+    longitude, latitude = geography.unproject([grid.centres()[cell]], str(grid.crs))[0]
+    asked = {"moment": moments.as_text(early)}
+    told = space.client("admin").get(f"/situations/{made['id']}/point/{longitude},{latitude}", params=asked).json()
+    ours_then = float(then.heatmap.of("flooded").ravel()[cell])
+    assert told["probability"]["flooded"] == pytest.approx(ours_then, abs=0.01)
+    assert abs(ours_then - fused.heatmap.of("flooded").ravel()[cell]) > 0.02  # which is another map
 
 
 @pytest.mark.parametrize(("n", "accuracy"), [(60, ("", 2500, 4000)), (150, ())])

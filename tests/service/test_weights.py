@@ -244,6 +244,11 @@ def test_weights_of_another_region_are_not_used_and_a_note_says_so(space):
         return admin.get("/situations/moved/totals", params={"districts": "halves"}).json()
 
     assert upload()["current"]
+    # Weights belong to cells, whoever may see the map.
+    for access in ("trusted", "public"):
+        admin.patch("/situations/moved", json={"access": access}).raise_for_status()
+        space.fit()
+        assert admin.get("/situations/moved/weights").json()["current"] and totals()["unit"] == "people"
     smaller = {"west": WEST, "south": SOUTH, "east": EAST - 0.1, "north": NORTH}
     admin.patch("/situations/moved", json={"region": smaller}).raise_for_status()
     space.fit()

@@ -470,6 +470,19 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]
 
 
+@pytest.mark.parametrize(("searched", "largest", "most"), [(10, 2_000, 12), (10, 11, 11), (40, 2_000, 40)])
+def test_the_kind_of_model_of_a_large_map_is_found_on_a_part_that_grows_with_it(monkeypatch, searched, largest, most):
+    """250 of 100,000 reports by 200 sources chose it by chance, and the map then followed new reports slowly."""
+    situation, ledger = build(NewSituation(**FLOOD | {"columns": 8, "model": {}})), Ledger("flood")
+    for i, (x, y) in enumerate(np.random.default_rng(0).random((120, 2)).tolist()):
+        ledger.apply(i + 1, Entry("report", str(i), -72.6 + 0.6 * x, 18.2 + 0.6 * y, ("dry", "flooded")[i % 2], "s"))
+    monkeypatch.setattr(fit, "MOST_OF_PART", largest)
+    learn = Mock(side_effect=pipeline.learn)
+    monkeypatch.setattr(pipeline, "learn", learn)
+    fit.fit_map(situation, ledger, None, effort=Effort(searched=searched))
+    assert learn.call_args.kwargs["most"] == most
+
+
 def test_a_map_of_one_source_says_so_until_somebody_knows_how_reliable_it_is(make_workspace):
     space = make_workspace()
     client = space.client("admin")

@@ -76,6 +76,11 @@ def fuse(
             "a run that was fitted over Dask cannot be continued, because what it learned about each place stays with "
             "the workers. Write the map with -o, or leave out --cluster to save the run."
         )
+    if settings.moving and (state is not None or cluster is not None):
+        raise typer.BadParameter(
+            "a map that moves can neither be saved as a run nor fitted over Dask. Leave out --state and --cluster, or "
+            "--moving."
+        )
     # Check suffixes and folders before the fit, which may take minutes.
     for path in outputs:
         can_be_written({"--output": path}, list(io.FORMATS), inputs=reports)
@@ -183,6 +188,8 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         },
         "lengthscale": np.ravel(fused.model.lengthscale_).tolist(),
         "lengthscale_interval": learned,
+        "moment": heatmap.metadata.get("moment"),
+        "lengthscale_hours": heatmap.metadata.get("lengthscale_hours"),
         "covariates": plain(covariates),
         "engine": fused.model.engine_,
         "iterations": int(fused.model.n_iter_),
@@ -200,12 +207,20 @@ def _result(fused: Any, about: dict[str, Any], written: list[Path]) -> tuple[dic
         + (f"; {data['already_fused']:,} were in the run already" if data["already_fused"] else ""),
         f"{grid.columns:,} × {grid.rows:,} cells of {length_in_words(grid.cell_width)} ({crs_in_words(grid.crs)}), "
         f"length-scale {reach}" + (f" (learned; 95 % interval: {_intervals(learned)})" if learned else ""),
+        *_when(heatmap.metadata),
         f"the map is about '{heatmap.positive}'"
         + (f": {why}" if (why := heatmap.metadata.get("positive_because")) else ""),
         *sentences(covariates, heatmap),
         *(f"wrote {path}" for path in written),
     ]
     return data, lines
+
+
+def _when(metadata: Any) -> list[str]:
+    """Of a map that moves: the moment that it shows, and how fast what was seen loses its weight."""
+    if "moment" not in metadata:
+        return []
+    return [f"shown at {metadata['moment']}; length-scale of time {metadata['lengthscale_hours']:.3g} h"]
 
 
 def _counted(fused: Any) -> dict[str, int]:

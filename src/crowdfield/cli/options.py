@@ -184,6 +184,18 @@ Silence = Annotated[
         "number of reports expected from a cell in the reported state.",
     ),
 ]
+Moving = Annotated[
+    bool | None,
+    _modelling(
+        "--moving",
+        help="The state of a place changes over time, as in a flood that moves: use the times of events, and show the "
+        "moment of the newest report.",
+    ),
+]
+Moment = Annotated[
+    str | None,
+    _mapping(metavar="TIME", help="With --moving: the moment to show, for example 2010-01-14T18:00 (UTC)."),
+]
 Seed = Annotated[int | None, _modelling(min=0, help="Random seed.")]
 
 
@@ -264,6 +276,8 @@ class Fusing(OptionGroup):
     communities: Communities = None
     covariate: Covariate = None
     silence: Silence = None
+    moving: Moving = None
+    moment: Moment = None
     seed: Seed = None
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data import Reports
 from crowdfield.errors import InputError
 from crowdfield.inference import explain as of_one_state
+from crowdfield.inference.blur import SPACE
 from crowdfield.inference.explain import Shares
 from crowdfield.inference.instrument.model import AnyFitted
 from crowdfield.models import instrument
@@ -21,7 +22,6 @@ from crowdfield.models.reported import same_places
 if TYPE_CHECKING:
     from crowdfield.models.queries import MapQueries
 
-SPACE = 2  # columns of a place; the time may be one more
 ROUNDING = 1e-15  # a probability this close to 0 or 1 has log odds that mean nothing
 
 

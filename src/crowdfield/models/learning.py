@@ -234,7 +234,10 @@ def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -
         if model.inference == "gibbs":
             sampled = sample_instrument(setup.problem)
         else:
-            fitted = fit_instrument(setup.problem, prepared.start, Policy(tol=model.tol, max_iter=model.max_iter))
+            # Steps that also update the variances are sweeps as well.
+            sweeps = min(Policy().variance_sweeps, model.max_iter)
+            policy = Policy(tol=model.tol, max_iter=model.max_iter, variance_sweeps=sweeps)
+            fitted = fit_instrument(setup.problem, prepared.start, policy)
     learned.keep_input(model, given._replace(posed=given.posed.with_kernel(setup.problem.kernel)))
     model._tasks = given.tasks
     if prepared.lengthscale is not None:

@@ -15,12 +15,13 @@ from crowdfield.counting import crowd
 from crowdfield.data import Grid, Heatmap, Reports
 from crowdfield.data.positive import named_states
 from crowdfield.errors import InputError
-from crowdfield.pipeline import layers
+from crowdfield.inference.blur import SPACE as SPACE
+from crowdfield.pipeline import layers, moving
 from crowdfield.pipeline.area_readings import learn_area_readings, with_area_readings
 from crowdfield.pipeline.checking import quick_warnings
 from crowdfield.pipeline.fit_arguments import MOST_CLUSTER_ROWS, as_arguments, repeated
 from crowdfield.pipeline.grading import grades
-from crowdfield.pipeline.mapping import make_map
+from crowdfield.pipeline.mapping import AtTime, make_map
 from crowdfield.pipeline.question import doubts, in_question
 from crowdfield.pipeline.quiet import offer, one_source, only_label, with_silence, without_silence
 from crowdfield.pipeline.settings import Settings
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC, LengthScale
 
 Progress = Callable[[str], None]
-# Places have so many columns; the hour may be one more.
-SPACE = 2
 # Of maps in time: the share of the map's extent, and of the time span, from which the search for length-scales starts;
 # and the least hours, for reports of a single moment (judgement).
 FIRST_GUESS, SHORTEST_HOURS = 0.2, 1.0
@@ -207,11 +206,20 @@ def fuse_on(
     True
     """
     inside, outside = within(reports, grid)
+    if settings.moving:
+        inside = moving.timed(inside, settings)
+        settings = replace(settings, grades="none")  # grades are read by the instrument model, which knows no time
+        if fit is not None:
+            raise InputError("a map that moves cannot be fitted over a cluster. Leave out the cluster, or `moving`.")
     if settings.snap:
         inside = inside.snap(grid)
     augmented, with_priors = with_silence(inside, grid, mask, settings)
     with_priors = with_area_readings(augmented, with_priors)
+    if settings.moving:
+        moment, augmented = moving.moment_of(inside, settings), moving.with_hours(augmented)
     model = build_model(with_priors, augmented, grid)
+    if settings.moving:
+        model.set_params(reports_model="one_state")  # only this model has scales of both space and time
     # Before the fit, so that a misspelt state is noticed at once.
     chosen = in_question(model.states or (), inside, settings)
     work = "Learning the length-scale and fusing" if model.lengthscale == "learn" else "Fusing"
@@ -226,7 +234,11 @@ def fuse_on(
         progress("Checking the model")
         said["warnings"] += [*offer(augmented, settings), *one_source(inside, settings), *quick_warnings(model)]
     counts = grid.counts(inside.places, inside.count)
-    return _finish(model, inside, grid, mask, counts, settings, keys(inside), said, progress)
+    if settings.moving:
+        said["moment"] = moving.moment_in_words(moment)
+        said["lengthscale_hours"] = float(np.ravel(model.lengthscale_)[SPACE])
+    shown = AtTime(model, moment / moving.HOUR) if settings.moving else model
+    return _finish(shown, inside, grid, mask, counts, settings, keys(inside), said, progress)
 
 
 def extend(
@@ -261,6 +273,8 @@ def extend(
     """
     from crowdfield import geography
 
+    if fused.settings.moving:
+        raise InputError("a map that moves cannot be continued with more reports. Fuse all reports together.")
     grid, mask = fused.heatmap.grid, fused.heatmap.mask
     if reports.crs is None:
         raise InputError("the reports have no reference system; say which, for example crs='EPSG:4326' for degrees.")
@@ -395,8 +409,12 @@ def _learned(model: Any) -> dict[str, Any]:
     """The central 95 % of each length-scale that was learned: its logarithm is about normal."""
     if getattr(model, "lengthscale_log_sd_", None) is None:
         return {}
-    reach = np.ravel(model.lengthscale_).astype(np.float64)
-    factor = np.exp(1.96 * np.broadcast_to(np.ravel(model.lengthscale_log_sd_), reach.shape))
+    reach, log_sd = np.ravel(model.lengthscale_).astype(np.float64), np.ravel(model.lengthscale_log_sd_)
+    if isinstance(model, AtTime):
+        if len(log_sd) == 1:
+            return {}  # only the scale of time was learned
+        log_sd = log_sd[:1]  # the scale of space comes first
+    factor = np.exp(1.96 * np.broadcast_to(log_sd, reach.shape))
     # All directions alike have one length-scale, however often it is written.
     pairs = dict.fromkeys(zip((reach / factor).tolist(), (reach * factor).tolist(), strict=True))
     return {"lengthscale_interval": [list(pair) for pair in pairs]}

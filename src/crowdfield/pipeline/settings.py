@@ -44,10 +44,11 @@ TABLES = {
     "read": ("format", "lat", "lon", "label", "source", "time", "id", "text", "place", "accuracy", "count", "score",
              "score_columns", "crs", "dates", "encoding", "layer", "polygons", "reading", "swap", "missing",
              "positive", "map_labels", "duplicates"),
-    "map": ("region", "cell", "mask", "projection", "snap", "positive"),
+    "map": ("region", "cell", "mask", "projection", "snap", "positive", "moment"),
     "model": (
         "lengthscale", "kernel", "states", "grades", "labels", "inference", "engine", "communities", "prior_mean",
         "scale_shape", "scale_rate", "max_iter", "tol", "seed", "covariates", "silence",
+        "moving",
     ),
 }  # fmt: skip
 
@@ -93,6 +94,10 @@ class Settings:
         GeoTIFF files.
     silence : float, optional
         If silence is to count as evidence: the number of reports expected from a cell in the reported state.
+    moving : bool, default=False
+        The state of a place changes over time, so the times of events are used (docs/space-time.md).
+    moment : str, optional
+        Of a map that moves, the moment to show, in ISO 8601; by default that of the newest report.
     sources : mapping
         What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
         column per label.
@@ -135,6 +140,9 @@ class Settings:
     covariates: Sequence[str] = ()  # GeoTIFF files
     silence: float | None = None  # number of reports expected from a cell in the reported state (docs/silence.md)
 
+    moving: bool = False  # whether the state of a place changes over time
+    moment: str | None = None  # of a map that moves: the moment to show, by default that of the newest report
+
     # name: "certain" | "high" | "medium" | "low", or pseudo-counts, one row per state and one column per label
     sources: Mapping[str, Any] = field(default_factory=dict)
     # Pseudo-counts that every other source starts from, one row per state and one column per label; the model's own
@@ -149,6 +157,8 @@ class Settings:
         object.__setattr__(self, "covariates", tuple(self.covariates))
         if self.silence is not None and not (isinstance(self.silence, int | float) and 0 < self.silence < np.inf):
             raise InputError(f"silence is the number of reports to expect of a cell, above 0; not {self.silence!r}.")
+        if self.moment is not None and not self.moving:
+            raise InputError("a moment can be shown of maps that move only. Add moving, or leave out moment.")
         self._check_names()
         if self.region is not None:
             object.__setattr__(self, "region", parse_region(self.region))

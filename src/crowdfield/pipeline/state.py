@@ -57,6 +57,8 @@ def save_run(fused: Fused, path: str | Path) -> None:
     >>> cf.pipeline.load_run("run.cf").heatmap.states
     ('dry', 'flooded')
     """
+    if fused.settings.moving:
+        raise InputError("a map that moves cannot be saved as a run. Write the map itself, and fuse all reports again.")
     grid = fused.heatmap.grid
     about = {
         "format": FORMAT,

@@ -169,6 +169,8 @@ def _subtitle(heatmap: Heatmap) -> str:
     parts = []
     if "reports" in about and "sources" in about:
         parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
+    if (then := moment_in_words(about.get("moment"))) is not None:
+        parts.append(f"as it was on {then}")  # a map that moves
     if (made := moment_in_words(about.get("created"))) is not None:
         parts.append(made)
     only = about.get("only_label")

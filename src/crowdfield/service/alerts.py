@@ -18,7 +18,8 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from crowdfield.service.alert_schemas import AlertFields
 from crowdfield.service.database import writing
-from crowdfield.service.store import InUse, Situation, Unknown
+from crowdfield.service.records import Situation
+from crowdfield.service.store import InUse, Unknown
 from crowdfield.service.tables import alert, alert_area, delivery, version
 
 # By default an alert is over when the share has fallen below this fraction of its limit.

@@ -18,7 +18,7 @@ from crowdfield.service.maps import Frame, check_layout
 from crowdfield.service.moments import as_text
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import published_sources
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service

@@ -44,6 +44,7 @@ from crowdfield.service.middleware import Gate
 from crowdfield.service.packing import BEST, Packed, pack
 from crowdfield.service.pools import current_caller
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.routes import (
     alerts,
     checks,
@@ -59,7 +60,7 @@ from crowdfield.service.routes import (
 )
 from crowdfield.service.serverpools import Pools
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Situation, Store
+from crowdfield.service.store import Store
 from crowdfield.service.uploads import Reader
 from crowdfield.service.vectortiles import SUFFIX, VectorTiles
 from crowdfield.service.weights import Weights

@@ -11,6 +11,7 @@ import gzip
 import json
 from typing import Any
 
+import numpy as np
 import shapely
 
 from crowdfield.data import Region
@@ -21,15 +22,20 @@ from crowdfield.service.vendoring import fetch_missing
 WORLD = VENDOR / "world.json.gz"
 # The ground reaches at least this many degrees beyond a region.
 LEAST_MARGIN = 3.0
-# Levels of detail in degrees: the file's own, then from 0.0022 to that of the world, each √2 times the one before.
+# By how much detail is reduced at a time.
+COARSER = 2.0**0.5
+# Levels of detail in degrees: the file's own, then from 0.0022 to that of the world and a little beyond.
 WORLD_DETAIL = 0.1
-LEVELS = (0.0, *(WORLD_DETAIL * 2.0 ** (-k / 2) for k in range(11, -1, -1)))
+LEVELS = (0.0, *(WORLD_DETAIL * COARSER**k for k in range(-11, 4)))
 # A region is drawn about this many pixels wide: details finer than its width divided by this would not show.
 PIXELS = 1000
 # Rivers and lakes that are shorter than this many such pixels are left out.
 LEAST_WATER = 16
-# How many places are named at most, the largest first: within a region, and around it. With these numbers the ground of
-# a country takes up to 300 kB (Norway 295, Italy 220), of a continent up to 330; the page loads about 410 kB beside it.
+# The most coordinates of outlines (of land or of sea, which has about as many), and of rivers and lakes: coasts with
+# many islands, and continents, are drawn with less detail. With these the page and the ground of any region are less
+# than 700 kB, compressed (docs/benchmarks/service.md).
+MOST_OUTLINE, MOST_WATER = 12_000, 9_000
+# How many places are named at most, the largest first: within a region, and around it.
 PLACES_WITHIN, PLACES_AROUND = 200, 60
 CREDITS = ((OUTLINES, "Natural Earth"), (WATERS, "GSHHG"), (PLACES, "GeoNames (CC BY 4.0)"))
 
@@ -59,31 +65,43 @@ def ground_box(region: Region) -> Region:
 def around(box: Region, detail: float = 0.0) -> dict[str, Any]:
     """The countries within a box as GeoJSON, without details smaller than `detail` degrees; empty if the outlines are
     not installed."""
-    tolerance = max((level for level in LEVELS if level <= detail), default=0.0)
-    digits = _digits(tolerance)
-    shapes, (x0, y0, x1, y1) = countries(tolerance)
+    first = sum(level <= detail for level in LEVELS) - 1
+    for tolerance in LEVELS[first:]:
+        digits = _digits(tolerance)
+        parts = [_land(span, tolerance, digits) for span in _spans(box)]
+        if sum(int(shapely.get_num_coordinates(land).sum()) for land in parts) <= MOST_OUTLINE:
+            break
     features = []
-    for left, south, right, north in _spans(box):
-        near = (x0 <= right) & (x1 >= left) & (y0 <= north) & (y1 >= south)
-        # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
-        cut = shapely.clip_by_rect(shapely.make_valid(shapes[near]), left, south, right, north)
-        cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
-        features += [_feature(shape, digits) for shape in cut[~shapely.is_empty(cut)]]
-        # Rounding, here again, makes narrow places touch themselves.
-        sea = shapely.difference(shapely.box(left, south, right, north), shapely.union_all(shapely.make_valid(cut)))
-        if len(shapes) and not sea.is_empty:
+    for span, land in zip(_spans(box), parts, strict=True):
+        features += [_feature(shape, digits) for shape in land]
+        # Rounding makes narrow places touch themselves.
+        sea = shapely.difference(shapely.box(*span), shapely.union_all(shapely.make_valid(land)))
+        if OUTLINES.is_file() and not sea.is_empty:
             # The page draws the sea over maps that are about the land only.
             features.append(_feature(sea, digits, sea=True))
     return {"type": "FeatureCollection", "features": features}
 
 
+def _land(span: Region, tolerance: float, digits: int) -> Any:
+    """The countries within a box that does not cross the antimeridian, cut to it, with rounded coordinates."""
+    shapes, (x0, y0, x1, y1) = countries(tolerance)
+    west, south, east, north = span
+    visible = np.maximum(x1 - x0, y1 - y0) > tolerance  # no islands that are smaller than the detail
+    near = shapes[visible & (x0 <= east) & (x1 >= west) & (y0 <= north) & (y1 >= south)]
+    # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
+    cut = shapely.clip_by_rect(shapely.make_valid(near), west, south, east, north)
+    cut = shapely.set_precision(cut, 10.0**-digits, mode="pointwise")
+    return cut[~shapely.is_empty(cut)]
+
+
 def _waters(box: Region, detail: float) -> list[dict[str, Any]]:
-    return [
-        _feature(shape, _digits(detail), kind=kind)
-        for span in _spans(box)
-        for kind, shapes in waters_within(span, detail, LEAST_WATER * detail).items()
-        for shape in shapes
-    ]
+    """Rivers and lakes; of very many the largest, with less detail."""
+    while True:
+        found = [waters_within(span, detail, LEAST_WATER * detail) for span in _spans(box)]
+        chosen = [(kind, shape) for part in found for kind, shapes in part.items() for shape in shapes]
+        if shapely.get_num_coordinates([shape for _, shape in chosen]).sum() <= MOST_WATER:
+            return [_feature(shape, _digits(detail), kind=kind) for kind, shape in chosen]
+        detail *= COARSER
 
 
 def _places(region: Region, box: Region) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from crowdfield import geography
 from crowdfield.data import Region
 from crowdfield.service.maps import RecentCache, check_layout
 from crowdfield.service.publishing import CellRow, Minimum, PublishedCells, ReportArrays, publish_cells
-from crowdfield.service.store import Situation, Store, VersionInfo
+from crowdfield.service.records import Situation, VersionInfo
+from crowdfield.service.store import Store
 
 TABLES_KEPT = 8
 # The most cells that a page can draw; those with the most reports are preferred.

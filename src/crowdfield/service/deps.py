@@ -7,8 +7,9 @@ from fastapi import Depends, Path, Query, Request
 from crowdfield.service.auth import PUBLIC, Principal, Role
 from crowdfield.service.limits import READING
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.schemas import parse_time
-from crowdfield.service.store import Situation, no_situation
+from crowdfield.service.store import no_situation
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service

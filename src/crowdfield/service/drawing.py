@@ -12,7 +12,7 @@ from crowdfield.data import Grid, Heatmap
 from crowdfield.service import moments
 from crowdfield.service.effort import PROBE, Effort, coarser
 from crowdfield.service.maps import pack
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 from crowdfield.service.tiles import NO_IDEA
 
 

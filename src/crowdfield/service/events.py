@@ -13,7 +13,8 @@ from crowdfield.service.auth import FOR_TRUSTED, Keys
 from crowdfield.service.metrics import Metrics
 from crowdfield.service.pools import Pool
 from crowdfield.service.problems import Problem
-from crowdfield.service.store import Event, Store
+from crowdfield.service.records import Event
+from crowdfield.service.store import Store
 
 log = logging.getLogger("crowdfield.service")
 # Pause after which a comment is sent: proxies close a connection that is silent for a minute or so.

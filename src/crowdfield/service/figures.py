@@ -22,8 +22,8 @@ from crowdfield.models.totals import AT_LEAST
 from crowdfield.pipeline import totals as job
 from crowdfield.pipeline.districts import Located, locate
 from crowdfield.service.maps import MapArrays
+from crowdfield.service.records import SHOWS_REPORTS
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import SHOWS_REPORTS
 from crowdfield.service.weights import CellWeights
 
 # The most corners of a polygon in a URL.

@@ -32,8 +32,8 @@ from crowdfield.service.auth import TRUSTED
 from crowdfield.service.drawing import draw, packed_map, shows_reports
 from crowdfield.service.effort import UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
+from crowdfield.service.records import LAYOUT, SHOWS_REPORTS, Published, Situation
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import LAYOUT, SHOWS_REPORTS, Published, Situation
 from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")
@@ -52,6 +52,10 @@ TOLERANCE = 5e-3
 # Share of the objective by which a fit that settles may fall: it varies by a twentieth of that (`slack_share` of the
 # policy of inference), and where it goes astray it falls by many times as much.
 ASTRAY = 1e-3
+# Of a map with so many reports that it is fitted in another way than by `fuse`, the length-scale and the kind of model
+# are found on one report in PART, and on no more than MOST_OF_PART: 250 of 100,000 reports by 200 sources chose the
+# kind by chance, and 2,000 take half a second more (docs/benchmarks/service.md).
+PART, MOST_OF_PART = 10, 2_000
 # Up to so many reports times states both kinds of model are compared on maps of three or more states without an order,
 # as `fuse` does: 2,000 reports of three states took 13 s of processor time, and 1 s with each report that came later.
 SEVERAL = 6_000
@@ -378,7 +382,9 @@ def _from_nothing(
     began = time.perf_counter()
     in_time = said.places.shape[1] > SPACE
     searched = min(effort.searched, MOVING_SEARCHED) if in_time else effort.searched
-    work, most = len(said) * functions, max(searched // functions, 1)
+    work = len(said) * functions
+    part = searched if in_time else max(searched, min(work // PART, MOST_OF_PART))
+    most = max(part // functions, 1)
     # With three or more states without an order the instrument model takes long, but only it reads scores.
     compared = functions == 1 or work <= min(SEVERAL, searched)
     # Only the one-state model has scales of both space and time.

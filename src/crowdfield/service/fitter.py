@@ -26,8 +26,9 @@ from crowdfield.service import logs
 from crowdfield.service.database import connect
 from crowdfield.service.effort import Effort
 from crowdfield.service.journal import Ledger
+from crowdfield.service.records import Published, Situation, VersionInfo
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Published, Situation, Store, Unknown, VersionInfo
+from crowdfield.service.store import Store, Unknown
 
 if TYPE_CHECKING:
     from crowdfield.service.fit import Previous

@@ -15,8 +15,8 @@ from crowdfield.data import Grid, Region
 from crowdfield.service.auth import TRUSTED, Principal, Role
 from crowdfield.service.journal import SCORES, Entry
 from crowdfield.service.problems import Problem, faults
+from crowdfield.service.records import Situation
 from crowdfield.service.schemas import Rejected, ReportIn
-from crowdfield.service.store import Situation
 
 # Ids of this form are reserved for the service: generated ids, ids of the webhook, and ids with the prefix of a key.
 RESERVED = re.compile(r"[ckrh][0-9a-f]{32}|ushahidi-.*|[0-9a-f]{12}:.*", re.DOTALL)

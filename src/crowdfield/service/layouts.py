@@ -6,8 +6,8 @@ from crowdfield import geography
 from crowdfield.data import Grid, Region
 from crowdfield.data.grade_order import order_of
 from crowdfield.errors import InputError
+from crowdfield.service.records import Situation
 from crowdfield.service.schemas import NewSituation
-from crowdfield.service.store import Situation
 
 MOST_CELLS = 1_048_576
 

@@ -20,10 +20,11 @@ from crowdfield.service.maps import JUST_CHANGED, Frame, MapArrays, Maps, Recent
 from crowdfield.service.packing import BEST, Packed, pack_files, pack_json
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import Minimum, Share, coarse, grouped_reasons
+from crowdfield.service.records import SHOWS_REPORTS, Situation, VersionInfo
 from crowdfield.service.reportlists import ReportLists
 from crowdfield.service.reporttable import Filter
 from crowdfield.service.schemas import finite
-from crowdfield.service.store import SHOWS_REPORTS, Situation, Store, Unknown, VersionInfo
+from crowdfield.service.store import Store, Unknown
 from crowdfield.service.weights import Weights
 
 if TYPE_CHECKING:

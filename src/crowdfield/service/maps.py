@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap
 from crowdfield.service.moments import MOMENTS, as_text, newest
-from crowdfield.service.store import LAYOUT, Situation, Store, Unknown, VersionInfo
+from crowdfield.service.records import LAYOUT, Situation, VersionInfo
+from crowdfield.service.store import Store, Unknown
 
 V = TypeVar("V")
 # The most bytes of cached map versions: dozens of ordinary ones, or five with 1,024² cells and twelve states.

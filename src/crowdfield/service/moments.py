@@ -16,7 +16,7 @@ from crowdfield.service.eventtimes import STEPS, step_for
 from crowdfield.service.journal import Entry
 from crowdfield.service.problems import Problem
 from crowdfield.service.publishing import HOUR
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 
 # The most moments that a version can show: positions of the slider, and maps that are drawn when somebody asks.
 MOST_MOMENTS = 24

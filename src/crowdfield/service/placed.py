@@ -13,8 +13,8 @@ from crowdfield.service import moments
 from crowdfield.service.effort import Effort
 from crowdfield.service.journal import Entry, Ledger
 from crowdfield.service.publishing import HOUR
+from crowdfield.service.records import Situation
 from crowdfield.service.scatter import in_whole_cells, scattered
-from crowdfield.service.store import Situation
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from crowdfield import geography
 from crowdfield.service.mvt import EXTENT, Point, encode
 from crowdfield.service.publishing import CellRow
+from crowdfield.service.records import Situation
 from crowdfield.service.reporttable import ReportTable
-from crowdfield.service.store import Situation
 
 LAYER = "points"
 # Reports closer together than this many units (32 pixels of a tile of 512) are drawn as one circle with their number.

@@ -18,8 +18,8 @@ from crowdfield.service.import_schemas import (
 )
 from crowdfield.service.layouts import build, checked
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.schemas import NO_SILENCE_IN_TIME, NewSituation, Rejected
-from crowdfield.service.store import Situation
 
 # What differs between rows that are rejected for the same reason: values in quotes, and numbers.
 DIFFERS = re.compile(r"""'[^']*'|"[^"]*"|-?\d+(\.\d+)?""")

@@ -11,7 +11,7 @@ from crowdfield.models.inexact import exact_rows
 from crowdfield.pipeline import AtTime
 from crowdfield.pipeline.quiet import without_silence
 from crowdfield.service.publishing import NOTICEABLE
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 from crowdfield.silence import SOURCE as SILENCE
 
 # The most reports that are listed when a place is explained.

@@ -12,8 +12,9 @@ from crowdfield.service.cells import Cells
 from crowdfield.service.maps import RecentCache
 from crowdfield.service.pointtiles import PointTable
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation, VersionInfo
 from crowdfield.service.reporttable import Filter, Moderation, ReportTable
-from crowdfield.service.store import Situation, Store, VersionInfo
+from crowdfield.service.store import Store
 
 # How many tables of reports and of points are cached: each takes about 30 MB for 100,000 reports.
 TABLES_KEPT = 4

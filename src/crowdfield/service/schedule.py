@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from crowdfield.service.effort import MOST_LEVELS
 from crowdfield.service.fitter import Job, Outcome, Task
+from crowdfield.service.records import VersionInfo
 from crowdfield.service.settings import Settings
-from crowdfield.service.store import Store, VersionInfo
+from crowdfield.service.store import Store
 
 # A fit that takes longer than this is slow: it may not use the process that is reserved for quick ones.
 QUICK_SECONDS = 3.0
@@ -28,6 +29,9 @@ LIMITS = frozenset({"time", "memory", "crash"})
 FINER_AFTER = 900.0
 # A map that has not converged after this many rounds oscillates; the changes are too small to matter.
 MOST_SETTLING = 50
+# A map settles when no report has come for so many times the pause that gathers a burst of reports (judgement: after a
+# second).
+SETTLE_AFTER = 10.0
 # The order of tasks: new reports first, then what improves a map without new reports.
 URGENCY: dict[Task, int] = {"news": 0, "settle": 1, "rest": 2, "finer": 3}
 
@@ -126,7 +130,9 @@ class Schedule:
         if known.newest is None:
             return None
         if not known.settled:
-            return "settle"
+            # Not at once: the next report would have to wait for what was begun.
+            moment = SETTLE_AFTER * self._settings.coalesce_seconds
+            return "settle" if known.settling or now - known.used >= moment else None
         if self._due_to_rest(known):
             return "rest"
         return "finer" if known.level and now >= known.finer_at else None

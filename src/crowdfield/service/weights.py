@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, delete, insert, select
 
 from crowdfield.service.database import writing
-from crowdfield.service.store import Situation, Unknown
+from crowdfield.service.records import Situation
+from crowdfield.service.store import Unknown
 from crowdfield.service.tables import weights
 
 # The type of amounts in the database.
@@ -32,7 +33,7 @@ class StoredWeights:
 
     def fits(self, situation: Situation) -> bool:
         """Whether they belong to the current cells of the map."""
-        return self.layout == situation.layout_tag
+        return self.layout in _tags(situation)
 
     @property
     def outdated(self) -> str:
@@ -41,6 +42,11 @@ class StoredWeights:
             f"the region of this map was changed after the weights '{self.name}' were uploaded: "
             "amounts are in square kilometres until the weights are uploaded again"
         )
+
+
+def _tags(situation: Situation) -> tuple[str, str]:
+    """What weights of the current cells were stored with. Those of private maps once had the tag of the layout."""
+    return situation.cells_tag, situation.layout_tag
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +78,7 @@ class Weights:
     def load(self, situation: Situation) -> CellWeights | None:
         """The weights of a map, if there are any for its current cells."""
         c = weights.c
-        query = select(c.name, c.content).where(c.situation == situation.id, c.layout == situation.layout_tag)
+        query = select(c.name, c.content).where(c.situation == situation.id, c.layout.in_(_tags(situation)))
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
         if row is None:
@@ -81,7 +87,7 @@ class Weights:
 
     def store(self, situation: Situation, name: str, amounts: NDArray[np.float64]) -> StoredWeights:
         """Store weights; they replace earlier ones of the map."""
-        found = StoredWeights(name, time.time(), situation.layout_tag, float(np.nansum(amounts)))
+        found = StoredWeights(name, time.time(), situation.cells_tag, float(np.nansum(amounts)))
         row = {"situation": situation.id, "name": name, "created": found.created, "layout": found.layout}
         row |= {"total": found.total, "content": gzip.compress(amounts.astype(KEPT_AS).tobytes(), 6)}
         with writing(self._engine) as connection:

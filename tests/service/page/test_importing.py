@@ -2,7 +2,7 @@
 
 from tests.browser import needs_chromium
 from tests.io import exports
-from tests.service.page.live import PHONE, opened, ready, serious, shot
+from tests.service.page.live import PHONE, drawn, opened, ready, serious, shot
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -14,14 +14,17 @@ def file(name, text):
     return {"name": name, "mimeType": "text/csv", "buffer": text.encode()}
 
 
+def dropped(page, *files):
+    """The files are given to the open page, to start a new map with them."""
+    ready(page)
+    page.click("#tab-files")
+    page.check("#import-new")
+    page.set_input_files("#file", list(files))
+
+
 def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files(
-            "#file", [file("villages.csv", HERE), file("roads – été.csv", HERE.replace("dry", "open"))]
-        )
+        dropped(page, file("villages.csv", HERE), file("roads – été.csv", HERE.replace("dry", "open")))
         page.wait_for_selector("#preview-layer")
         assert "villages.zip: holds 2 files" in page.inner_text("#import-preview .problem")
         assert page.locator("#preview-take").count() == 0 and serious(page) == []
@@ -37,10 +40,7 @@ def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
 
 def test_a_layer_that_cannot_be_read_is_left_for_another_one(live):
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", [file("villages.csv", HERE), file("wells.csv", "lat,lon\n18.5,-72.3\n")])
+        dropped(page, file("villages.csv", HERE), file("wells.csv", "lat,lon\n18.5,-72.3\n"))
         page.wait_for_selector("#preview-layer")
         page.select_option("#preview-layer", "wells.csv")
         page.wait_for_selector("#import-preview .problem:has-text('label')")
@@ -56,10 +56,7 @@ def test_a_layer_that_cannot_be_read_is_left_for_another_one(live):
 def test_an_answer_that_is_no_state_is_told_to_be_none(live):
     rows = [f"{18.5 + 0.01 * i},-72.3,{('yes', 'no', 'maybe')[i % 3]},s{i % 4}" for i in range(24)]
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", [file("votes.csv", "\n".join(["lat,lon,label,source", *rows]))])
+        dropped(page, file("votes.csv", "\n".join(["lat,lon,label,source", *rows])))
         page.wait_for_selector("#preview-take")
         chosen = "select => select.selectedOptions[0].textContent"
         said = [row.evaluate(chosen) for row in page.query_selector_all("#import-preview tbody select")]
@@ -70,11 +67,8 @@ def test_an_answer_that_is_no_state_is_told_to_be_none(live):
 
 def test_layers_of_one_name_can_be_told_apart_in_a_narrow_list(live):
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
         names = [f"EMSR190_NORCIA_02GRADING_v2_{what}.csv" for what in ("buildings", "roads")]
-        page.set_input_files("#file", [file(name, HERE) for name in names])
+        dropped(page, *[file(name, HERE) for name in names])
         page.wait_for_selector("#preview-layer")
         assert page.locator("#preview-layer option").all_inner_texts() == ["(choose)", "…buildings.csv", "…roads.csv"]
         with page.expect_request("**/basemap.json?around=*"):  # the coast of the new map in detail
@@ -119,10 +113,7 @@ def test_the_first_use_says_what_to_do_also_on_a_phone(live):
 
 def test_a_region_is_chosen_on_the_map_for_reports_from_all_over_the_world(live):
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", [file("world.csv", ANYWHERE)])
+        dropped(page, file("world.csv", ANYWHERE))
         page.wait_for_selector("#preview-take[disabled]")
         assert page.input_value("#preview-region") == "" and serious(page) == []
         shot(page, "import-world")
@@ -138,10 +129,7 @@ def test_a_region_is_chosen_on_the_map_for_reports_from_all_over_the_world(live)
 def test_shaking_is_named_and_its_people_are_counted(live):
     cells = {"name": "dyfi_geo_10km.geojson", "mimeType": "application/geo+json", "buffer": exports.dyfi()}
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", [cells])
+        dropped(page, cells)
         page.wait_for_selector("#preview-take:not([disabled])")
         assert page.inner_text("#preview-rows") == "4 rows · 4 usable reports · 25 people"
         assert "intensity of shaking (CDI" in page.inner_text("#import-preview")
@@ -152,6 +140,11 @@ def test_shaking_is_named_and_its_people_are_counted(live):
         assert page.inner_text("#legend-title") == "Probability of “intensity 5: moderate shaking”"
         # One source, of which nobody knows how reliable it is: the page says what can be done about it.
         assert page.inner_text("#legend-note").startswith("All reports come from one source")
+        # Numbers on the map count people, as the status does.
+        numbers = page.evaluate("crowdfieldMap.listImages().filter((name) => name.startsWith('cluster/'))")
+        points = page.evaluate(f"{drawn('reports', 'clusters')}.map(f => f.properties)")
+        assert sum(point["count"] for point in points) == 25
+        assert {number.split("/")[1] for number in numbers} >= {str(p["count"]) for p in points if "points" in p}
         shot(page, "import-dyfi")
 
 
@@ -162,10 +155,7 @@ def test_a_preview_says_why_rows_are_not_used(live):
     nowhere = ["" if i in at else value for i, value in enumerate(lines[1].split("\t"))]
     table = "\n".join([*lines, *["\t".join(nowhere)] * 7])
     with opened(live) as page:
-        ready(page)
-        page.click("#tab-files")
-        page.check("#import-new")
-        page.set_input_files("#file", [file("occurrence.txt", table)])
+        dropped(page, file("occurrence.txt", table))
         page.wait_for_selector("#import-preview select")
         page.select_option("#import-preview select", "species")
         page.wait_for_selector("#preview-reasons")

@@ -11,7 +11,7 @@ from crowdfield.service.alert_schemas import AlertFields, AlertMade, AlertOut, A
 from crowdfield.service.alerts import HYSTERESIS, Alert
 from crowdfield.service.deps import Admin, service_of, situation_of
 from crowdfield.service.problems import Problem
-from crowdfield.service.store import Situation
+from crowdfield.service.records import Situation
 
 router = APIRouter(tags=["alerts"])
 SituationInPath = Annotated[Situation, Depends(situation_of)]

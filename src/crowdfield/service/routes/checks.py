@@ -8,8 +8,8 @@ from fastapi.responses import JSONResponse
 
 from crowdfield.service.deps import Reader, Reporter, VersionQuery, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, Packed, send
+from crowdfield.service.records import Situation
 from crowdfield.service.routes.reports import Uploaded
-from crowdfield.service.store import Situation
 
 router = APIRouter(prefix="/situations/{situation}/checks", tags=["spot checks"])
 SituationInPath = Annotated[Situation, Depends(situation_of)]

@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse
 from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, MomentQuery, Reader, Reporter, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, send
+from crowdfield.service.records import Situation
 from crowdfield.service.routes.reports import Uploaded
 from crowdfield.service.schemas import DistrictsOut, DistrictsStored
-from crowdfield.service.store import Situation
 
 router = APIRouter(tags=["districts"])
 SituationInPath = Annotated[Situation, Depends(situation_of)]

@@ -8,8 +8,8 @@ from fastapi import Depends, Query
 
 from crowdfield.data import Region
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.reporttable import Filter, ListName, Trust
-from crowdfield.service.store import Situation
 
 if TYPE_CHECKING:
     from crowdfield.service.app import Service

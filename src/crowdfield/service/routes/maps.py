@@ -28,9 +28,9 @@ from crowdfield.service.deps import (
 from crowdfield.service.mvt import MEDIA as MVT
 from crowdfield.service.packing import PRIVATE, Packed, pack, pack_json, send
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.routes.filters import PointsWanted, head_of
 from crowdfield.service.schemas import EventTimes, Latitude, Longitude, VersionOut, finite
-from crowdfield.service.store import Situation
 
 P = ParamSpec("P")
 StateQuery = Annotated[

@@ -10,10 +10,10 @@ from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, ReaderOfAny, service_of, situation_of
 from crowdfield.service.packing import PRIVATE, Packed, pack_json, send
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation
 from crowdfield.service.routes.filters import parse_box
 from crowdfield.service.routes.situations import readable
 from crowdfield.service.schemas import parse_time
-from crowdfield.service.store import Situation
 
 router = APIRouter(prefix="/ogc", tags=["OGC API Features"])
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"

@@ -23,10 +23,11 @@ from crowdfield.service.deps import (
 from crowdfield.service.import_schemas import ImportPlan, ImportPreview, UnreadableFile
 from crowdfield.service.packing import PRIVATE, send
 from crowdfield.service.problems import Problem, faults
+from crowdfield.service.records import Situation
 from crowdfield.service.routes.filters import ReportsWanted, head_of
 from crowdfield.service.routes.situations import situation_out
 from crowdfield.service.schemas import Receipt, ReportIn, StartedFromFile
-from crowdfield.service.store import Situation, Store
+from crowdfield.service.store import Store
 
 router = APIRouter(tags=["reports"])
 SituationInPath = Annotated[Situation, Depends(situation_of)]

@@ -11,6 +11,7 @@ from crowdfield.service.auth import Principal, Role
 from crowdfield.service.deps import Admin, AdminOfAll, Reader, ReaderOfAny, may_see, service_of, situation_of
 from crowdfield.service.layouts import build, plan
 from crowdfield.service.problems import Problem
+from crowdfield.service.records import Situation, VersionInfo
 from crowdfield.service.schemas import (
     NO_SILENCE_IN_TIME,
     NewSituation,
@@ -19,7 +20,7 @@ from crowdfield.service.schemas import (
     SituationOut,
     Trust,
 )
-from crowdfield.service.store import Situation, Store, VersionInfo
+from crowdfield.service.store import Store
 
 router = APIRouter(tags=["situations"])
 NOT_RENEWED = "the operators of this service can see why"

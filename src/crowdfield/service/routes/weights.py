@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
 
 from crowdfield.service.deps import Admin, Reader, service_of, situation_of
+from crowdfield.service.records import Situation
 from crowdfield.service.schemas import WeightsOut
-from crowdfield.service.store import Situation
 from crowdfield.service.weights import StoredWeights
 
 router = APIRouter(prefix="/situations/{situation}/weights", tags=["districts"])

@@ -1,6 +1,7 @@
 // The main page: holds what is selected, and updates everything when a new version of the map is published.
 
 import { addressOf, readAddress, writeAddress } from "./address.js";
+import { guarded, said, say } from "./alert.js";
 import { call, get, keyFromAddress, listen, newId, post, signedIn, useNoKey } from "./api.js";
 import { ChecksPanel } from "./checks.js";
 import { checkLegend } from "./check-places.js";
@@ -9,7 +10,7 @@ import { DistrictsPanel } from "./districts.js";
 import { EventTime, momentInWords } from "./events.js";
 import { drawable, MapView } from "./map.js";
 import { bundled } from "./bundle.js";
-import { ImportPreview } from "./import.js";
+import { ImportPreview, showReceipt } from "./import.js";
 import { keyDialog } from "./key-dialog.js";
 import * as panels from "./panels.js";
 import { COLOURS, ends, OTHER } from "./points.js";
@@ -18,6 +19,7 @@ import { inside } from "./places.js";
 import { Menu } from "./menu.js";
 import { ReportsPanel } from "./reports.js";
 import { Search } from "./search.js";
+import { SentReport } from "./sent-report.js";
 import { Sheet } from "./sheet.js";
 import { directionOf, isolated, joined, T, translate } from "./text.js";
 import { Tour } from "./tour.js";
@@ -35,7 +37,6 @@ let stopListening = null;
 let online = false;
 let exact = false; // whether this key sees reports as they are, or cells
 let looks = [];
-let pending = null; // the state of the asked place before a report was sent
 let showTab = null;
 let importing = null;
 let reports = null;
@@ -46,6 +47,7 @@ let sheet = null;
 let events = null;
 let notice = ""; // shown until another version or map is chosen
 let tour = null;
+const sent = new SentReport({ onChange: (version) => { chosen.base = version; choose("difference"); } });
 let search = null;
 // What the address asks for; applied once, when the page opens.
 let linked = readAddress();
@@ -55,29 +57,6 @@ const may = (role) => ROLES.indexOf(me.role) >= ROLES.indexOf(role);
 const path = (rest = "") => `/situations/${chosen.situation.id}${rest}`;
 const newest = () => versions[0]?.number ?? null;
 const shown = () => chosen.version ?? newest();
-
-function say(message) {
-  $("alert").hidden = !message;
-  $("alert").textContent = message || "";
-}
-
-// Every failure is shown on the page until the same action succeeds. The success of another action in the background, or of
-// an attempt that began earlier, does not remove it: nobody may have read it yet.
-const guarded = (act) => {
-  let fault = null;
-  return async (...given) => {
-    const before = fault;
-    try {
-      const answer = await act(...given);
-      if (before && before === fault && $("alert").textContent === before.text) say("");
-      return answer;
-    } catch (error) {
-      fault = { text: error.status === 401 ? (signedIn() ? T.keyWrong : T.needKey) : error instanceof TypeError && !error.status ? T.offline : T.error({ message: error.problem?.faults?.[0]?.what ?? error.message }) };
-      say(fault.text);
-      return undefined;
-    }
-  };
-};
 
 // The address of what is shown.
 const address = (options) => addressOf({
@@ -140,7 +119,8 @@ async function open(situation) {
   delete document.body.dataset.version;
   document.body.classList.toggle("no-map", !situation);
   versions = []; // the versions of the previous map do not apply
-  chosen.version = chosen.base = chosen.place = pending = null;
+  chosen.version = chosen.base = chosen.place = null;
+  sent.forget();
   stopListening?.();
   options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
@@ -219,7 +199,7 @@ function refresh() {
         chosen.version = null;
       }
       const news = situation.failure ? T.failure({ message: situation.failure }) : notice;
-      if (news || $("alert").textContent === lastNews) say(news); // otherwise the message is about a failed action
+      if (news || said(lastNews)) say(news); // otherwise the message is about a failed action
       lastNews = news;
       await redraw();
     }
@@ -276,16 +256,11 @@ async function redraw() {
   if (!embedded) tour.welcome();
 }
 
-// "Version 3 · 84 reports · 768 people" where reports stand for several people each.
-function versionWords({ number, reports: n, info }) {
-  return joined(T.status({ version: number, n }), info.people > n ? T.people({ n: info.people }) : null);
-}
-
 function status() {
   const element = $("status");
   const version = newest();
   const waiting = chosen.situation?.waiting && !chosen.situation?.failure;
-  const words = version ? versionWords(versions[0]) : T.statusNone;
+  const words = version ? panels.versionWords(versions[0]) : T.statusNone;
   element.textContent = joined(words, waiting ? T.statusWaiting : null, chosen.situation && !online ? T.statusOffline : null);
   element.className = !online ? "" : waiting ? "busy" : "on";
 }
@@ -299,8 +274,8 @@ function slider() {
   input.disabled = versions.length < 2;
   input.value = shown();
   const version = versions.find((v) => v.number === shown());
-  const words = version ? joined(versionWords(version), panels.moment(version.created)) : "";
-  fill($("moment"), version ? make("span", { class: "wide", textContent: `${versionWords(version)} · ` }) : null,
+  const words = version ? joined(panels.versionWords(version), panels.moment(version.created)) : "";
+  fill($("moment"), version ? make("span", { class: "wide", textContent: `${panels.versionWords(version)} · ` }) : null,
     version ? make("span", { class: "on-screen", textContent: panels.moment(version.created) }) : null, version ? make("span", { class: "on-paper", textContent: panels.date(version.created) }) : null);
   input.setAttribute("aria-valuetext", words);
   $("live").setAttribute("aria-pressed", chosen.version === null);
@@ -388,7 +363,7 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
   const wrapped = ((((longitude + 180) % 360) + 360) % 360) - 180;
   remember();
   if (!quiet) {
-    pending = null;
+    sent.forget();
     $("report-outcome").textContent = "";
     $("report-trusted").checked = false; // trust applies to one report and is not carried over to the next
     showTab("tab-why");
@@ -401,7 +376,7 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
     const answer = await get(path(`/point/${wrapped},${latitude}?version=${shown()}&state=${encodeURIComponent(chosen.state)}${atMoment()}`));
     const { moments = [], only_label: onlyLabel } = infoOf(shown());
     panels.why({ ...answer, newest: shown() === newest(), onlyLabel, when: answer.moment && momentInWords(answer.moment, moments) });
-    outcome(answer);
+    sent.answered(answer);
   } catch (error) {
     if (error.status !== 404) throw error;
     outside();
@@ -412,22 +387,6 @@ async function ask(longitude, latitude, { quiet = false } = {}) {
 function outside() {
   $("report").hidden = true;
   fill($("why"), make("p", { class: "hint", textContent: T.outside }));
-}
-
-const spoken = (answer) => (answer.unknown ? T.unknown : panels.percent(answer.probability[answer.state]));
-
-// After a report was sent: the probability at its place before and after.
-function outcome(answer) {
-  if (!pending || answer.version <= pending.version) return;
-  const [before, now] = [pending.said, spoken(answer)];
-  const same = before === now;
-  const text = !same ? T.addResult({ state: answer.state, before: before ?? "–", after: now }) : answer.unknown ? T.addStillUnknown({ state: answer.state }) : T.addNoChange({ state: answer.state, now });
-  const base = pending.version;
-  fill($("report-outcome"), make("b", { textContent: text }), " ", base ? make("button", {
-    type: "button", class: "quiet", textContent: T.addShowChange,
-    on: { click: () => { chosen.base = base; choose("difference"); } },
-  }) : null);
-  pending = null;
 }
 
 function mark(name) {
@@ -445,10 +404,9 @@ function choose(name) {
 async function send() {
   const [longitude, latitude] = chosen.place;
   const before = newest() ? await get(path(`/point/${longitude},${latitude}?state=${encodeURIComponent(chosen.state)}`)) : null;
-  pending = { version: newest() ?? 0, said: before ? spoken(before) : null };
+  sent.begin(newest(), before);
   chosen.version = null;
   if (events.moving) events.choose(events.rest()); // it is about now
-  $("report-outcome").textContent = "";
   await post(path("/reports"), {
     longitude, latitude, label: $("report-label").value, text: $("report-text").value || null,
     trusted: may("trusted") && $("report-trusted").checked, time: Date.now() / 1000, id: `page-${newId()}`,
@@ -481,20 +439,11 @@ async function taken(answer, fresh) {
   if (fresh) {
     situations = await get("/situations");
     await open(situations.find((s) => s.id === answer.id));
-    imported(answer.receipt, T.importStarted({ title: answer.title }));
+    showReceipt(answer.receipt, T.importStarted({ title: answer.title }));
   } else {
-    imported(answer);
+    showReceipt(answer);
     await refresh();
   }
-}
-
-// The outcome of an import, with the first few rejected rows and the reasons.
-function imported(receipt, started = "") {
-  const outside = receipt.outside ? ` ${T.importOutside({ n: receipt.outside })}` : "";
-  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: T.importReject(r) }));
-  const note = receipt.note ? make("small", { textContent: receipt.note }) : null;
-  fill($("import-outcome"), make("b", { textContent: `${started} ${T.importDone(receipt)}${outside}`.trim() }), ...rejects, note);
-  $("page-files").scrollTop = 0;
 }
 
 async function reopen(id) {

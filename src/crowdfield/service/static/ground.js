@@ -36,12 +36,14 @@ export const OVER = [
   })),
 ];
 
-// Lakes are drawn under the map of probabilities; rivers and shores above it, thin, because hardly anything shows through it.
+// Lakes are drawn under the map of probabilities; rivers and shores above it, because hardly anything shows through it: thin and
+// half transparent, with a fainter edge of another lightness, so that they show on all its colours and hide none.
 export const LAKES = { id: "lakes", type: "fill", source: "ground", filter: ["==", ["get", "kind"], "lake"], paint: { "fill-color": "#b4cfe4" } };
-export const RIVERS = {
-  id: "rivers", type: "line", source: "ground", filter: ["in", ["get", "kind"], ["literal", ["river", "lake"]]], layout: { "line-cap": "round", "line-join": "round" },
-  paint: { "line-color": "#2f74b5", "line-opacity": 0.75, "line-width": ["interpolate", ["linear"], ["zoom"], 5, 0.5, 10, 1.2, 14, 2.2] },
-};
+const waterway = (id, colour, opacity, more) => ({
+  id, type: "line", source: "ground", filter: ["in", ["get", "kind"], ["literal", ["river", "lake"]]], layout: { "line-cap": "round", "line-join": "round" },
+  paint: { "line-color": colour, "line-opacity": opacity, "line-width": ["interpolate", ["linear"], ["zoom"], 5, 0.4 + more, 10, 1 + more, 14, 1.8 + more] },
+});
+export const RIVERS = [waterway("river-edges", "#ffffff", 0.3, 1.4), waterway("rivers", "#2f74b5", 0.65, 0)];
 
 // The names that `labels.js` has found room for, and a dot at each place.
 export const PLACES = [
@@ -68,6 +70,7 @@ const AT_NIGHT = [
   ["sea", "background-color", "#dbe3ea", "#1a2430"],
   ["land", "fill-color", "#f6f5f1", "#2b2f33"],
   ["lakes", "fill-color", "#b4cfe4", "#3d5f80"],
+  ["river-edges", "line-opacity", 0.3, 0],
   ["rivers", "line-color", "#2f74b5", "#5b93c7"],
   ["place-dots", "circle-color", "#2a2f36", "#f2f4f7"],
   ["place-dots", "circle-stroke-color", "#ffffff", "#141a22"],

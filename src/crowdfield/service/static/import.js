@@ -261,3 +261,12 @@ function saveRejects(name, rejects) {
   link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
+
+// The outcome of an import, with the first few rejected rows and the reasons.
+export function showReceipt(receipt, started = "") {
+  const outside = receipt.outside ? ` ${T.importOutside({ n: receipt.outside })}` : "";
+  const rejects = receipt.rejects.slice(0, 5).map((r) => make("small", { textContent: T.importReject(r) }));
+  const note = receipt.note ? make("small", { textContent: receipt.note }) : null;
+  fill($("import-outcome"), make("b", { textContent: `${started} ${T.importDone(receipt)}${outside}`.trim() }), ...rejects, note);
+  $("page-files").scrollTop = 0;
+}

@@ -58,14 +58,25 @@ function place({ x, y }, [wide, high], offsets, taken) {
   return null;
 }
 
+// How far the line from a marker that was moved aside leads to its place: not over a number of reports there, which could not be
+// read (a 3 under it looks like an 8).
+function lineLength({ x, y }, [dx, dy], numbers) {
+  const whole = Math.hypot(dx, dy);
+  const hides = (back) => numbers.some((at) => Math.hypot(at.x - x - (dx * back) / whole, at.y - y - (dy * back) / whole) < CLUSTER / 2);
+  let back = 0;
+  while (back < whole && hides(back)) back += 1;
+  return whole - back;
+}
+
 // Moves markers aside if they would hide a number of reports or each other; a line leads to their places.
-function arrangeMarks(map, marks, taken) {
+function arrangeMarks(map, marks, numbers, taken) {
   for (const mark of marks) {
     const element = mark.getElement();
     const side = element.offsetWidth;
-    const [dx, dy] = place(map.project(mark.getLngLat()), [side, side], ASIDE, taken) ?? [0, 0];
+    const at = map.project(mark.getLngLat());
+    const [dx, dy] = place(at, [side, side], ASIDE, taken) ?? [0, 0];
     mark.setOffset([dx, dy]);
-    element.style.setProperty("--reach", `${Math.hypot(dx, dy)}px`);
+    element.style.setProperty("--reach", `${lineLength(at, [dx, dy], numbers)}px`);
     element.style.setProperty("--turn", `${Math.atan2(-dy, -dx)}rad`);
   }
 }
@@ -90,10 +101,8 @@ function arrangeNames(map, places, taken) {
 
 // Arranges everything anew; returns the names that are drawn, as GeoJSON features.
 export function arrange(map, { clusters, marks, places }) {
-  const taken = clusters.map(({ geometry }) => {
-    const { x, y } = map.project(geometry.coordinates);
-    return [x - CLUSTER / 2, y - CLUSTER / 2, x + CLUSTER / 2, y + CLUSTER / 2];
-  });
-  arrangeMarks(map, marks, taken);
+  const numbers = clusters.map(({ geometry }) => map.project(geometry.coordinates));
+  const taken = numbers.map(({ x, y }) => [x - CLUSTER / 2, y - CLUSTER / 2, x + CLUSTER / 2, y + CLUSTER / 2]);
+  arrangeMarks(map, marks, numbers, taken);
   return arrangeNames(map, places, taken);
 }

@@ -66,7 +66,7 @@ export class MapView {
           LAKES,
           { id: "lattice", minzoom: 3, type: "line", source: "lattice", paint: { "line-color": "#8fa0b3", "line-opacity": 0.28, "line-width": 0.7 } },
           { id: "sea-over", type: "fill", source: "ground", filter: ["has", "sea"], layout: { visibility: "none" }, paint: { "fill-color": "#dbe3ea" } },
-          RIVERS,
+          ...RIVERS,
           ...PLACES,
           { id: "borders", type: "line", source: "ground", filter: LAND, paint: { "line-color": "#7d8793", "line-width": 0.9 } },
           { id: "region", type: "line", source: "region", paint: { "line-color": "#3c4450", "line-width": 1.2, "line-dasharray": [3, 2] } },

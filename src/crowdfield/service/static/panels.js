@@ -200,3 +200,8 @@ export function welcome(kind, path) {
   if (kind === "key") fill($("welcome"), make("h2", { textContent: T.welcomeNone }), make("p", { textContent: T.welcomeKey }));
   if (kind === "empty") fill($("welcome"), make("h2", { textContent: T.welcomeEmpty }), make("p", { textContent: T.welcomeEmptyHow }), make("code", { textContent: `POST ${path}` }));
 }
+
+// "Version 3 · 84 reports · 768 people" where reports stand for several people each.
+export function versionWords({ number, reports: n, info }) {
+  return joined(T.status({ version: number, n }), info.people > n ? T.people({ n: info.people }) : null);
+}

@@ -18,7 +18,8 @@ const POINTS = { type: "vector", minzoom: 0, maxzoom: 18 };
 const TRUSTED = "trusted: "; // how the names of trusted sources begin
 const trusted = ["==", ["slice", ["to-string", ["get", "source"]], 0, TRUSTED.length], TRUSTED];
 const radius = ["+", 5, ["min", 12, ["*", 2, ["sqrt", ["get", "count"]]]]];
-const short = ["case", [">=", ["get", "points"], 10000], ["concat", ["round", ["/", ["get", "points"], 1000]], "k"], [">=", ["get", "points"], 1000], ["concat", ["/", ["round", ["/", ["get", "points"], 100]], 10], "k"], ["to-string", ["get", "points"]]];
+// The number of a cluster: of its reports, or of the people where one report stands for several.
+const short = ["case", [">=", ["get", "count"], 10000], ["concat", ["round", ["/", ["get", "count"], 1000]], "k"], [">=", ["get", "count"], 1000], ["concat", ["/", ["round", ["/", ["get", "count"], 100]], 10], "k"], ["to-string", ["get", "count"]]];
 // `said` is the number of the label whose share of a cluster is drawn.
 const clusterName = (scale, said) => ["concat", "cluster/", short, "/", ["floor", ["/", ["*", 10, ["coalesce", ["get", `label_${said}`], 0]], ["get", "count"]]], "/", scale];
 // The colour of each label, as a style expression.
