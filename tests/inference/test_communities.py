@@ -130,14 +130,71 @@ def test_any_step_of_the_packed_communities_leads_to_communities():
     assert elsewhere.weight.sum() == pytest.approx(1.0)
 
 
+def test_part_of_the_way_between_communities_is_on_the_scale_of_pack():
+    rng = np.random.default_rng(4)
+    old, new = (
+        c.Communities(rng.gamma(2.0, size=(3, 2, 4)) + c.LEAST, rng.dirichlet(np.ones(3)), np.ones(7, dtype=bool))
+        for _ in range(2)
+    )
+    assert c.part_way(old, new, 1.0) is new
+    none = c.part_way(old, new, 0.0)
+    np.testing.assert_allclose(none.beta, old.beta)
+    np.testing.assert_allclose(none.weight, old.weight)
+    part = c.part_way(old, new, 0.3)
+    np.testing.assert_allclose(part.beta, old.beta**0.7 * new.beta**0.3)
+    expected = old.weight**0.7 * new.weight**0.3
+    np.testing.assert_allclose(part.weight, expected / expected.sum())
+
+
+def test_the_hyperprior_is_that_of_some_sources_with_the_reports_of_base():
+    """Against a sum written out: every source that the base counts as gives its labels one by one."""
+    beta = np.array([[[5.0, 2.0], [1.0, 4.0]], [[3.0, 3.0], [0.5, 9.0]]])
+    given = c.Communities(beta, np.array([0.6, 0.4]), np.ones(4, dtype=bool))
+    seen = strength = 0.0
+    for matrix in beta:
+        for j in range(2):
+            one_source = []
+            for label in range(2):
+                for before in range(int(BASE[j, label])):  # Pólya's urn: a label makes itself more probable
+                    drawn = sum(BASE[j, :label]) + before
+                    one_source.append(np.log((matrix[j, label] + before) / (matrix[j].sum() + drawn)))
+            seen += 3.0 * sum(one_source)
+            strength += matrix[j].sum()
+    sizes = np.log(0.6) + np.log(0.4)
+    assert c.BASE_SOURCES == 3.0
+    assert c.log_hyperprior(given, BASE) == pytest.approx(seen - 0.01 * strength + sizes)
+
+
+def test_learning_raises_the_likelihood_with_the_hyperprior_to_its_top():
+    """What `update` raises is the likelihood of the counts and the hyperprior together: no change of β raises it."""
+    _, n = counts(5, sources=40, reports=12)
+    free = np.ones(len(n), dtype=bool)
+    found = c.start(1, BASE, n, free)
+    for _ in range(20):
+        found = c.update(found, n, BASE, c.SETTLED_STEPS)
+
+    def both(beta):
+        at = found._replace(beta=beta)
+        return c.log_likelihood(at, n) + c.log_hyperprior(at, BASE)
+
+    for index in np.ndindex(found.beta.shape):
+        step = np.ones(found.beta.shape)
+        step[index] = np.exp(0.01)
+        slope = (both(found.beta * step) - both(found.beta / step)) / 0.02
+        assert abs(slope) < 0.01
+
+
 @pytest.mark.parametrize("reports", [20, 200, 5_000])
 def test_the_penalty_of_a_community_approximates_its_exact_evidence(reports):
-    """Sources that are all alike share one row: its evidence is a ratio of beta functions."""
+    """Sources that are all alike share one row: its evidence is a ratio of beta functions.
+
+    The base is some sources more: together they are a Dirichlet prior of the row with all their reports.
+    """
     said = np.array([0.7, 0.3]) * reports
     n = np.zeros((reports, 2, 2))
     n[:, 0] = said / reports  # one report each, all about the first state
     tight = c.Communities(1e6 * np.array([[said / reports, [1 / 3, 2 / 3]]]), np.ones(1), np.ones(reports, dtype=bool))
-    base = BASE[0]
+    base = c.BASE_SOURCES * BASE[0]
     exact = (gammaln(said + base) - gammaln(base)).sum() - gammaln(reports + base.sum()) + gammaln(base.sum())
     at_best = float((said * np.log(said / reports)).sum())
     assert at_best - c.penalty(tight, n, BASE) == pytest.approx(exact, abs=0.1)

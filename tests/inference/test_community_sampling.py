@@ -5,7 +5,7 @@ import pytest
 
 from crowdfield.inference import community_sampling as cs
 from crowdfield.inference import sampling
-from crowdfield.inference.communities import STRENGTH_RATE, log_dirichlet_multinomial
+from crowdfield.inference.communities import BASE_SOURCES, STRENGTH_RATE, Communities, log_dirichlet_multinomial
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import kernel
@@ -32,8 +32,8 @@ def test_the_draws_of_a_shared_prior_are_those_of_its_density():
     a, b = np.meshgrid(grid, grid, indexing="ij")
     beta = np.exp(np.stack([a, b], axis=-1))[..., None]  # [.., L, 1]
     log_density = a + b - STRENGTH_RATE * beta.sum(axis=(-2, -1))
-    for row in [*counts[0, :, :, 0], BASE[0]]:
-        log_density += log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
+    for row, times in [*((row, 1.0) for row in counts[0, :, :, 0]), (BASE[0], BASE_SOURCES)]:
+        log_density += times * log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
     mass = np.exp(log_density - log_density.max())
     mass /= mass.sum()
     expected = np.array([(mass * a).sum(), (mass * b).sum()])
@@ -63,7 +63,7 @@ def test_hidden_groups_are_found_and_sources_with_few_reports_borrow_from_them(k
     prior = Prior(np.broadcast_to(BASE, (44, 2, 2)).copy(), 1.0, 1.0, np.zeros((len(X), 1)))
     confusion = cs.CommunityPrior(k, BASE, prior.alpha0, np.ones(44, bool))
     basis = InducingBasis(kernel("matern32", 6.0), X, size=40)
-    drawn = sampling.run(data, prior, basis, np.random.default_rng(2), sweeps=400, draws=400, confusion=confusion)
+    drawn = sampling.run(data, prior, basis, np.random.default_rng(2), sweeps=600, draws=400, confusion=confusion)
     communities, share = cs.summarise(confusion, drawn.confusion_states)
     np.testing.assert_allclose(share.sum(axis=1), 1.0)
     np.testing.assert_allclose(communities.weight.sum(), 1.0)
@@ -90,3 +90,21 @@ def test_sources_with_a_prior_of_their_own_keep_it():
         state = prior.step(state, rng.integers(0, 9, (4, 3, 2, 2)).astype(float), rng)
         np.testing.assert_array_equal(prior.alpha0(state)[:, 1], np.broadcast_to(own[1].T, (4, 2, 2)))
         assert (prior.alpha0(state)[:, 0] != own[0].T).all()
+
+
+def test_chains_start_from_communities_that_were_found():
+    beta = np.array([[[9.0, 1.0, 2.0], [1.0, 7.0, 3.0]], [[4.0, 4.0, 1.0], [4.0, 5.0, 6.0]]])
+    found = Communities(beta, np.array([0.8, 0.2]), np.ones(500, bool))
+    prior = cs.CommunityPrior(2, np.ones((2, 3)), np.ones((500, 2, 3)), found.free)
+    state = prior.at(found, 6, np.random.default_rng(4))
+    for chain in range(6):
+        np.testing.assert_array_equal(state.beta[chain].transpose(0, 2, 1), beta)
+        np.testing.assert_array_equal(state.weight[chain], found.weight)
+    assert state.member.shape == (6, 500)
+    assert (state.member == 1).mean() == pytest.approx(0.2, abs=4.0 * np.sqrt(0.16 / 3_000))
+    np.testing.assert_array_equal(prior.alpha0(state)[2, 7].T, beta[state.member[2, 7]])
+    state.beta[0] *= 2.0  # chains share no memory: with each other, or with what was found
+    np.testing.assert_array_equal(state.beta[1].transpose(0, 2, 1), beta)
+    np.testing.assert_array_equal(found.beta, beta)
+    moved = prior.step(state, np.zeros((6, 500, 3, 2)), np.random.default_rng(5))
+    assert moved.beta.shape == state.beta.shape and moved.weight.shape == state.weight.shape

@@ -16,14 +16,14 @@ from crowdfield.models import problem
 
 
 def _posed(sites, sources, seed, lengthscale=2.0):
-    """A field of known length-scale 2, read by sources of which some guess."""
+    """A field of known length-scale 2, read by sources of which some guess; what is expected of these is given."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 10, (sites, 2))
     root = np.linalg.cholesky(kernel("matern32", 2.0).covariance(X, X) + 1e-9 * np.eye(sites))
     truth = rng.random(sites) < 1.0 / (1.0 + np.exp(-2.5 * root @ rng.normal(size=sites)))
     source = rng.integers(0, sources, sites)
     said = np.where(rng.random(sites) < rng.uniform(0.5, 0.95, sources)[source], truth, ~truth)
-    model = cf.HeatmapBCC(lengthscale=lengthscale)
+    model = cf.HeatmapBCC(lengthscale=lengthscale, confusion_prior=[[2, 1], [1, 2]])
     reports = Reports.from_arrays(X, said.astype(int), source)
     gold = problem.gold(None, (0, 1), 2)
     return problem.pose(model, reports, (0, 1), gold)

@@ -30,7 +30,7 @@ def test_two_states_are_the_general_case():
     """The short way through one log odds, beside the sum over states, gold and overwhelming evidence included."""
     rng = np.random.default_rng(0)
     mean, variance = 2.0 * rng.standard_normal((60, 1)), rng.random((60, 1)) ** 2
-    likelihood = 3.0 * rng.standard_normal((60, 2))
+    likelihood = -np.abs(3.0 * rng.standard_normal((60, 2)))  # of reports that were made: no probability exceeds one
     likelihood[:4] = [[0.0, -np.inf], [-np.inf, -2.0], [-900.0, -1.0], [-1.0, -900.0]]
     local = linearise.collapsed(mean, variance, likelihood, contrast(2), np.zeros((60, 1)))
     f, w = quadrature.latent_nodes(mean, variance, fine=True)
@@ -71,3 +71,24 @@ def test_probabilities_of_correlated_logits_are_permuted_with_the_states():
             np.testing.assert_allclose(one[0][:, order], other[0], atol=1e-9)
             np.testing.assert_allclose(one[1][:, order], other[1], atol=1e-9)
             np.testing.assert_allclose(one[0].sum(1), 1.0)
+
+
+@pytest.mark.parametrize("states", [2, 3])
+def test_a_site_with_all_the_missing_information_is_that_of_a_known_state(states):
+    """Share 1 leaves the gradient and adds what not knowing the state takes away: a step is then one of EM."""
+    rng = np.random.default_rng(7)
+    functions = 1 if states == 2 else states
+    mean, variance = rng.normal(size=(60, functions)), rng.uniform(0.05, 2.0, (60, functions))
+    likelihood = 2.0 * rng.normal(size=(60, states))
+    local = linearise.collapsed(mean, variance, likelihood, contrast(states), np.zeros((60, functions)))
+    assert linearise.with_more_curvature(local, mean, 0.0) is local
+    whole = linearise.with_more_curvature(local, mean, 1.0)
+    np.testing.assert_allclose(whole.eta - whole.lam * mean, local.eta - local.lam * mean, atol=1e-12)
+    known = linearise.collapsed(mean, variance, np.zeros((60, states)), contrast(states), np.zeros((60, functions)))
+    complete = known.missing  # E[ρ(1 − ρ)]: reports that say nothing leave all of it missing
+    usual = local.lam > linearise.SMALLEST_PRECISION  # elsewhere the site's precision is not that of the objective
+    assert usual.mean() > 0.3
+    np.testing.assert_allclose(whole.lam[usual], complete[usual], rtol=1e-8)
+    half = linearise.with_more_curvature(local, mean, 0.5)
+    np.testing.assert_allclose(half.lam, 0.5 * (local.lam + whole.lam))
+    np.testing.assert_allclose(half.eta, 0.5 * (local.eta + whole.eta))

@@ -7,24 +7,34 @@ from scipy.special import expit
 import crowdfield as cf
 from crowdfield import simulate
 from crowdfield.inference import gibbs, refined_draws, sampling
+from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.data import arrange
 from crowdfield.inference.diagnostics import effective_sample_size
 from crowdfield.inference.joint.rows import Layout
 
+FIXED = [[2.0, 1.0], [1.0, 2.0]]
 
-def fitted(states=2, n=60, seed=5):
+
+def fitted(states=2, n=60, seed=5, **settings):
     """Few reports of sources that often err: a wide posterior, of which a Gaussian covers a part."""
     said = simulate.simulate(
         n, rng=np.random.default_rng(seed), places=(12, 12), lengthscale=4.0, reliable=4, noisy=4, states=states
     ).reports
     names = np.array(said.labels)[said.label], np.array(said.sources)[said.source]
-    model = cf.HeatmapBCC(lengthscale=4.0, reports_model="one_state", states=tuple(range(states)))
+    model = cf.HeatmapBCC(lengthscale=4.0, reports_model="one_state", states=tuple(range(states)), **settings)
     return model.fit(said.places, names[0], sources=names[1])
 
 
 @pytest.fixture(scope="module")
 def few():
-    return fitted()
+    """With a prior of the sources that is given, and does not move."""
+    return fitted(confusion_prior=FIXED)
+
+
+@pytest.fixture(scope="module")
+def few_of_a_crowd():
+    """With a prior of the sources that is learned from all of them."""
+    return fitted(communities=1)
 
 
 @pytest.mark.parametrize("states", [2, 3])
@@ -56,11 +66,16 @@ def summaries(weights, scale, log_pi, phi):
     return np.stack([np.log(scale), rate[:, :half].mean(1), rate[:, half:].mean(1), rate.mean(1), accuracy], axis=1)
 
 
-def long_run(model, sweeps=2_500, chains=4):
+def crowd_prior(model):
+    posed = model._posed
+    return CommunityPrior(1, posed.base, posed.prior.alpha0, ~posed.own)
+
+
+def long_run(model, sweeps=2_500, chains=4, confusion=None):
     """The same summaries of a long run of the sampler: [chains, sweeps, 5]."""
     q, posed = model._solved.fit.q, model._posed
     basis = q.fields[0].basis
-    sampler = gibbs.Sampler(posed.data, posed.prior, basis)
+    sampler = gibbs.Sampler(posed.data, posed.prior, basis, confusion)
     rng = np.random.default_rng(1)
     state, step_size = sampling.warmed_up(sampler, chains, 300, rng)
     phi, out = basis.features(posed.data.X), []
@@ -90,6 +105,23 @@ def test_refined_draws_agree_with_a_long_run_of_gibbs_where_q_is_too_narrow(few,
     before = summaries(start.weights, start.scale, start.log_pi, phi)
     assert (before.std(0) / sd)[0] < 0.75  # q does not know how little is known of the amplitude
     assert (before.std(0) / sd)[3] < 0.95  # and is too sure of the mean of the map
+
+
+def test_refined_draws_agree_with_a_long_run_of_gibbs_in_which_the_crowd_is_drawn_too(few_of_a_crowd):
+    q, posed, size = few_of_a_crowd._solved.fit.q, few_of_a_crowd._posed, 800
+    phi = q.fields[0].basis.features(posed.data.X)
+    crowd = crowd_prior(few_of_a_crowd), few_of_a_crowd._solved.fit.state.communities
+    run = long_run(few_of_a_crowd, sweeps=6_000, confusion=crowd[0])
+    mean, sd = run.mean((0, 1)), run.std((0, 1))
+    independent = np.array([effective_sample_size(run[:, :, i]) for i in range(run.shape[2])])
+    drawn = refined_draws.refined(posed.data, posed.prior, q, size, np.random.default_rng(2), crowd)
+    found = summaries(drawn.weights, drawn.scale, drawn.log_pi, phi)
+    error = sd * np.sqrt(1.0 / size + 1.0 / independent)
+    assert (np.abs(found.mean(0) - mean) < 4.0 * error).all()
+    np.testing.assert_allclose(found.std(0) / sd, 1.0, atol=0.15)
+    held = refined_draws.refined(posed.data, posed.prior, q, size, np.random.default_rng(2))
+    held = summaries(held.weights, held.scale, held.log_pi, phi)
+    assert (held.std(0) / sd)[4] < 0.9  # held where it is, the crowd would be taken as known
 
 
 def test_moves_along_the_ridge_leave_the_posterior_as_it_is(few, exact):

@@ -1,27 +1,29 @@
 """A fit of very many sites begins on a part of them, and ends where it would have ended anyway."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import crowdfield as cf
 from crowdfield.data import Reports
 from crowdfield.inference import posed as posed_
-from crowdfield.inference import selection
+from crowdfield.inference import selection, solvers
 from crowdfield.models import problem
 
 
-def _posed(sites, sources, seed):
+def _posed(sites, sources, seed, **settings):
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 10, (sites, 2))
     truth = rng.random(sites) < 1.0 / (1.0 + np.exp(-2.0 * np.sin(X[:, 0]) - np.cos(X[:, 1])))
     source = rng.integers(0, sources, sites)
     said = np.where(rng.random(sites) < rng.uniform(0.5, 0.95, sources)[source], truth, ~truth)
     reports = Reports.from_arrays(X, said.astype(int), source)
-    return problem.pose(cf.HeatmapBCC(lengthscale=2.0), reports, (0, 1), problem.gold(None, (0, 1), 2))
+    return problem.pose(cf.HeatmapBCC(lengthscale=2.0, **settings), reports, (0, 1), problem.gold(None, (0, 1), 2))
 
 
 def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
-    posed = _posed(4_000, 30, seed=0)
+    posed = _posed(4_000, 30, seed=0, confusion_prior=[[2, 1], [1, 2]])
     at_once = selection.solve(posed, None, max_iter=200, tol=1e-6)
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
     monkeypatch.setattr(selection, "PART", 800)
@@ -34,7 +36,7 @@ def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
 
 def test_where_a_fit_of_many_sites_starts_does_not_show(monkeypatch):
     """Few features on a part of the sites, few on all of them, then all features: the same answer as at once."""
-    posed = _posed(4_000, 100, seed=4).with_lengthscales(np.full(2, 1.2))
+    posed = _posed(4_000, 100, seed=4, confusion_prior=[[2, 1], [1, 2]]).with_lengthscales(np.full(2, 1.2))
     monkeypatch.setattr(posed_, "VERY_MANY_SITES", 3_000)
     at_once = selection.solve(posed, None, max_iter=300, tol=1e-6)
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
@@ -48,7 +50,7 @@ def test_where_a_fit_of_many_sites_starts_does_not_show(monkeypatch):
 
 
 def test_a_warm_start_with_known_sources_needs_no_subset(monkeypatch):
-    posed = _posed(1_500, 10, seed=1)
+    posed = _posed(1_500, 10, seed=1, confusion_prior=[[2, 1], [1, 2]])
     earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit
     monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)
     engine = posed.engine()
@@ -60,3 +62,30 @@ def test_very_many_sites_get_more_features(monkeypatch):
     few = posed.engine().size
     monkeypatch.setattr(posed_, "VERY_MANY_SITES", 1_000)
     assert posed.engine().size > 1.3 * few
+
+
+def test_communities_are_compared_by_the_objective_of_fits_that_have_settled(monkeypatch):
+    """The fits are ranked; a higher objective does not help one that has not settled."""
+    posed = _posed(300, 12, seed=2)
+    ranked = selection.learn_communities(posed, None, solvers.here)
+    sizes = [0 if fit.state.communities is None else len(fit.state.communities.beta) for fit in ranked]
+    assert set(sizes) >= {0, 1, 2} and len(sizes) == len(set(sizes))
+    assert all(fit.converged for fit in ranked)
+
+    def worth(fit):
+        at = replace(posed, communities=fit.state.communities)
+        solver = solvers.here(at).with_communities(fit.state.communities)
+        return selection._penalised_objective(posed, selection.Solved(solver, fit))
+
+    assert np.diff([worth(fit) for fit in ranked]).max() <= 0.0
+    best = sizes[0]
+    rank = selection._rank
+
+    def unsettled_if_best(posed, solved):
+        k = 0 if solved.fit.state.communities is None else len(solved.fit.state.communities.beta)
+        return rank(posed, solved._replace(fit=solved.fit._replace(converged=k != best)))
+
+    monkeypatch.setattr(selection, "_rank", unsettled_if_best)
+    again = selection.learn_communities(posed, None, solvers.here)
+    sizes = [0 if fit.state.communities is None else len(fit.state.communities.beta) for fit in again]
+    assert sizes[-1] == best

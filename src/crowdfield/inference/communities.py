@@ -26,6 +26,9 @@ SETTLED = 1e-4  # relative change of β
 OVERSTEP = 1.6  # Minka's iteration is slow; a longer step in log β has the same fixed point
 MOST_COMMUNITIES = 6
 LEAST = 1e-3  # smallest β: with less, a label that was never used would be impossible
+# `base`, the prior of the communities' matrices, counts as so many sources with its pseudo-counts as reports: a whole
+# crowd may lean, or be careless, but that it means the opposite of what it says takes more than a few sources.
+BASE_SOURCES = 3.0
 CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
 
 
@@ -52,6 +55,11 @@ def unpack(like: Communities, z: Array) -> Communities:
     beta = np.exp(z[: like.beta.size]).reshape(like.beta.shape)
     weight = np.exp(z[like.beta.size :])
     return Communities(np.maximum(beta, LEAST), weight / weight.sum(), like.free)
+
+
+def part_way(old: Communities, new: Communities, length: float) -> Communities:
+    """Communities between two, on the scale of `pack`: the new ones at length 1."""
+    return new if length == 1.0 else unpack(new, (1.0 - length) * pack(old) + length * pack(new))
 
 
 def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Communities:
@@ -115,8 +123,14 @@ def log_prior(c: Communities, log_pi: Array) -> float:
     return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
 
 
+def log_hyperprior(c: Communities, base: Array) -> float:
+    """log p(β, weights) up to a constant: `base` [J, L] seen in some sources of every community, β not too tight."""
+    seen = BASE_SOURCES * log_dirichlet_multinomial(base, c.beta).sum()
+    return float(seen - STRENGTH_RATE * c.beta.sum() + CROWD_WEIGHT * np.log(c.weight).sum())
+
+
 def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) -> Communities:
-    """EM on the sources' counts. `base` [J, L] counts as one more source in every community: without it a label that
+    """EM on the sources' counts. `base` [J, L] counts as some more sources in every community: without it a label that
     nobody has used yet would become impossible, and labels could swap their meaning."""
     n = counts[c.free]
     beta, weight = c.beta, c.weight
@@ -125,10 +139,10 @@ def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) ->
         weight = (m.sum(0) + CROWD_WEIGHT) / (m.sum() + CROWD_WEIGHT * len(beta))
         total = beta.sum(-1, keepdims=True)
         up = np.einsum("sk,skjl->kjl", m, digamma(n[:, None] + beta) - digamma(beta))
-        up += digamma(base + beta) - digamma(beta)
+        up += BASE_SOURCES * (digamma(base + beta) - digamma(beta))
         row = n.sum(-1, keepdims=True)[:, None]
         down = np.einsum("sk,skjl->kjl", m, digamma(row + total) - digamma(total))
-        down += digamma(base.sum(-1, keepdims=True) + total) - digamma(total)
+        down += BASE_SOURCES * (digamma(base.sum(-1, keepdims=True) + total) - digamma(total))
         new = np.maximum(beta * (up / (down + STRENGTH_RATE)) ** OVERSTEP, LEAST)
         moved = np.abs(new / beta - 1.0).max()
         beta = new
@@ -156,7 +170,7 @@ def penalty(c: Communities, counts: Array, base: Array) -> float:
     n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
     tightness = c.beta.sum(-1)  # [K, J]
     information = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
-    gained = 1.0 + information / _information_about_mean(base.sum(-1), tightness)
+    gained = 1.0 + information / (BASE_SOURCES * _information_about_mean(base.sum(-1), tightness))
     k, _, labels = c.beta.shape
     return float(0.5 * (labels - 1) * np.log(gained).sum() + 0.5 * (k - 1) * np.log(max(int(c.free.sum()), 1)))
 

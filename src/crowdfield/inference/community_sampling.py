@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
 from crowdfield.inference.communities import (
+    BASE_SOURCES,
     CROWD_WEIGHT,
     MOST_COMMUNITIES,
     STRENGTH_RATE,
@@ -56,6 +57,15 @@ class CommunityPrior:
             rng.integers(0, self.size, (chains, len(self.free))),
         )
 
+    def at(self, found: Communities, chains: int, rng: np.random.Generator) -> CommunityState:
+        """Chains that start from communities that were found before."""
+        beta = np.ascontiguousarray(found.beta.transpose(0, 2, 1))
+        return CommunityState(
+            np.broadcast_to(beta, (chains, *beta.shape)).copy(),
+            np.broadcast_to(found.weight, (chains, len(found.weight))).copy(),
+            rng.choice(len(found.weight), (chains, len(self.free)), p=found.weight),
+        )
+
     def alpha0(self, state: CommunityState) -> Array:
         """The prior pseudo-counts of every source, by its community: [C, S, L, J]."""
         chain = np.arange(len(state.member))[:, None]
@@ -87,11 +97,11 @@ class CommunityPrior:
         return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
     def _log_target(self, beta: Array, member: NDArray[np.int64], counts: Array) -> Array:
-        """log p(β | z, n) of log β, row by row: [C, k, J]. `base` is one more source in every community."""
+        """log p(β | z, n) of log β, row by row: [C, k, J]. `base` is some more sources in every community."""
         chain = np.arange(len(member))[:, None]
         sources = np.flatnonzero(self.free)
         rows = log_dirichlet_multinomial(counts[:, sources], beta[chain, member[:, sources]], LABELS)  # [C, S, J]
-        total = log_dirichlet_multinomial(self.base, beta, LABELS)
+        total = BASE_SOURCES * log_dirichlet_multinomial(self.base, beta, LABELS)
         total += np.log(beta).sum(axis=2) - STRENGTH_RATE * beta.sum(axis=2)
         np.add.at(total, (chain, member[:, sources]), rows)
         return np.asarray(total)

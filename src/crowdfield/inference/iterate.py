@@ -42,7 +42,7 @@ class Method(Protocol):
     """An inference method without hidden state: everything that a step needs is in its arguments."""
 
     def init(self, sweeps: int) -> Any:
-        """A state to start from, after some plain sweeps from the prior."""
+        """A state to start from, after some EM sweeps from the prior."""
         ...
 
     def is_whole(self, state: Any) -> bool:
@@ -86,7 +86,7 @@ class Method(Protocol):
 class Policy:
     """How steps are taken, judged and ended. Every constant of the iteration is here."""
 
-    # Plain sweeps from the prior, before sources and field are updated jointly and ς is freed; more if the fit stalls.
+    # EM sweeps from the prior, before sources and field are updated jointly and ς is freed; more if the fit stalls.
     opening: int = 8
     longer_opening: int = 30
     # Length of a step: a step that lowers the objective is tried again at this share of its length, until the shortest.
@@ -166,7 +166,8 @@ def run(
     """Iterate to convergence, from an earlier state or from the prior.
 
     A fit from an earlier state of other reports may stall, or that state may have no q here. It then starts again from
-    the prior and, if that stalls too, once more with a longer opening.
+    the prior and, if that stalls too, with a longer opening; at last with one whose end is not compared with the first
+    step, because it has no coupling of sources and field: where sources are hardly known, its objective is too high.
     """
     if start is not None:
         try:
@@ -179,22 +180,38 @@ def run(
     fit = _from_prior(method, policy.opening, max_iter, tol, policy, progress)
     if fit.converged or fit.n_iter >= max_iter:
         return fit
-    return _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress)
+    again = _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress)
+    if again.converged or again.n_iter >= max_iter:
+        return again
+    return _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress, best=-np.inf)
 
 
 def _from_prior(
-    method: Method, opening: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
+    method: Method,
+    opening: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+    best: float | None = None,
 ) -> Fit:
     """Iterate from the prior."""
     opening = min(opening, max(max_iter - 1, 0))
-    return _from_state(method, method.init(opening), opening, max_iter, tol, policy, progress)
+    return _from_state(method, method.init(opening), opening, max_iter, tol, policy, progress, best)
 
 
 def _from_state(
-    method: Method, state: Any, n_iter: int, max_iter: int, tol: float, policy: Policy, progress: Progress | None
+    method: Method,
+    state: Any,
+    n_iter: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+    best: float | None = None,
 ) -> Fit:
     """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
-    first = _iterate(method, state, 1 + n_iter, max_iter, tol, policy, progress)
+    first = _iterate(method, state, 1 + n_iter, max_iter, tol, policy, progress, best)
     if method.is_whole(first.state) or first.n_iter >= max_iter:
         return first
     last = _iterate(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
@@ -209,11 +226,15 @@ def _iterate(
     tol: float,
     policy: Policy,
     progress: Progress | None,
+    best: float | None = None,
 ) -> Fit:
-    """From a state to convergence, or until no step raises the objective; n_iter passes have been made before."""
+    """From a state to convergence, or until no step raises the objective; n_iter passes have been made before.
+
+    best: the objective that the first step is compared with; by default that of the state.
+    """
     at = method.evaluate(state)
     length, quiet, change, settled = 1.0, 0, np.inf, False
-    history, best, before = [at.bound.total], at.bound.total, None
+    history, best, before = [at.bound.total], at.bound.total if best is None else best, None
     accelerator = Anderson(window=policy.window, mixing=policy.mixing)
     while n_iter < max_iter and not settled:
         new, used = None, 1.0

@@ -179,7 +179,8 @@ def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array, add
     report has no effect on f. Expectations under q(f, ℓ) make (η, λ) a natural-gradient step on
     E_q[log Σ_j ρ_j e^{ℓ_j}] − KL. λ is kept positive (the likelihood is not log-concave) and η follows from the λ used.
 
-    ℓ is uncertain too: x has the variance of f plus `added_variance` [n, F].
+    ℓ is uncertain too: x has the variance of f plus `added_variance` [n, F]. That x is Gaussian is an approximation,
+    under which the expectation can be positive; a probability of reports has no positive logarithm, so the bound has 0.
     """
     if mean.shape[1] == 1:
         return _collapsed_binary(mean, variance, log_likelihood, added_variance)
@@ -191,7 +192,18 @@ def collapsed(mean: Array, variance: Array, log_likelihood: Array, C: Array, add
     lam = np.einsum("nqj,q->nj", rho_f * (1.0 - rho_f), w) - missing
     lam = np.maximum(lam, SMALLEST_PRECISION)
     eta = r - np.einsum("nqj,q->nj", rho_f, w) + lam * mean
-    return Local(r, eta, lam, float((log_joint_sum - log_prior_sum).sum()), missing)
+    return Local(r, eta, lam, float(np.minimum(log_joint_sum - log_prior_sum, 0.0).sum()), missing)
+
+
+def with_more_curvature(site: Local, mean: Array, share: float) -> Local:
+    """The sites with a share of the missing information added to their curvature; the gradient stays.
+
+    With all of it (1) the curvature is the complete information, and a step is one of EM: it cannot overshoot.
+    """
+    if not share:
+        return site
+    more = share * site.missing
+    return site._replace(eta=site.eta + more * mean, lam=site.lam + more)
 
 
 def _normalised(logits: Array, w: Array) -> tuple[Array, Array]:
@@ -224,7 +236,7 @@ def _collapsed_binary(mean: Array, variance: Array, log_likelihood: Array, added
         r *= not_r
         total *= not_rho
         beyond = np.where(ratio > 0.0, np.where(np.isfinite(ratio), ratio, 0.0) - near, 0.0)
-        bound += float((w @ np.log(total, out=total) + none + beyond).sum())
+        bound += float(np.minimum(w @ np.log(total, out=total) + none + beyond, 0.0).sum())
         # Each from its own sum: subtracting the other from one would turn a probability of 1e-17 into zero.
         out.r[part, 0], expected = w @ not_r, w @ r
         out.r[part, 1] = expected

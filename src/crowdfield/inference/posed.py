@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdfield.errors import InputError
+from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Data, Prior, contrast
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.choose import choose
@@ -23,9 +24,6 @@ VERY_MANY_SITES, FEATURES_OF_VERY_MANY = 300_000, 1_000
 # While length-scales are compared, features may leave more of the prior variance out: that changes the evidence of all
 # length-scales by about the same amount.
 SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
-# Prior variance of the level of f, in units of the map's own variance 1/ς: how far a state may be rare or common
-# everywhere. The paper's model, `inference="vb"`, has none; a prior mean that is given says what the level is.
-LEVEL_VARIANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,11 @@ class Posed:
     free: tuple[tuple[int, ...], ...]  # groups of columns that share a length-scale, which is to be learned
     lengthscale_bounds: tuple[float, float] | None
     lengthscale_prior: tuple[float, float] | None
-    communities: int | str | None
+    communities: int | str | Communities | None  # how many; "learn"; those to start from; or separate matrices
     base: Array  # [J, L] the prior that communities start from
     own: NDArray[np.bool_]  # [S] sources with a prior of their own
     seed: Any
-    level: float = 0.0  # prior variance of the intercept
+    level: float = 0.0  # prior variance of the intercept, in units of 1/ς
 
     def rng(self) -> np.random.Generator:
         """A generator from the seed; the same at every call."""

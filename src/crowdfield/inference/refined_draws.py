@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from crowdfield.inference import field_draws
+from crowdfield.inference.communities import Communities
+from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.basis import Basis
@@ -52,10 +54,17 @@ def affordable_sweeps(data: Data, functions: int, features: int, size: int) -> i
     return int(min(MOST_SWEEPS, MOST_WORK // (size * each)))
 
 
-def refined(data: Data, prior: Prior, q: Posterior, size: int, rng: np.random.Generator) -> JointDraws | None:
+def refined(
+    data: Data,
+    prior: Prior,
+    q: Posterior,
+    size: int,
+    rng: np.random.Generator,
+    crowd: tuple[CommunityPrior, Communities] | None = None,
+) -> JointDraws | None:
     """Draws of q after as many sweeps as are affordable; None if none is, or if q has no weights of a basis.
 
-    Communities of sources, where there are any, are held as q has them.
+    crowd: the prior of the sources' communities, which are drawn too, and the communities of q, which they start from.
     """
     fields = [field for field in q.fields if isinstance(field, FeatureField)]
     if len(fields) < len(q.fields):
@@ -65,11 +74,11 @@ def refined(data: Data, prior: Prior, q: Posterior, size: int, rng: np.random.Ge
         return None
     basis = fields[0].basis
     start = of_q(q, size, rng)
-    sampler = Sampler(data, prior, basis, FixedPrior(q.alpha0))
+    sampler = Sampler(data, prior, basis, FixedPrior(q.alpha0) if crowd is None else crowd[0])
     blocks = [slice(first, min(first + CHAINS, size)) for first in range(0, size, CHAINS)]
     with one_blas_thread():
         parts = [
-            moved(sampler, start.weights[part], start.scale[part], start.log_pi[part], sweeps, own)
+            moved(sampler, start, part, sweeps, own, None if crowd is None else crowd[1])
             for part, own in zip(blocks, rng.spawn(len(blocks)), strict=True)
         ]
     return JointDraws(
@@ -81,11 +90,20 @@ def refined(data: Data, prior: Prior, q: Posterior, size: int, rng: np.random.Ge
 
 
 def moved(
-    sampler: Sampler, weights: Array, scale: Array, log_pi: Array, sweeps: int, rng: np.random.Generator
+    sampler: Sampler,
+    start: JointDraws,
+    part: slice,
+    sweeps: int,
+    rng: np.random.Generator,
+    communities: Communities | None = None,
 ) -> State:
-    """The states of chains after some sweeps, from their first draws.   log_pi [K, S, J, L]"""
-    tables = np.ascontiguousarray(log_pi.transpose(0, 1, 3, 2))
-    state = State(weights, scale, tables, None, sampler.design.evaluate(weights))
+    """The states of chains after some sweeps, from a part of these draws and from the communities, if there are any."""
+    weights, scale = start.weights[part], start.scale[part]
+    tables = np.ascontiguousarray(start.log_pi[part].transpose(0, 1, 3, 2))
+    shared = None
+    if isinstance(sampler.confusion, CommunityPrior) and communities is not None:
+        shared = sampler.confusion.at(communities, len(scale), rng)
+    state = State(weights, scale, tables, shared, sampler.design.evaluate(weights))
     step_size = np.full((2, len(scale)), FIRST_STEP)
     for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)

@@ -87,38 +87,100 @@ def test_a_confusion_prior_of_one_source_needs_the_one_state_model():
         )
 
 
-@pytest.mark.parametrize(
-    ("instrument", "one_state", "habits", "taken"),
-    [
-        (-0.80, -0.81, -0.90, "one_state"),  # a little better is not clearly better
-        (-0.80, -0.86, -0.90, "instrument"),
-        (-0.80, -0.81, -0.805, "instrument"),  # one that predicts no better than habits has learned no map
-        (-0.86, -0.81, -0.805, "one_state"),  # but a clearly worse one is no cure for that
-    ],
-)
-def test_the_one_state_model_stays_unless_it_is_clearly_worse_or_no_better_than_habits(
-    instrument, one_state, habits, taken
-):
-    assert (
-        comparison.Comparison(instrument, one_state, habits, standard_error=0.01, habits_standard_error=0.01).better
-        == taken
-    )
+def difference(bits, standard_error=0.01):
+    return comparison.Difference(bits, standard_error)
 
 
 @pytest.mark.parametrize(
-    ("instrument", "one_state", "habits", "clear"),
+    ("separate", "instrument", "taken"),
     [
-        (-0.50, -0.60, -0.90, True),  # far better: chosen whichever model is preferred
-        (-0.70, -0.60, -0.90, True),  # far worse
-        (-0.58, -0.60, -0.90, False),  # on the border: better by two standard errors
-        (-0.60, -0.60, -0.60, False),  # the models are alike, and so are habits: which is preferred is open
+        (difference(0.0), difference(0.0), "one_state"),
+        (difference(0.015), difference(0.015), "one_state"),  # within two standard errors
+        (difference(0.025), difference(-0.1), "separate"),
+        (difference(0.025), difference(0.015), "separate"),
+        (difference(0.025), difference(0.025), "instrument"),  # better by so much than the better of the two
+        (difference(-0.1), difference(0.025), "instrument"),
+        (difference(0.008, 0.001), difference(0.009, 0.001), "one_state"),  # certain, but not to be noticed
+        (difference(0.012, 0.001), difference(0.009, 0.001), "separate"),
+        (difference(0.0), difference(-np.inf, 0.0), "one_state"),  # the instrument model could not be fitted
+        (difference(-np.inf, 0.0), difference(0.0), "one_state"),
+        (difference(0.0), difference(np.inf, 0.0), "instrument"),  # only the instrument model could be fitted
+        (difference(np.inf, 0.0), difference(0.0), "separate"),
     ],
 )
-def test_a_comparison_is_clear_when_further_reports_would_hardly_change_the_choice(
-    instrument, one_state, habits, clear
+def test_the_one_state_model_stays_unless_another_predicts_better_by_two_standard_errors_and_some_bits(
+    separate, instrument, taken
 ):
-    found = comparison.Comparison(instrument, one_state, habits, standard_error=0.01, habits_standard_error=0.01)
+    found = comparison.Comparison(-0.8, -0.8, -0.8, -0.9, separate, instrument)
+    assert found.better == taken
+    assert found.better_one_state == ("separate" if separate.beyond > 0 else "one_state")
+
+
+@pytest.mark.parametrize(
+    ("separate", "instrument", "clear"),
+    [
+        (difference(-0.1), difference(0.1), True),  # far better: further reports would not change it
+        (difference(-0.1), difference(-0.1), True),  # far worse
+        (difference(-0.1), difference(0.02), False),  # on the border: better by two standard errors
+        (difference(0.02), difference(-0.1), False),  # which of the one-state models is open
+        (difference(0.02), difference(0.1), True),  # but not where the instrument model is better than either
+        (difference(0.0, 0.0), difference(0.0, 0.0), True),  # without separate matrices to compare with
+        (difference(-0.1), difference(-np.inf, 0.0), True),
+        (difference(0.1), difference(np.inf, 0.0), True),
+    ],
+)
+def test_a_comparison_is_clear_when_further_reports_would_hardly_change_the_choice(separate, instrument, clear):
+    found = comparison.Comparison(-0.8, -0.8, -0.8, -0.9, separate, instrument)
     assert bool(found.is_clear) == clear
+
+
+def predictions(*models, counts=None, seed=0):
+    """log P of 400 left-out reports under instruments, one state, separate matrices and habits: means in bits given."""
+    rng = np.random.default_rng(seed)
+    logs = [np.log(2.0) * (mean + 0.05 * rng.standard_normal(400)) for mean in models]
+    return np.column_stack([*logs, np.ones(400) if counts is None else counts])
+
+
+def test_the_instrument_model_is_compared_with_the_better_of_the_two_one_state_models():
+    found = comparison._summarised(predictions(-0.55, -0.80, -0.50, -0.90))
+    assert found.better == "separate" and found.instrument_gain.bits == pytest.approx(found.instrument - found.separate)
+    found = comparison._summarised(predictions(-0.55, -0.50, -0.80, -0.90))
+    assert found.better == "one_state" and found.instrument_gain.bits == pytest.approx(
+        found.instrument - found.one_state
+    )
+    assert found.separate_gain.bits == pytest.approx(found.separate - found.one_state)
+    # Habits are shown, not compared: a model that predicts no better than them is not replaced for that alone.
+    assert comparison._summarised(predictions(-0.80, -0.80, -0.80, -0.60)).better == "one_state"
+
+
+def test_a_difference_is_in_bits_per_report_with_the_standard_error_of_its_mean():
+    predicted = predictions(-0.70, -0.80, -0.80, -0.90)
+    found = comparison._summarised(predicted)
+    gain = (predicted[:, 0] - predicted[:, 1]) / np.log(2.0)
+    assert found.instrument_gain.bits == pytest.approx(gain.mean())
+    assert found.instrument_gain.standard_error == pytest.approx(gain.std() / np.sqrt(400))
+    # A row that counts twice is two reports that were predicted as a whole: more weight, not more certainty.
+    twice = comparison._summarised(predictions(-0.70, -0.80, -0.80, -0.90, counts=np.full(400, 2.0)))
+    np.testing.assert_allclose(twice.instrument_gain, found.instrument_gain)
+
+
+def test_a_model_that_cannot_be_fitted_is_not_chosen():
+    predicted = predictions(-0.70, -0.80, -0.80, -0.90)
+    for column, better in ((0, "one_state"), (1, "instrument"), (2, "instrument")):
+        failed = predicted.copy()
+        failed[:, column] = -np.inf
+        found = comparison._summarised(failed)
+        assert found.better == better
+    failed = predicted.copy()
+    failed[:, 0] = -np.inf
+    assert comparison._summarised(failed).instrument_gain == (-np.inf, 0.0)
+    failed = predicted.copy()
+    failed[:, 2] = -np.inf
+    assert comparison._summarised(failed).separate_gain == (-np.inf, 0.0)
+    failed[:, 1] = -np.inf  # neither one-state model
+    assert comparison._summarised(failed).better == "instrument"
+    failed[:, 0] = -np.inf  # nor any other: the choice stays what it is without a comparison
+    assert comparison._summarised(failed).better == "one_state"
 
 
 def test_sources_without_reports_keep_their_prior_and_cost_nothing():

@@ -219,6 +219,8 @@ def integrate_scale(d: Array, p: Array, shape: float, rate: float, near: float) 
     def log_density(log_scale: Array) -> Array:  # of log ς, up to the gamma's constant
         return np.asarray(log_sites(log_scale) + shape * log_scale - rate * np.exp(log_scale))
 
+    if not 0.0 < near < np.inf:  # as for sites that have diverged, below
+        raise NumericalError("the inverse scale has diverged. Try a larger scale_shape and scale_rate.")
     # A coarse grid finds the mass, and a finer one integrates it: a strong prior may be narrow.
     grid = np.log(near) + np.linspace(-TRUST, TRUST, NODES)
     for _ in range(3):

@@ -37,10 +37,7 @@ def _of_one(fitted: Fitted, x: Array, state: int) -> Influence:
     f = fitted.surface.at(x)[0]
     log_odds, slope = _tangent(fitted.link.logits(f)[0][0], fitted.link.theta[0] * fitted.link.scores[:, None], state)
     features = np.hstack([fitted.design.basis.features(x), problem.columns.at(x)])[0]
-    reach, direction = np.empty(len(at.mean)), at.q.covariance @ features
-    for rows in weights.blocks(len(reach)):
-        reach[rows] = fitted.design.features(rows) @ direction
-    reach *= slope[0]
+    reach = slope[0] * fitted.design.evaluate(at.q.covariance @ features)
     pull = _pulls(fitted)
     eta = at.state.eta - at.state.lam * fitted.design.offset
     prior = log_odds - slope[0] * float(f[0] - problem.columns.offset_at(x)[0])

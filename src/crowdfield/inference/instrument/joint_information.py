@@ -16,6 +16,7 @@ from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.scoring import Readings
+from crowdfield.inference.sites import over_rows
 
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.fitting import State
@@ -81,11 +82,11 @@ class LocalInformation:
 
     def projected(self) -> Array:
         """The information between the field and the parameters of sources and link: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
-        B = np.zeros((self.design.size, self._by_place.shape[1]))
-        for start in range(0, self._by_place.shape[0], ROWS):
-            rows = slice(start, min(start + ROWS, self._by_place.shape[0]))
-            B += (self._by_place[rows].T @ self.design.features(rows)).T
-        return B
+
+        def of(rows: slice) -> Array:
+            return np.asarray(self._by_place[rows].T @ self.design.features(rows))
+
+        return np.asarray(sum(over_rows(of, self._by_place.shape[0], ROWS))).T
 
     def moved(self, step: Array) -> Array:
         """c̃ · step: how far a step of sources and link [p] moves the field's sites: [N]."""

@@ -97,6 +97,13 @@ class Design:
             return np.asarray(self.phi.T @ values)
         return np.concatenate([self.basis.project(self.points, values), self.Z.T @ values])
 
+    def evaluate(self, weights: Array) -> Array:
+        """(φ_i, z_i) · w at all places: [N]."""
+        if self.phi is not None:
+            return np.asarray(self.phi @ weights)
+        m = self.basis.size
+        return np.asarray(self.basis.evaluate(self.points, weights[:m]) + self.Z @ weights[m:])
+
     def gram(self, lam: Array) -> Array:
         """Σ_i λ_i (φ_i, z_i)(φ_i, z_i)ᵀ: [m + C, m + C]."""
         if self.phi is not None:

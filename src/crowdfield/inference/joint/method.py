@@ -44,7 +44,7 @@ from crowdfield.inference.scale import Gamma
 
 FARTHEST_MOVE = 2.0  # largest change of a source's logits in one step, because Newton's step overshoots
 FIRST_PRECISION = 1.0  # smallest ς at the start, because a field without a prior diverges
-SIDE_BY_SIDE = 0.5  # damping of plain steps of several functions, which overshoot if each holds the others fixed
+SIDE_BY_SIDE = 0.5  # damping of EM steps of several functions, which overshoot if each holds the others fixed
 FEW_COVARIANCES = 1 << 17  # entries of B: with fewer, all sources are coupled from the start
 
 
@@ -71,18 +71,11 @@ class Method:
         """The state of the prior, before any report."""
         functions, size = len(self.layout.rows), self.engine.size
         nothing = tuple(self.engine.empty() for _ in range(functions))
-        state = State(
-            self.alpha0,
-            self.dirichlet_rows(self.alpha0, self.alpha0),
-            nothing,
-            tuple(np.zeros(size) for _ in range(functions)),
-            1.0,
-            max(self.scale_prior.mean, FIRST_PRECISION),
-            self.communities,
-        )
-        return self._with_communities(
-            state, rows.moments(state.rows.logits, rows.of_dirichlet(state.alpha0)[1]).log_pi, None
-        )
+        centre, before = tuple(np.zeros(size) for _ in range(functions)), self.dirichlet_rows(self.alpha0, self.alpha0)
+        precision = max(self.scale_prior.mean, FIRST_PRECISION)
+        state = State(self.alpha0, before, nothing, centre, 1.0, precision, self.communities)
+        log_pi = rows.moments(state.rows.logits, rows.of_dirichlet(state.alpha0)[1]).log_pi
+        return self._with_communities(state, log_pi, None)
 
     def dirichlet_rows(self, alpha: Array, alpha0: Array) -> Rows:
         """Rows as if all states were known: the information of the reports, and that of the prior."""
@@ -96,10 +89,10 @@ class Method:
         return Rows(logits, share * information, (1.0 - share) * information, gradient, none, nowhere)
 
     def init(self, sweeps: int) -> State:
-        """Some plain steps from the prior; then the coupling of sources and field is added, if it costs little."""
+        """Some EM steps from the prior; then the coupling of sources and field is added, if it costs little."""
         state = self.prior()
-        for _ in range(sweeps):
-            state = self._plain_step(state)
+        for i in range(sweeps):
+            state = self._em_step(state, 1.0 - i / sweeps)
         return self._with_room(state) if sweeps else state
 
     def _with_room(self, state: State) -> State:
@@ -107,15 +100,16 @@ class Method:
         dear = len(self.alpha0) * len(self.layout.rows) * self.layout.size * self.engine.size > FEW_COVARIANCES
         return state if dear else self.joined(state)
 
-    def _plain_step(self, state: State) -> State:
-        """Sources from their expected counts as if all states were known, the field given the sources, ς as it is.
+    def _em_step(self, state: State, complete: float) -> State:
+        """Sources and field from the expected states, as if these were known; ς as it is.
 
-        At the start joint steps would diverge: sites of small λ keep rising for a field of any size.
+        From far away Newton's steps overshoot, because reports that say little about the state have hardly any
+        curvature: the field then swings from a map of one state to that of the other. EM's steps are short enough.
         """
         left = rows.covariance_of(state.rows.prior, state.rows.reports)
         fields = [self.engine.posterior(s, state.precision) for s in state.statistics]
         q = self._posterior(state, left, fields, [], None)
-        sums = self.sweep(table(q))
+        sums = self.sweep(table(q)._replace(complete=complete))
         state = self._with_communities(state, q.moments.log_pi, sums)
         share = 1.0 if len(q.fields) == 1 else SIDE_BY_SIDE
         both = zip(state.statistics, sums.statistics, strict=True)
@@ -253,8 +247,9 @@ class Method:
         prior = (q.alpha0 * q.moments.log_pi).sum((1, 2)) + rows.log_normaliser(q.alpha0).sum(1)
         total = float(prior.sum())
         if state.communities is not None:
-            own = ~state.communities.free
-            total = float(prior[own].sum()) + communities_.log_prior(state.communities, q.moments.log_pi)
+            total = float(prior[~state.communities.free].sum())
+            total += communities_.log_prior(state.communities, q.moments.log_pi)
+            total += communities_.log_hyperprior(state.communities, self.base) if self.base is not None else 0.0
         return Bound(sums.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, total + entropy)
 
     # --- the next state --------------------------------------------------------------------------------------------
@@ -262,7 +257,7 @@ class Method:
     def step(self, at: Evaluated, length: float) -> State:
         """Newton's step from a q, or a part of it."""
         state, q, sums = at.state, at.q, at.sums
-        state = self._with_communities(state, q.moments.log_pi, sums)
+        state = self._with_communities(state, q.moments.log_pi, sums, length)
         alpha0 = state.alpha0
         prior = self.layout.block(alpha0.sum(-1)[..., None, None] * q.moments.fisher)
         reports = self.layout.block(sums.counts.sum(-1)[..., None, None] * q.moments.fisher)
@@ -320,13 +315,13 @@ class Method:
         more = length * ((gram(mixed.quadratic) - gram(new.quadratic)) @ w)
         return replace(mixed, linear=mixed.linear + more)
 
-    def _with_communities(self, state: State, log_pi: Array, sums: Sums | None) -> State:
+    def _with_communities(self, state: State, log_pi: Array, sums: Sums | None, length: float = 1.0) -> State:
         """Communities from everybody's expected counts, and every source's prior from the communities."""
         if state.communities is None or self.base is None:
             return state
         found = state.communities
         if sums is not None:
-            found = communities_.update(found, sums.counts, self.base)
+            found = communities_.part_way(found, communities_.update(found, sums.counts, self.base), length)
         return state._replace(communities=found, alpha0=communities_.expected_alpha0(found, log_pi, self.alpha0))
 
     # --- states as vectors -----------------------------------------------------------------------------------------

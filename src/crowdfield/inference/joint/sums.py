@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from crowdfield.errors import NumericalError
 from crowdfield.inference import confusion, linearise, quadrature
 from crowdfield.inference.data import Block
 from crowdfield.inference.fields.base import Array, Statistics
@@ -37,6 +38,7 @@ class Table(NamedTuple):
     log_pi: Array  # E[log π] [S · L, J], rows by a report's key
     variance: Array  # of its log odds given the field [S · L, F]
     coupling: Coupling | None
+    complete: float = 0.0  # share of the missing information that the curvature keeps: 0 is Newton's step, 1 EM's
 
 
 class Sums(NamedTuple):
@@ -121,6 +123,8 @@ def local(sites: Sites, table: Table, b: int) -> Local:
     """Site parameters of a block: moments of f, likelihoods of the states, and the coupling of sources and field."""
     block = sites.blocks[b]
     mean, variance = moments_at(sites, table.fields, block)
+    if not (variance >= 0.0).all():
+        raise NumericalError("the variance of the field is negative at some places: its precision is nearly singular.")
     likelihood = rule_out(confusion.likelihood_by_site(block, table.log_pi), block.known)
     # The same said n times by one source moves x n times as far, and adds n² times the variance.
     each = table.variance[block.key]
@@ -132,9 +136,11 @@ def local(sites: Sites, table: Table, b: int) -> Local:
         said = _said(sites, b, table.coupling)
         added += _covariance_with_field(block, said, table.coupling, flat)
     if flat is None:
-        return Local(mean, linearise.collapsed(mean, variance, likelihood, sites.C, added), said, None)
+        site = linearise.collapsed(mean, variance, likelihood, sites.C, added)
+        return Local(mean, linearise.with_more_curvature(site, mean, table.complete), said, None)
     # The state of an inexact place has the log odds κ f: a site of κ f is one of f.
     site = linearise.collapsed(flat * mean, flat**2 * variance, likelihood, sites.C, added)
+    site = linearise.with_more_curvature(site, flat * mean, table.complete)
     return Local(mean, site._replace(eta=flat * site.eta, lam=flat**2 * site.lam), said, flat)
 
 
