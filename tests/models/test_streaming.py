@@ -43,7 +43,7 @@ def test_more_reports_give_what_a_refit_gives(settings):
     streamed = cf.HeatmapBCC(lengthscale=4.0, states=[0, 1], **settings)
     for part in np.array_split(np.arange(len(y)), 3):
         streamed.partial_fit(X[part], y[part], s[part])
-    same(streamed, cf.HeatmapBCC(lengthscale=4.0, **settings).fit(X, y, s))
+    same(streamed, cf.HeatmapBCC(lengthscale=4.0, states=[0, 1], **settings).fit(X, y, s))
 
 
 def test_three_states_stream_too():

@@ -150,7 +150,13 @@ Projection = Annotated[
 Lengthscale = Annotated[
     str | None, _modelling(metavar="LENGTH", help="Distance over which places are similar, like 2km; or learn.")
 ]
-States = Annotated[str | None, _modelling(metavar="A,B,..", help="The possible states; default: the labels seen.")]
+States = Annotated[
+    str | None,
+    _modelling(
+        metavar="A,B,..",
+        help="The possible states; default: the labels seen. Of two, the one in question is expected to be the rarer.",
+    ),
+]
 Grades = Annotated[
     str | None,
     _modelling(
@@ -167,7 +173,11 @@ Inference = Annotated[str | None, _modelling(help="Method of inference: auto, vb
 Engine = Annotated[str | None, _modelling(help="Representation of the field: auto, exact, spectral or inducing.")]
 Communities = Annotated[
     str | None,
-    _modelling(metavar="N|learn", help="Group sources into communities; those with few reports learn from others."),
+    _modelling(
+        metavar="N|learn",
+        help="Number of groups of sources that learn from each other, above all those with few reports. Default: 1, "
+        "all sources.",
+    ),
 ]
 Covariate = Annotated[
     list[Path] | None,

@@ -9,8 +9,9 @@ model must not be chosen because it predicts where people say "bad imagery".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,82 +46,102 @@ FEWEST_REPORTS = 100  # that can tell two models apart at all; with fewer it is 
 # `partial_fit` compares again when there are this many times the reports of the last comparison.
 GROWTH_BEFORE_COMPARING_AGAIN = 1.25
 PARTS = 3  # a third of the reports is left out at a time
-ENOUGH_LEFT_OUT = 2_000  # left-out reports: enough to tell apart models that differ by a few hundredths of a bit
-COMPARED_PLACES = 1_000  # at most, with all their reports
+COMPARED_PLACES = (1_000, 4_000)  # at most, with all their reports; more where fewer leave the choice open
 FEATURES = bases.Size(exact=150, cheap=150, spectral=200, inducing=150)  # of either model: the same, and few
 COMPARED_SWEEPS, COMPARED_TOL = 30, 5e-3  # of the fits that are compared: far less than left-out reports can tell
 COMPARED_POLICY = Policy(
     max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, variance_sweeps=15, variance_tol=0.05, unsure_variances=False
 )
-CLEAR_STANDARD_ERRORS = 2.0  # standard errors by which the model that is not preferred must predict better to be chosen
-# And bits per report by which it must: a smaller difference does not visibly change a map.
-NOTICEABLE_BITS = 0.01
+# Another model is chosen over the one-state model if it predicts better by more than two standard errors, and by so
+# many bits per report: a smaller difference does not visibly change a map.
+CLEAR_STANDARD_ERRORS, NOTICEABLE_BITS = 2.0, 0.01
 # The comparison ends early if the difference is this many standard errors away from the value at which the other model
 # would be chosen, and at least this many reports were left out: with fewer, the standard error is too small, because it
 # does not include that another third would have led to other fits.
 EARLY_STOP_STANDARD_ERRORS, FEWEST_LEFT_OUT = 2.0, 300
 
 
+class Difference(NamedTuple):
+    """How much better one model predicts left-out reports than another."""
+
+    bits: float  # per report; −∞ if the one cannot be fitted, ∞ if the other cannot
+    standard_error: float
+
+    @property
+    def beyond(self) -> float:
+        """Bits per report by which the one predicts better than it must to be chosen."""
+        if not np.isfinite(self.bits):
+            return self.bits
+        return self.bits - max(CLEAR_STANDARD_ERRORS * self.standard_error, NOTICEABLE_BITS)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether further left-out reports would hardly change which is chosen."""
+        return abs(self.beyond) > EARLY_STOP_STANDARD_ERRORS * self.standard_error
+
+
 class Comparison(NamedTuple):
     """Mean log2 P of left-out reports under each model, and under each source's label frequencies ("habits")."""
 
     instrument: float
-    one_state: float
+    one_state: float  # with what the settings say about the sources; by default, a prior that is learned from the crowd
+    separate: float  # one state, but confusion matrices that have nothing in common
     habits: float
-    standard_error: float  # of the difference between the two models
-    habits_standard_error: float  # of the difference between the one-state model and habits
+    separate_gain: Difference  # of separate matrices over the one-state model as it is set
+    instrument_gain: Difference  # of the instrument model over the better of these two
 
     @property
     def better(self) -> str:
-        """The one that predicts left-out reports clearly better; else the one that is preferred."""
-        return "instrument" if self._bits_above_threshold(self.prefers_one_state) > 0.0 else "one_state"
+        """The instrument model or separate matrices where they predict left-out reports clearly better."""
+        if self.instrument_gain.beyond > 0.0:
+            return "instrument"
+        return self.better_one_state
 
-    def _bits_above_threshold(self, prefers_one_state: bool) -> float:
-        """Bits per report by which the instrument model predicts better than it must to be chosen."""
-        if not np.isfinite(self.instrument):
-            return -np.inf
-        clear = max(CLEAR_STANDARD_ERRORS * self.standard_error, NOTICEABLE_BITS)
-        return self.instrument - self.one_state - (clear if prefers_one_state else -clear)
+    @property
+    def better_one_state(self) -> str:
+        """Which one-state model the instrument model is compared with."""
+        return "separate" if self.separate_gain.beyond > 0.0 else "one_state"
 
     @property
     def is_clear(self) -> bool:
         """Whether further left-out reports would hardly change which model is chosen."""
-        sure = EARLY_STOP_STANDARD_ERRORS * self.standard_error
-        if self._bits_above_threshold(True) > sure or self._bits_above_threshold(False) < -sure:
-            return True  # whichever is preferred
-        if abs(self.one_state - self.habits) < EARLY_STOP_STANDARD_ERRORS * self.habits_standard_error:
-            return False
-        return abs(self._bits_above_threshold(self.prefers_one_state)) > sure
-
-    @property
-    def prefers_one_state(self) -> bool:
-        """Whether the paper's model is preferred: it gives sharper maps if it fits.
-
-        It does not fit if it predicts reports no better than each source's label frequencies: then it mistakes the
-        crowd's bias for a uniform map.
-        """
-        return self.one_state > self.habits
+        return self.instrument_gain.is_clear and (self.better == "instrument" or self.separate_gain.is_clear)
 
 
 def compare(model: HeatmapBCC, setup: InstrumentSetup, given: FitInput) -> tuple[Comparison, Kernel]:
-    """On at most `COMPARED_PLACES` places, with one kernel for both models, which is given back."""
-    part, kept = instrument.part_of(setup.problem, COMPARED_PLACES)
+    """The comparison, with one kernel for both models, which is given back."""
+    for most in COMPARED_PLACES:
+        found, kernel = _compare_on(model, setup, given, most)
+        if found.is_clear or len(setup.problem.X) <= most:
+            break
+    return found, kernel
+
+
+def _compare_on(model: HeatmapBCC, setup: InstrumentSetup, given: FitInput, most: int) -> tuple[Comparison, Kernel]:
+    """The comparison on at most so many places, with all their reports."""
+    part, kept = instrument.part_of(setup.problem, most)
     rows = np.flatnonzero(setup.crowd & np.isin(setup.thing, kept))  # the reports of `part`, in its order
     names_state = np.flatnonzero(part.reported.label < len(given.states))
     trusted = np.flatnonzero(~setup.crowd & np.isin(setup.thing, kept))
     few = partial(_with_few_features, FEATURES.shared_by(part.functions))
     kernel = _shared_kernel(model, given, np.r_[rows, trusted], few)
+    fit_one_state = _OneState(model, given, kernel, few)
     part = part._replace(kernel=kernel)
-    predicted = np.empty((0, 4))
+    predicted = np.empty((0, 5))
     variances: Variances | None = None
     for left_out_part in _parts(len(names_state), setup.problem.rng()):
         hidden = np.zeros(len(rows), dtype=bool)
         hidden[names_state[left_out_part]] = True
         new = part.reported.take(hidden)
         read, variances = _by_instruments(part, hidden, variances, len(given.states))
-        one_state = _by_one_state(model, given, kernel, few, np.r_[rows[~hidden], trusted], rows[hidden])
+        by_one_state = partial(fit_one_state.log_p, np.r_[rows[~hidden], trusted], rows[hidden])
+        one_state = by_one_state(given.posed.communities)
+        separate = one_state if given.posed.communities is None else by_one_state(None)
         habits = _by_habits(part.reported, hidden, part.observed.n_sources, len(part.observed.scores))
-        every = [_log_p_given_a_state(log_p[:, : len(given.states)], new.label) for log_p in (read, one_state, habits)]
+        every = [
+            _log_p_given_a_state(log_p[:, : len(given.states)], new.label)
+            for log_p in (read, one_state, separate, habits)
+        ]
         predicted = np.vstack([predicted, np.column_stack([*every, new.multiplicity])])
         found = _summarised(predicted)
         if len(predicted) >= FEWEST_LEFT_OUT and found.is_clear:
@@ -129,19 +150,23 @@ def compare(model: HeatmapBCC, setup: InstrumentSetup, given: FitInput) -> tuple
 
 
 def _summarised(predicted: Array) -> Comparison:
-    """The comparison of log P of left-out reports under instruments, one state and habits, and their counts: [R, 4]."""
+    """The comparison of log P of left-out reports under instruments, one state, separate matrices and habits, and their
+    counts: [R, 5].
+    """
     *logs, count = predicted.T
     bits = [float((count * each).sum() / max(count.sum(), 1)) / np.log(2.0) for each in logs]
+    instrument_, one_state, separate, habits = bits
 
-    def standard_error(one: int, other: int) -> float:
+    def difference(one: int, other: int) -> Difference:
         if not np.isfinite([bits[one], bits[other]]).all():
-            return 0.0
-        difference = (logs[one] - logs[other]) / np.log(2.0)
+            return Difference(-np.inf if np.isneginf(bits[one]) else np.inf, 0.0)
+        mean = bits[one] - bits[other]
         # A row that counts several times is predicted as a whole.
-        spread = count * (difference - (bits[one] - bits[other]))
-        return float(np.sqrt((spread**2).sum()) / max(count.sum(), 1))
+        spread = count * ((logs[one] - logs[other]) / np.log(2.0) - mean)
+        return Difference(mean, float(np.sqrt((spread**2).sum()) / max(count.sum(), 1)))
 
-    return Comparison(bits[0], bits[1], bits[2], standard_error(0, 1), standard_error(1, 2))
+    gain = difference(2, 1)
+    return Comparison(instrument_, one_state, separate, habits, gain, difference(0, 2 if gain.beyond > 0.0 else 1))
 
 
 def _shared_kernel(model: HeatmapBCC, given: FitInput, rows: NDArray[np.int64], lay_out: selection.LayOut) -> Kernel:
@@ -160,8 +185,7 @@ def _shared_kernel(model: HeatmapBCC, given: FitInput, rows: NDArray[np.int64], 
 def _parts(count: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
     """Which reports are left out, part by part."""
     part = rng.permutation(count) % PARTS
-    needed = int(np.ceil(ENOUGH_LEFT_OUT / max(count / PARTS, 1.0)))
-    return [part == k for k in range(min(PARTS, needed))]
+    return [part == k for k in range(PARTS)]
 
 
 def _log_p_given_a_state(log_p: Array, label: NDArray[np.int64]) -> Array:
@@ -187,30 +211,32 @@ def _by_instruments(
     return np.stack(by_state, axis=1), fitted.state.variances
 
 
-def _by_one_state(
-    model: HeatmapBCC,
-    given: FitInput,
-    kernel: Kernel,
-    lay_out: selection.LayOut,
-    seen: NDArray[np.int64],
-    hidden: NDArray[np.int64],
-) -> Array:
-    """log P of every state's label in the left-out reports: [R, J]."""
-    reports, states = given.reports, given.states
-    posed = pose(model, reports.take(seen), states, given.gold).with_kernel(kernel)
-    try:
-        solver, fit = selection.solve(posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=lay_out)
-    except NumericalError:
-        return np.full((len(hidden), len(states)), -np.inf)  # a model that cannot be fitted predicts nothing
-    places = inexact.sites_of(reports.take(hidden))
-    C = contrast(len(states))
-    predictor = FieldPredictor(fit.q.fields, posed.mean_at, C, reports.places.shape[1])
-    probability = rate_moments(*inexact.latent_at(predictor, posed, places), C)[0]
-    where = find_sites(posed.data.X, inexact.with_site_columns(posed.data.X, places))
-    probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
-    named = [reports.labels.index(state) for state in states]
-    said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden]][:, :, named]
-    return np.asarray(np.log(np.einsum("rj,rjl->rl", probability, said)))
+class _OneState(NamedTuple):
+    """Fits of the one-state model to parts of the reports."""
+
+    model: HeatmapBCC
+    given: FitInput
+    kernel: Kernel
+    lay_out: selection.LayOut
+
+    def log_p(self, seen: NDArray[np.int64], hidden: NDArray[np.int64], communities: Any) -> Array:
+        """log P of every state's label in the reports that were left out: [R, J]."""
+        reports, states = self.given.reports, self.given.states
+        posed = pose(self.model, reports.take(seen), states, self.given.gold).with_kernel(self.kernel)
+        posed = replace(posed, communities=communities)
+        try:
+            solver, fit = selection.solve(posed, None, max_iter=COMPARED_SWEEPS, tol=COMPARED_TOL, lay_out=self.lay_out)
+        except NumericalError:
+            return np.full((len(hidden), len(states)), -np.inf)  # a model that cannot be fitted predicts nothing
+        places = inexact.sites_of(reports.take(hidden))
+        C = contrast(len(states))
+        predictor = FieldPredictor(fit.q.fields, posed.mean_at, C, reports.places.shape[1])
+        probability = rate_moments(*inexact.latent_at(predictor, posed, places), C)[0]
+        where = find_sites(posed.data.X, inexact.with_site_columns(posed.data.X, places))
+        probability[where >= 0] = solver.responsibilities(fit.q)[where[where >= 0]]
+        named = [reports.labels.index(state) for state in states]
+        said = confusion.expected_pi(fit.q.alpha)[reports.source[hidden]][:, :, named]
+        return np.asarray(np.log(np.einsum("rj,rjl->rl", probability, said)))
 
 
 def _with_few_features(size: bases.Size, posed: Posed) -> Solver:

@@ -40,10 +40,11 @@ class HeatmapBCC(MapQueries):
         fits one for all columns, or one for space and one for time with a space-time kernel; ["learn", "learn"]
         fits one per column; numbers beside "learn" are kept.
     confusion_prior : None, array_like [J, L], or mapping, default=None
-        Pseudo-counts of the confusion matrices: one row per state, one column per label. None is weakly diagonal (2
-        where label and state agree, 1 elsewhere). Give ``{source: [J, L], ...}`` for sources you know something
-        about beforehand; the key None stands for all others. 20 or more pseudo-counts in every row mark a source as
-        trusted.
+        Pseudo-counts of the confusion matrices: one row per state, one column per label. With None the prior is
+        learned from the whole crowd, starting at a weakly diagonal one (2 where label and state agree, 1 elsewhere),
+        which is the prior itself with ``inference="vb"``. Give ``{source: [J, L], ...}`` for sources you know
+        something about beforehand; the key None stands for all others. 20 or more pseudo-counts in every row mark a
+        source as trusted.
     scale_shape : float, default=1.0
         Shape of the gamma prior on the inverse scale ς of the latent functions. There is rarely a reason to change it.
     scale_rate : float or None, default=None
@@ -57,8 +58,11 @@ class HeatmapBCC(MapQueries):
         default the level is learned too (not with ``inference="vb"``); any other value fixes it. Change it when the
         overall rate is known, or varies over the map in a known way.
     states : sequence or None, default=None
-        What can be true, in the order of the columns of `predict_proba`. By default the labels seen, sorted. Name them
-        when the reports may lack one.
+        What can be true, in the order of the columns of `predict_proba`. By default the labels seen, sorted. **Name two
+        states as [ordinary, in question]**, for example ["undamaged", "damaged"]: the one-state model then expects
+        the second to be the rarer one, because reports alone cannot tell a rare state with an alarmed crowd from a
+        common state with a careless one. States that are not named, and three or more, are treated alike, and so are
+        all where `confusion_prior` says how the crowd errs.
     labels : sequence or None, default=None
         What can be said. By default the states and any other labels seen. Labels that are no state ("unsure") are
         allowed.
@@ -71,8 +75,10 @@ class HeatmapBCC(MapQueries):
     linearisation : {"polya_gamma", "ekf"}, default="polya_gamma"
         Only for ``inference="vb"``: how the likelihood is made Gaussian. "ekf" is the paper's.
     communities : int, "learn", or None, default=None
-        Number of groups of like-minded sources that share a learned prior. Use 1 or "learn" when most sources have
-        only a few reports.
+        Number of groups of like-minded sources that share a learned prior. None is 1, one prior for the whole crowd,
+        unless `confusion_prior` gives one for all sources: then their matrices have nothing in common. "learn"
+        compares the two and more groups by the objective; use it when the crowd falls into groups, such as careful
+        people and guessers.
     lengthscale_bounds : (float, float) or None, default=None
         The range in which a length-scale is learned. By default it follows from the distances between places.
     lengthscale_prior : (float, float) or None, default=None
@@ -88,7 +94,8 @@ class HeatmapBCC(MapQueries):
     reports_model : {"auto", "one_state", "instrument"}, default="auto"
         "one_state" is the paper's model: reports about a place are independent given its hidden state. "instrument":
         sources read a latent appearance, each with a sensitivity and a lean, which suits real crowds that are fooled
-        together. "auto" takes whichever predicts left-out reports better.
+        together. "auto" takes the instrument model where it predicts left-out reports clearly better. If it does not,
+        and matrices that have nothing in common predict them clearly better than a common prior, it takes those.
     covariates : callable, mapping, or None, default=None
         Covariates of places, for the instrument model: a function of places [M, D] that returns [M, C], or
         ``{name: function that returns [M]}``. `crowdfield.io.read_covariates` makes one from rasters. Values are
@@ -168,8 +175,8 @@ class HeatmapBCC(MapQueries):
     converged_: bool
     lengthscale_log_sd_: Array
     lengthscale_tried_: Array
-    _compared_reports: int  # the number of reports when the two models were last compared
-    _lengthscale_reports: int  # the number of reports when the length-scale was last learned
+    _compared_reports: int  # the number of reports when the models were last compared
+    _learned_reports: int  # the number of reports when length-scale and communities were last learned
     _tasks: NDArray[np.int64] | None
 
     def __init__(

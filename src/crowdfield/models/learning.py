@@ -14,6 +14,7 @@ from crowdfield.data import Reports
 from crowdfield.errors import DataWarning, FallbackWarning, InputError, NumericalError
 from crowdfield.inference import lengthscale_selection, sampling, selection
 from crowdfield.inference.blur import coordinates
+from crowdfield.inference.communities import Communities
 from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
@@ -71,8 +72,9 @@ def learn(
 def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     """Choose a model of reports and fit it; the other one if that fails."""
     reports, choice = given.reports, reports_model.choose(model, given, warm)
-    if warm and choice.model != "compare":
-        given = given._replace(posed=_with_kept_lengthscale(model, given.posed, len(reports)))
+    kept = warm and choice.model != "compare" and _few_have_come(model, len(reports))
+    if kept:
+        given = given._replace(posed=_with_kept_hyperparameters(model, given.posed))
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
     try:
         attempt = _prepared(model, given, choice, warm)
@@ -85,17 +87,25 @@ def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     model.model_comparison_ = attempt.compared
     if attempt.compared is not None:
         model._compared_reports = len(reports)
-    if given.posed.free:
-        model._lengthscale_reports = len(reports)
+    if not kept:
+        model._learned_reports = len(reports)
 
 
-def _with_kept_lengthscale(model: HeatmapBCC, posed: Posed, count: int) -> Posed:
-    """With the length-scale of the last fit, if few reports have come or gone since it was learned.
+def _few_have_come(model: HeatmapBCC, count: int) -> bool:
+    """Whether few reports have come or gone since the hyperparameters were learned."""
+    before = getattr(model, "_learned_reports", 0)
+    return max(count, before) < comparison.GROWTH_BEFORE_COMPARING_AGAIN * min(count, before)
 
-    Learning it takes several fits, and a few reports among many do not change it.
+
+def _with_kept_hyperparameters(model: HeatmapBCC, posed: Posed) -> Posed:
+    """With the length-scale of the last fit, and with its communities to start from, or separate matrices as it had.
+
+    Learning them takes several fits, and a few reports among many do not change them.
     """
-    before = getattr(model, "_lengthscale_reports", 0)
-    if not posed.free or max(count, before) >= comparison.GROWTH_BEFORE_COMPARING_AGAIN * min(count, before):
+    if posed.communities is not None and hasattr(model, "_solved"):
+        before: Communities | None = model._solved.fit.state.communities
+        posed = replace(posed, communities=None if before is None else before._replace(free=~posed.own))
+    if not posed.free:
         return posed
     dimension = coordinates(posed.kernel, posed.data.X).shape[1]
     return replace(posed.with_lengthscales(model._posed.kernel.lengthscales(dimension)), free=())
@@ -108,9 +118,10 @@ class _Attempt(NamedTuple):
     why: str
     prepared: _Prepared | None = None  # the instrument model's problem, where that is the one
     compared: comparison.Comparison | None = None
-    kernel: Kernel | None = (
-        None  # of that comparison, from which the one-state model's search for a length-scale starts
-    )
+    # Of that comparison: where the one-state model's search for a length-scale starts, and whether sources have nothing
+    # in common.
+    kernel: Kernel | None = None
+    separate: bool = False
 
 
 def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, warm: bool) -> _Attempt:
@@ -123,8 +134,8 @@ def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, 
     with one_blas_thread():
         compared, kernel = comparison.compare(model, setup, given)
     why = reports_model.why_compared(compared)
-    if compared.better == "one_state":
-        return _Attempt("one_state", why, None, compared, kernel)
+    if compared.better != "instrument":
+        return _Attempt("one_state", why, None, compared, kernel, separate=compared.better == "separate")
     return _Attempt("instrument", why, _prepare_instrument(model, given, setup, warm), compared)
 
 
@@ -135,6 +146,8 @@ def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool) -> N
         _sample_one_state(model, given)
     else:
         posed = given.posed if attempt.kernel is None else given.posed.with_kernel(attempt.kernel)
+        if attempt.separate:
+            posed = replace(posed, communities=None)
         _learn_one_state(model, given._replace(posed=posed), warm)
 
 
@@ -189,7 +202,8 @@ def _sample_one_state(model: HeatmapBCC, given: FitInput) -> None:
     basis = sampling.basis_for(model.engine, posed.field_kernel, posed.data.X, rng)
     shared = None
     if posed.communities is not None:
-        shared = CommunityPrior(posed.communities, posed.base, posed.prior.alpha0, ~posed.own)
+        k = len(posed.communities.beta) if isinstance(posed.communities, Communities) else posed.communities
+        shared = CommunityPrior(k, posed.base, posed.prior.alpha0, ~posed.own)
     draws = sampling.run(posed.data, posed.prior, basis, rng, confusion=shared)
     learned.keep_input(model, given)
     learned.keep_samples(model, posed, draws, basis.name, shared)

@@ -13,7 +13,7 @@ from crowdfield.errors import InputError
 from crowdfield.inference import blur
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.kernels import Kernel, Product, kernel
-from crowdfield.inference.posed import LEVEL_VARIANCE, LatentMean, Posed
+from crowdfield.inference.posed import LatentMean, Posed
 from crowdfield.models import inexact
 from crowdfield.models.base import Array, confusion_priors, positive, weakly_diagonal, whole
 
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 # entropy (docs/benchmarks/inference.md).
 LOG_ODDS_RATE = 4.0
 PAPERS_SCALE_RATE = 1.0
+# Prior variance of the level of f, in units of the map's own variance 1/ς: how far a state may be rare or common
+# everywhere. The paper's model, `inference="vb"`, has none; a prior mean that is given says what the level is.
+LEVEL_VARIANCE = 1.0
+# Of two states that are named, the second is the one in question, which is expected to be the rarer: log odds around
+# this level, with this variance, stand for a state that covers a fifth of the map, or anything from 2 % to 60 % of it.
+# Reports alone cannot tell a rare state with an alarmed crowd from a common state with a careless one.
+IN_QUESTION_LEVEL, IN_QUESTION_VARIANCE = -1.5, 0.5
+
+
+class Level(NamedTuple):
+    """The prior of the level of f (its intercept)."""
+
+    mean: float
+    variance: float  # in units of 1/ς
 
 
 class Gold(NamedTuple):
@@ -53,16 +67,18 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         known=state,
         count=reports.count,
     )
-    mean_at = LatentMean(model.prior_mean, len(states))
+    given = model.confusion_prior
+    own = np.array([isinstance(given, dict) and s in given for s in reports.sources], dtype=bool)
+    everybody = given.get(None) if isinstance(given, dict) else given
+    communities = _communities(model, everybody, reports, own)
+    level = _level(model, len(states), communities)
+    mean_at = LatentMean(level.mean if level.variance else model.prior_mean, len(states))
     prior = Prior(
         alpha0=confusion_priors(model.confusion_prior, states, reports.labels, reports.sources),
         shape=float(model.scale_shape),
         rate=scale_rate(model, PAPERS_SCALE_RATE if model.inference == "vb" else default_scale_rate(len(states))),
         mean=blur.averaged(mean_at, places, dimension),
     )
-    given = model.confusion_prior
-    own = np.array([isinstance(given, dict) and s in given for s in reports.sources], dtype=bool)
-    everybody = given.get(None) if isinstance(given, dict) else given
     the_kernel, free = _kernel(model, dimension, places[:, :dimension])
     if places.shape[1] > dimension:
         the_kernel = blur.Blurred(the_kernel, dimension)
@@ -76,11 +92,11 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         free=free,
         lengthscale_bounds=model.lengthscale_bounds,
         lengthscale_prior=model.lengthscale_prior,
-        communities=model.communities,
+        communities=communities,
         base=weakly_diagonal(states, reports.labels) if everybody is None else np.asarray(everybody, dtype=np.float64),
         own=own,
         seed=model.random_state,
-        level=LEVEL_VARIANCE if model.inference != "vb" and _level_is_open(model.prior_mean) else 0.0,
+        level=level.variance,
     )
 
 
@@ -98,9 +114,30 @@ def scale_rate(model: HeatmapBCC, default: float) -> float:
     return default if model.scale_rate is None else float(model.scale_rate)
 
 
-def _level_is_open(prior_mean: Any) -> bool:
-    """Whether the level (intercept) is learned: a prior mean that is given fixes it, the default does not."""
-    return not callable(prior_mean) and not np.any(np.asarray(prior_mean, dtype=np.float64))
+def _communities(model: HeatmapBCC, everybody: Any, reports: Reports, own: NDArray[np.bool_]) -> int | str | None:
+    """How the sources' priors are learned: by default one for the whole crowd, unless a prior is given for everybody.
+
+    The paper's inference has separate matrices. One source is no crowd, and where all sources without a prior of their
+    own say the same, nothing can be learned about how people err.
+    """
+    if model.communities is not None or everybody is not None or model.inference == "vb":
+        return model.communities
+    crowd = ~own[reports.source]
+    labels, sources = np.unique(reports.label[crowd]), np.unique(reports.source[crowd])
+    return 1 if min(len(labels), len(sources)) > 1 else None
+
+
+def _level(model: HeatmapBCC, n_states: int, communities: int | str | None) -> Level:
+    """The prior of the level: of variance 0 for the paper's inference, and where a prior mean is given.
+
+    The level is confounded with the lean that the crowd has in common, where that is learned.
+    """
+    given = callable(model.prior_mean) or np.any(np.asarray(model.prior_mean, dtype=np.float64))
+    if given or model.inference == "vb":
+        return Level(0.0, 0.0)
+    if model.states is not None and n_states == 2 and communities is not None:
+        return Level(IN_QUESTION_LEVEL, IN_QUESTION_VARIANCE)
+    return Level(0.0, LEVEL_VARIANCE)
 
 
 def learns_lengthscale(lengthscale: Any) -> bool:

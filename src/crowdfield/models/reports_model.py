@@ -90,14 +90,18 @@ def _without_comparison(model: HeatmapBCC, reports: Reports, states: tuple[Any, 
 
 def why_compared(found: comparison.Comparison) -> str:
     """The result of the comparison, as a clause that follows "because"."""
-    other: ReportsModel = "instrument" if found.better == "one_state" else "one_state"
-    bits = {"one_state": found.one_state, "instrument": found.instrument}
+    bits = {"one_state": found.one_state, "instrument": found.instrument, "separate": found.separate}
+    other = found.better_one_state if found.better == "instrument" else "instrument"
+    name = IN_WORDS["instrument" if other == "instrument" else "one_state"]
     if np.isneginf(bits[other]):
-        return f"the {IN_WORDS[other]} could not be fitted to parts of the reports"
-    return (
+        return f"the {name} could not be fitted to parts of the reports"
+    because = (
         f"it predicts a left-out report at a cost of {-bits[found.better]:.3f} bits on average, "
-        f"the {IN_WORDS[other]} at {-bits[other]:.3f} (0 is certainty)"
+        f"the {name} at {-bits[other]:.3f} (0 is certainty)"
     )
+    if found.better == "separate":
+        because += f", and sources have little in common (with a common prior: {-found.one_state:.3f})"
+    return because
 
 
 def _naming_a_state(reports: Reports, states: tuple[Any, ...]) -> int:

@@ -199,7 +199,7 @@ def _learn_again(model: HeatmapBCC, read: Stored) -> None:
     posed = pose(model, read.reports, read.states, read.gold).with_lengthscales(read.lengthscale)
     given = learned.FitInput(posed, read.reports, read.states, read.gold, read.tasks)
     model.model_comparison_ = None
-    model._compared_reports = model._lengthscale_reports = len(read.reports)
+    model._compared_reports = model._learned_reports = len(read.reports)
     if read.state is None:
         solved = selection.solve(posed, None, max_iter=model.max_iter, tol=model.tol)
         learned.keep_input(model, given)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
 from crowdfield.inference import area_totals, rate_draws
+from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.field_draws import corners
 from crowdfield.inference.instrument.model import Fitted
 from crowdfield.inference.instrument.several.model import FittedStates
@@ -246,7 +247,11 @@ def _refined(model: MapQueries, size: int, rng: np.random.Generator) -> JointDra
     asked = (size, str(own.bit_generator.state))
     last: LastDraws | None = getattr(model, "_last_draws", None)
     if last is None or last.q is not q or last.asked != asked:
-        last = LastDraws(q, asked, refined(model._posed.data, model._posed.prior, q, size, own))
+        posed, found = model._posed, model._solved.fit.state.communities
+        crowd = None
+        if found is not None:
+            crowd = CommunityPrior(len(found.beta), posed.base, posed.prior.alpha0, ~posed.own), found
+        last = LastDraws(q, asked, refined(posed.data, posed.prior, q, size, own, crowd))
         model._last_draws = last
     return last.draws
 

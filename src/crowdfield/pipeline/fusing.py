@@ -316,7 +316,7 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
 
     states = tuple(settings.states) if settings.states is not None else named_states(reports.labels)
     order_of_grades = grades(settings, reports, states)
-    states = order_of_grades or states
+    states = order_of_grades or _in_question_last(states, reports, settings)
     labels = tuple(settings.labels) if settings.labels is not None else None
     order = labels or (*states, *(label for label in reports.labels if label not in states))
     lengthscale: LengthScale = "learn"
@@ -347,6 +347,18 @@ def build_model(settings: Settings, reports: Reports, grid: Grid) -> HeatmapBCC:
         random_state=settings.seed,
         covariates=layers.of_settings(settings, grid),
     )
+
+
+def _in_question_last(states: tuple[Any, ...], reports: Reports, settings: Settings) -> tuple[Any, ...]:
+    """Two states in the order that the model asks for: the second is the one in question, expected to be the rarer.
+
+    Settings that have one entry per state follow the order in which the user knows them, which then stays.
+    """
+    by_state = [settings.others, *(trust for trust in settings.sources.values() if not isinstance(trust, str))]
+    if len(states) != 2 or np.any(settings.prior_mean) or any(each is not None for each in by_state):
+        return states
+    asked = in_question(states, reports, settings).state
+    return (*(state for state in states if state != asked), asked)
 
 
 def _in_space_and_time(name: str, lengthscale: LengthScale, reports: Reports, grid: Grid) -> tuple[Kernel, LengthScale]:

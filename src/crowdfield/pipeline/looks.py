@@ -213,8 +213,10 @@ def _suggested(
     scores: list[float] = []
     left = np.arange(len(centres))
     while len(chosen) < n and len(left):
-        # One more than is missing, so that a place too close to the last one does not need another round.
-        rows, worth = model.suggest(centres[left], n=min(n - len(chosen) + 1, len(left)), source=by, score="map")
+        # One more than is missing, so that a place too close to the last one does not need another round; and not fewer
+        # for a smaller n, whose places are the first of those of a larger one.
+        missing = max(n, DEFAULT_PLACES) - len(chosen) + 1
+        rows, worth = model.suggest(centres[left], n=min(missing, len(left)), source=by, score="map")
         for at, score in zip(left[np.asarray(rows)].tolist(), np.asarray(worth).tolist(), strict=True):
             far = np.linalg.norm(centres[chosen] - centres[at], axis=1) >= apart
             if len(chosen) < n and far.all():

@@ -102,8 +102,8 @@ class Settings:
         What is known of sources: "certain", "high", "medium" or "low", or pseudo-counts with one row per state and one
         column per label.
     others : sequence [J, L], optional
-        Prior pseudo-counts of every other source, one row per state and one column per label; by default those of the
-        model, under which a source is a little better than guessing.
+        Prior pseudo-counts of every other source, one row per state and one column per label; by default the model
+        learns them from all sources, starting where a source is a little better than guessing.
 
     Examples
     --------
