@@ -5,7 +5,7 @@ python benchmarks/communities.py --sets 3 --sources 500
 
 import argparse
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
@@ -17,6 +17,14 @@ from crowdfield.simulate import draw_field
 
 # Careful people, guessers, and those who always raise the alarm: [group, state, label].
 GROUPS = np.array([[[0.95, 0.05], [0.05, 0.95]], [[0.5, 0.5], [0.5, 0.5]], [[0.05, 0.95], [0.05, 0.95]]])
+# `communities=1` is the default of the one-state model; "auto" chooses among it, separate matrices and instruments.
+WAYS: dict[str, dict[str, Any]] = {
+    "separate": {"confusion_prior": [[2, 1], [1, 2]]},
+    "1": {},
+    "3": {"communities": 3},
+    "learn": {"communities": "learn"},
+    "auto": {"reports_model": "auto"},
+}
 ENOUGH = 10  # reports after which a source should be known
 
 
@@ -43,12 +51,14 @@ def draw(seed: int, sources: int, side: int = 40) -> World:
     return World(grid, field.t, group, count, grid[place], said, source)
 
 
-def judge(world: World, communities: int | str | None) -> tuple[float, float | None, int]:
+def judge(world: World, settings: dict[str, Any]) -> tuple[float, float | None, int]:
     """Cross entropy over all cells, adjusted Rand index of the well-known sources, number of communities."""
-    model = cf.HeatmapBCC(lengthscale=np.ptp(world.grid[:, 0]) / 4, communities=communities, random_state=0)
+    model = cf.HeatmapBCC(
+        lengthscale=np.ptp(world.grid[:, 0]) / 4, **{"reports_model": "one_state", "random_state": 0, **settings}
+    )
     model.fit(world.X, world.y, world.source)
     entropy = metrics.cross_entropy(world.state.astype(float), model.predict_proba(world.grid)[:, 1])
-    if communities is None:
+    if model.communities_ is None:
         return entropy, None, 0
     found = model.source_table().set_index("source").community.loc[np.arange(len(world.group))].to_numpy()
     known = world.reports >= ENOUGH
@@ -66,11 +76,9 @@ def main() -> None:
     for seed in range(given.first, given.first + given.sets):
         world = draw(seed, given.sources)
         parts = []
-        for communities in (None, 1, 3, "learn"):
-            entropy, rand, k = judge(world, communities)
-            parts.append(
-                f"{communities}: {entropy:.3f} bits" + (f", Rand {rand:.2f}, k = {k}" if rand is not None else "")
-            )
+        for name, settings in WAYS.items():
+            entropy, rand, k = judge(world, settings)
+            parts.append(f"{name}: {entropy:.3f} bits" + (f", Rand {rand:.2f}, k = {k}" if rand is not None else ""))
         print(f"{seed}: {len(world.y)} reports   " + "   ".join(parts), flush=True)
 
 

@@ -40,9 +40,8 @@ from crowdfield.data import Grid
 from crowdfield.inference import refined_draws
 from crowdfield.inference.gibbs import Sampler
 from crowdfield.inference.kernels import Matern32
-from crowdfield.inference.posed import LEVEL_VARIANCE
 from crowdfield.models.base import weakly_diagonal
-from crowdfield.models.problem import default_scale_rate
+from crowdfield.models.problem import LEVEL_VARIANCE, default_scale_rate
 
 DISTRICTS = (10, 100, 1000)  # cells
 SIDE = 60  # cells of a world along each side
@@ -136,6 +135,8 @@ def held(
     if reports_model is None:
         reports_model = "one_state" if variance is None else "auto"
     settings: dict[str, Any] = {"lengthscale": LENGTHSCALE, "scale_rate": scale_rate, "inference": inference}
+    if variance is None:
+        settings["confusion_prior"] = weakly_diagonal((0, 1), (0, 1))  # which the crowd was drawn from
     settings |= told(known, crowd, variance, level)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -202,7 +203,8 @@ def sweeps(worlds: int, reports: int, variance: float | None, level: float, firs
         grid, field, _, said = world(seed, reports, variance, level)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, reports_model="one_state").fit(
+            prior = weakly_diagonal((0, 1), (0, 1))
+            model = cf.HeatmapBCC(lengthscale=LENGTHSCALE, reports_model="one_state", confusion_prior=prior).fit(
                 said.places, np.array(said.labels)[said.label], sources=np.array(said.sources)[said.source]
             )
         rng = np.random.default_rng(seed)
@@ -211,7 +213,7 @@ def sweeps(worlds: int, reports: int, variance: float | None, level: float, firs
         sampler = Sampler(model._posed.data, model._posed.prior, drawn.basis)
         features = drawn.basis.features(field.places)
         for before, after in pairwise((0, *SWEEPS)):
-            state = refined_draws.moved(sampler, *drawn[1:], after - before, rng)
+            state = refined_draws.moved(sampler, drawn, slice(None), after - before, rng)
             drawn = drawn._replace(weights=state.weights, scale=state.scale, log_pi=state.log_pi.transpose(0, 1, 3, 2))
             f = state.weights[:, 0] @ features.T
             scale, shares = np.log(state.scale), [expit(f[:, area]).mean(1).std() for area in areas]
