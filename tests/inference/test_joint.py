@@ -302,7 +302,7 @@ def test_one_more_report_on_the_same_features_starts_from_what_was_learned():
     X = rng.uniform(0, 10, (1500, 2))
     said = (X[:, 0] > 5) ^ (rng.random(1500) < 0.2)
     source = rng.integers(0, 12, 1500)
-    settings: dict[str, Any] = {"lengthscale": 3.0, "reports_model": "one_state"}
+    settings: dict[str, Any] = {"lengthscale": 3.0, "reports_model": "one_state", "confusion_prior": [[2, 1], [1, 2]]}
     model = cf.HeatmapBCC(**settings).fit(X[1:], said[1:], sources=source[1:])
     sweeps = model.n_iter_
     model.partial_fit(X[:1], said[:1], sources=source[:1])

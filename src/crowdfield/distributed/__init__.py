@@ -196,7 +196,8 @@ def _fit_into(
     everywhere = np.vstack([whole.low, whole.high, known.places])
     corners = np.stack([everywhere.min(0), everywhere.max(0)])
     # Two artificial reports that carry the extent, the labels and the sources of all reports; they differ if those do.
-    names = Reports(corners, np.arange(2) % n_labels, np.zeros(2, np.int64), said.labels, whole.sources)
+    two = np.arange(2)
+    names = Reports(corners, two % n_labels, two % len(whole.sources), said.labels, whole.sources)
     reports = names.take(np.zeros(2, dtype=bool))
     if isinstance(given, Reports):
         reports = replace(given, **_recoded(given, names))

@@ -39,6 +39,10 @@ class Communities(NamedTuple):
     weight: Array  # [K]
     free: NDArray[np.bool_]  # [S] sources without a prior of their own
 
+    def equals(self, other: Communities | None) -> bool:
+        """Whether the other communities are these, and are a prior for the same sources."""
+        return other is not None and all(np.array_equal(a, b) for a, b in zip(self, other, strict=True))
+
     @property
     def population(self) -> Array:
         """The prior of a source without reports: [J, L]."""

@@ -183,7 +183,8 @@ def run(
     again = _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress)
     if again.converged or again.n_iter >= max_iter:
         return again
-    return _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress, best=-np.inf)
+    last = _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress, best=-np.inf)
+    return last if last.converged else again
 
 
 def _from_prior(
@@ -234,6 +235,7 @@ def _iterate(
     """
     at = method.evaluate(state)
     length, quiet, change, settled = 1.0, 0, np.inf, False
+    unjudged = 1 if best is None else 2  # entries of the history: of the start, and of a step that nothing judges
     history, best, before = [at.bound.total], at.bound.total if best is None else best, None
     accelerator = Anderson(window=policy.window, mixing=policy.mixing)
     while n_iter < max_iter and not settled:
@@ -246,8 +248,8 @@ def _iterate(
             n_iter += tried
             if new is None:
                 # No step raises the objective: a maximum if the last step changed or gained little, else a stall.
-                gained_little = len(history) > 1 and policy.accepts(history[-2], history[-1])
-                settled = change < policy.accelerated_below or gained_little
+                small = change < policy.accelerated_below or policy.accepts(history[-2:][0], history[-1])
+                settled = len(history) > unjudged and small
                 break
             direction = method.direction(at, new) / used
             turned = before is not None and float(direction @ before) < 0.0

@@ -152,9 +152,11 @@ class Method:
             state, sources_anew = starting.elsewhere(self, earlier.q)
             return self.joined(state) if len(earlier.q.slope) and not sources_anew else self._with_room(state)
         state = earlier.state._replace(alpha0=self.alpha0, communities=self.communities)
-        same_sources = np.array_equal(state.rows.position, earlier.q.position)
-        if self.communities is None and same_sources and np.allclose(self.alpha0, earlier.q.alpha0):
-            return Known(state, earlier.q)
+        if np.array_equal(state.rows.position, earlier.q.position):  # the same sources
+            if self.communities is None and np.allclose(self.alpha0, earlier.q.alpha0):
+                return Known(state, earlier.q)
+            if self.communities is not None and self.communities.equals(earlier.state.communities):
+                return Known(earlier.state, earlier.q)
         return self._with_communities(state, earlier.q.moments.log_pi, None)
 
     # --- q from a state --------------------------------------------------------------------------------------------
@@ -245,9 +247,8 @@ class Method:
         S, F, d = q.left.shape[:3]
         entropy = 0.5 * float(np.linalg.slogdet(q.left)[1].sum() + S * F * d * (1.0 + np.log(2.0 * np.pi)))
         prior = (q.alpha0 * q.moments.log_pi).sum((1, 2)) + rows.log_normaliser(q.alpha0).sum(1)
-        total = float(prior.sum())
+        total = float(prior.sum() if state.communities is None else prior[~state.communities.free].sum())
         if state.communities is not None:
-            total = float(prior[~state.communities.free].sum())
             total += communities_.log_prior(state.communities, q.moments.log_pi)
             total += communities_.log_hyperprior(state.communities, self.base) if self.base is not None else 0.0
         return Bound(sums.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, total + entropy)
