@@ -5,7 +5,7 @@ import pytest
 
 from crowdfield.inference import community_sampling as cs
 from crowdfield.inference import sampling
-from crowdfield.inference.communities import BASE_SOURCES, STRENGTH_RATE, Communities, log_dirichlet_multinomial
+from crowdfield.inference.communities import STRENGTH_RATE, Communities, log_dirichlet_multinomial
 from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.kernels import kernel
@@ -32,7 +32,7 @@ def test_the_draws_of_a_shared_prior_are_those_of_its_density():
     a, b = np.meshgrid(grid, grid, indexing="ij")
     beta = np.exp(np.stack([a, b], axis=-1))[..., None]  # [.., L, 1]
     log_density = a + b - STRENGTH_RATE * beta.sum(axis=(-2, -1))
-    for row, times in [*((row, 1.0) for row in counts[0, :, :, 0]), (BASE[0], BASE_SOURCES)]:
+    for row, times in [*((row, 1.0) for row in counts[0, :, :, 0]), (BASE[0], 1.0)]:
         log_density += times * log_dirichlet_multinomial(np.asarray(row)[:, None], beta, cs.LABELS)[..., 0]
     mass = np.exp(log_density - log_density.max())
     mass /= mass.sum()

@@ -26,9 +26,6 @@ SETTLED = 1e-4  # relative change of β
 OVERSTEP = 1.6  # Minka's iteration is slow; a longer step in log β has the same fixed point
 MOST_COMMUNITIES = 6
 LEAST = 1e-3  # smallest β: with less, a label that was never used would be impossible
-# `base`, the prior of the communities' matrices, counts as so many sources with its pseudo-counts as reports: a whole
-# crowd may lean, or be careless, but that it means the opposite of what it says takes more than a few sources.
-BASE_SOURCES = 3.0
 CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
 
 
@@ -47,6 +44,12 @@ class Communities(NamedTuple):
     def population(self) -> Array:
         """The prior of a source without reports: [J, L]."""
         return np.asarray(np.einsum("k,kjl->jl", self.weight, self.beta))
+
+
+def pseudo_sources(base: Array) -> Array:
+    """The hyperprior as sources that have said something in every community: [B, 1, J, L] from [J, L] (one) or
+    [B, J, L]."""
+    return base.reshape(-1, 1, *base.shape[-2:])
 
 
 def pack(c: Communities) -> Array:
@@ -68,6 +71,7 @@ def part_way(old: Communities, new: Communities, length: float) -> Communities:
 
 def start(k: int, base: Array, counts: Array, free: NDArray[np.bool_]) -> Communities:
     """k communities, by cutting the sources in the order of how well they agree with the map."""
+    base = pseudo_sources(base).mean((0, 1))
     if k == 1 or not counts.any():
         spread = np.linspace(1.0, 0.0, k)[:, None, None] if k > 1 else np.ones((1, 1, 1))
         flat = base.mean(-1, keepdims=True) * np.ones_like(base)
@@ -128,25 +132,25 @@ def log_prior(c: Communities, log_pi: Array) -> float:
 
 
 def log_hyperprior(c: Communities, base: Array) -> float:
-    """log p(β, weights) up to a constant: `base` [J, L] seen in some sources of every community, β not too tight."""
-    seen = BASE_SOURCES * log_dirichlet_multinomial(base, c.beta).sum()
+    """log p(β, weights) up to a constant: `base` seen in pseudo-sources of every community, β not too tight."""
+    seen = log_dirichlet_multinomial(pseudo_sources(base), c.beta).sum()
     return float(seen - STRENGTH_RATE * c.beta.sum() + CROWD_WEIGHT * np.log(c.weight).sum())
 
 
 def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) -> Communities:
-    """EM on the sources' counts. `base` [J, L] counts as some more sources in every community: without it a label that
-    nobody has used yet would become impossible, and labels could swap their meaning."""
-    n = counts[c.free]
+    """EM on the sources' counts. `base` adds pseudo-sources to every community: without them a label that nobody has
+    used yet would become impossible, and labels could swap their meaning."""
+    n, pseudo = counts[c.free], pseudo_sources(base)
     beta, weight = c.beta, c.weight
     for _ in range(steps):
         m = memberships(Communities(beta, weight, c.free), n)
         weight = (m.sum(0) + CROWD_WEIGHT) / (m.sum() + CROWD_WEIGHT * len(beta))
         total = beta.sum(-1, keepdims=True)
         up = np.einsum("sk,skjl->kjl", m, digamma(n[:, None] + beta) - digamma(beta))
-        up += BASE_SOURCES * (digamma(base + beta) - digamma(beta))
+        up += (digamma(pseudo + beta) - digamma(beta)).sum(0)
         row = n.sum(-1, keepdims=True)[:, None]
         down = np.einsum("sk,skjl->kjl", m, digamma(row + total) - digamma(total))
-        down += BASE_SOURCES * (digamma(base.sum(-1, keepdims=True) + total) - digamma(total))
+        down += (digamma(pseudo.sum(-1, keepdims=True) + total) - digamma(total)).sum(0)
         new = np.maximum(beta * (up / (down + STRENGTH_RATE)) ** OVERSTEP, LEAST)
         moved = np.abs(new / beta - 1.0).max()
         beta = new
@@ -174,7 +178,7 @@ def penalty(c: Communities, counts: Array, base: Array) -> float:
     n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
     tightness = c.beta.sum(-1)  # [K, J]
     information = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
-    gained = 1.0 + information / (BASE_SOURCES * _information_about_mean(base.sum(-1), tightness))
+    gained = 1.0 + information / _information_about_mean(pseudo_sources(base).sum(-1), tightness).sum(0)
     k, _, labels = c.beta.shape
     return float(0.5 * (labels - 1) * np.log(gained).sum() + 0.5 * (k - 1) * np.log(max(int(c.free.sum()), 1)))
 

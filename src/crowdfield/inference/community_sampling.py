@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
 from crowdfield.inference.communities import (
-    BASE_SOURCES,
     CROWD_WEIGHT,
     MOST_COMMUNITIES,
     STRENGTH_RATE,
     Communities,
     log_dirichlet_multinomial,
+    pseudo_sources,
 )
 
 LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
@@ -40,10 +40,12 @@ class CommunityPrior:
     """k communities, or at most MOST_COMMUNITIES with weights that prefer few (a finite Dirichlet process)."""
 
     def __init__(self, k: int | str, base: Array, own: Array, free: NDArray[np.bool_]):
-        """base [J, L]: prior of the communities; own [S, J, L]: priors of the sources that belong to none."""
+        """base [J, L] or [B, J, L]: what pseudo-sources of every community have said; own [S, J, L]: priors of the
+        sources that belong to none."""
         self.size = MOST_COMMUNITIES if k == "learn" else int(k)
         self.concentration = CROWD_WEIGHT / self.size if k == "learn" else CROWD_WEIGHT
-        self.base = np.ascontiguousarray(base.T)  # [L, J]
+        self.pseudo = np.ascontiguousarray(pseudo_sources(base).swapaxes(-1, -2))[:, 0]  # [B, L, J]
+        self.base = self.pseudo.mean(0)  # [L, J]
         self.own = np.ascontiguousarray(own.transpose(0, 2, 1))
         self.free = free
 
@@ -97,11 +99,11 @@ class CommunityPrior:
         return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
     def _log_target(self, beta: Array, member: NDArray[np.int64], counts: Array) -> Array:
-        """log p(β | z, n) of log β, row by row: [C, k, J]. `base` is some more sources in every community."""
+        """log p(β | z, n) of log β, row by row: [C, k, J]. Every community has the pseudo-sources, too."""
         chain = np.arange(len(member))[:, None]
         sources = np.flatnonzero(self.free)
         rows = log_dirichlet_multinomial(counts[:, sources], beta[chain, member[:, sources]], LABELS)  # [C, S, J]
-        total = BASE_SOURCES * log_dirichlet_multinomial(self.base, beta, LABELS)
+        total = np.asarray(sum(log_dirichlet_multinomial(said, beta, LABELS) for said in self.pseudo))
         total += np.log(beta).sum(axis=2) - STRENGTH_RATE * beta.sum(axis=2)
         np.add.at(total, (chain, member[:, sources]), rows)
         return np.asarray(total)

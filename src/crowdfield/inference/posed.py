@@ -66,7 +66,7 @@ class Posed:
     lengthscale_bounds: tuple[float, float] | None
     lengthscale_prior: tuple[float, float] | None
     communities: int | str | Communities | None  # how many; "learn"; those to start from; or separate matrices
-    base: Array  # [J, L] the prior that communities start from
+    base: Array  # [B, J, L] the prior that communities start from: what pseudo-sources have said
     own: NDArray[np.bool_]  # [S] sources with a prior of their own
     seed: Any
     level: float = 0.0  # prior variance of the intercept, in units of 1/ς

@@ -35,6 +35,11 @@ LEVEL_VARIANCE = 1.0
 IN_QUESTION_LEVEL, IN_QUESTION_VARIANCE = -1.5, 0.5
 
 
+# Weakly diagonal sources that a crowd is assumed to have beside its own, where no prior is given: a crowd may lean, or
+# be careless, but that it means the opposite of what it says takes more than a few sources.
+PSEUDO_SOURCES = 3
+
+
 class Level(NamedTuple):
     """The prior of the level of f (its intercept)."""
 
@@ -93,7 +98,7 @@ def pose(model: HeatmapBCC, reports: Reports, states: tuple[Any, ...], known: Go
         lengthscale_bounds=model.lengthscale_bounds,
         lengthscale_prior=model.lengthscale_prior,
         communities=communities,
-        base=weakly_diagonal(states, reports.labels) if everybody is None else np.asarray(everybody, dtype=np.float64),
+        base=_pseudo_sources(everybody, states, reports),
         own=own,
         seed=model.random_state,
         level=level.variance,
@@ -125,6 +130,13 @@ def _communities(model: HeatmapBCC, everybody: Any, reports: Reports, own: NDArr
     crowd = ~own[reports.source]
     labels, sources = np.unique(reports.label[crowd]), np.unique(reports.source[crowd])
     return 1 if min(len(labels), len(sources)) > 1 else None
+
+
+def _pseudo_sources(everybody: Any, states: tuple[Any, ...], reports: Reports) -> Array:
+    """What a crowd is assumed to be like before any report: one source's prior as given, else some weak ones."""
+    if everybody is not None:
+        return np.asarray(everybody, dtype=np.float64)[None]
+    return np.repeat(weakly_diagonal(states, reports.labels)[None], PSEUDO_SOURCES, axis=0)
 
 
 def _level(model: HeatmapBCC, n_states: int, communities: int | str | None) -> Level:
