@@ -25,6 +25,7 @@ from crowdfield.inference.fields.marginal import LostInformation
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.iterate import Fit
 from crowdfield.inference.joint import rows, starting
+from crowdfield.inference.joint.objective import objective
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
     MOST_COVARIANCES,
@@ -243,15 +244,10 @@ class Method:
     # --- the objective ---------------------------------------------------------------------------------------------
 
     def objective(self, state: State, q: Posterior, sums: Sums) -> Bound:
-        """A lower bound of the evidence, up to two approximations: x, and f averaged over ς, are taken as Gaussian."""
-        S, F, d = q.left.shape[:3]
-        entropy = 0.5 * float(np.linalg.slogdet(q.left)[1].sum() + S * F * d * (1.0 + np.log(2.0 * np.pi)))
-        prior = (q.alpha0 * q.moments.log_pi).sum((1, 2)) + rows.log_normaliser(q.alpha0).sum(1)
-        total = float(prior.sum() if state.communities is None else prior[~state.communities.free].sum())
-        if state.communities is not None:
-            total += communities_.log_prior(state.communities, q.moments.log_pi)
-            total += communities_.log_hyperprior(state.communities, self.base) if self.base is not None else 0.0
-        return Bound(sums.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, total + entropy)
+        return objective(state, q, sums, self.base)
+
+    def objective_with_priors_of(self, state: State, at: Evaluated) -> float:
+        return at.bound.total if state.communities is None else self.objective(state, at.q, at.sums).total
 
     # --- the next state --------------------------------------------------------------------------------------------
 
