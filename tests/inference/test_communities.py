@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import gammaln
 from sklearn.metrics import adjusted_rand_score
 
@@ -205,3 +206,48 @@ def test_reports_by_few_sources_are_less_informative_about_a_community_than_by_m
     few, many = np.full((3, 2, 2), 100.0), np.full((300, 2, 2), 1.0)
     prices = [c.penalty(c.Communities(beta, np.ones(1), np.ones(len(n), dtype=bool)), n, BASE) for n in (few, many)]
     assert 0.0 < prices[0] < prices[1] - 1.0
+
+
+def inverted(sources=40):
+    """Counts of a crowd that says 1 a little more often where the state is 0."""
+    rng = np.random.default_rng(3)
+    n = np.zeros((sources, 2, 2))
+    n[:, 0] = rng.multinomial(30, [0.2, 0.8], sources)
+    n[:, 1] = rng.multinomial(10, [0.35, 0.65], sources)
+    return n
+
+
+def test_a_crowd_never_means_the_opposite_of_what_it_says():
+    """The fixed point is the constrained maximum by a general optimiser: one mean row, two strengths."""
+    n = inverted()
+    crowd = c.start(1, THREE, n, np.ones(len(n), dtype=bool))
+
+    def at(z):
+        mean = 1.0 / (1.0 + np.exp(-z[0]))
+        return crowd._replace(beta=np.exp(z[1:])[None, :, None] * np.array([1.0 - mean, mean]))
+
+    def objective(z):
+        return -(c.log_likelihood(at(z), n) + c.log_hyperprior(at(z), THREE))
+
+    options = {"xatol": 1e-9, "fatol": 1e-11, "maxiter": 2000}
+    best = at(minimize(objective, np.array([1.0, 2.0, 2.0]), method="Nelder-Mead", options=options).x)
+    np.testing.assert_allclose(c.update(best, n, THREE, steps=1).beta, best.beta, rtol=1e-6)
+    rows = c.update(crowd, n, THREE, c.SETTLED_STEPS).beta[0]
+    rows = rows / rows.sum(-1, keepdims=True)
+    np.testing.assert_allclose(rows[0], rows[1], rtol=1e-9)
+    np.testing.assert_allclose(rows[0], best.beta[0, 0] / best.beta[0, 0].sum(), atol=0.01)
+
+
+def test_one_community_of_several_may_mean_the_opposite():
+    n = inverted()
+    found = c.update(c.start(2, THREE, n, np.ones(len(n), dtype=bool)), n, THREE, c.SETTLED_STEPS)
+    said = found.beta[..., 1] / found.beta.sum(-1)  # P(label 1) in both states, by community
+    assert (said[:, 0] > said[:, 1]).any()
+
+
+def test_labels_that_speak_for_their_own_state_leave_the_crowd_as_it_is():
+    n = inverted()[:, ::-1]
+    crowd = c.start(1, THREE, n, np.ones(len(n), dtype=bool))
+    rows = c.update(crowd, n, THREE, c.SETTLED_STEPS).beta[0]
+    rows = rows / rows.sum(-1, keepdims=True)
+    np.testing.assert_allclose(rows, [[0.35, 0.65], [0.2, 0.8]], atol=0.05)

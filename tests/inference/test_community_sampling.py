@@ -108,3 +108,20 @@ def test_chains_start_from_communities_that_were_found():
     np.testing.assert_array_equal(found.beta, beta)
     moved = prior.step(state, np.zeros((6, 500, 3, 2)), np.random.default_rng(5))
     assert moved.beta.shape == state.beta.shape and moved.weight.shape == state.weight.shape
+
+
+def test_a_crowd_is_never_drawn_that_means_the_opposite_of_what_it_says():
+    counts = np.broadcast_to(np.array([[6.0, 4.0], [24.0, 6.0]]), (8, 30, 2, 2))  # [label, state]: 1 where it is 0
+    rng = np.random.default_rng(6)
+    drawn = {}
+    for k in (1, 2):
+        prior = cs.CommunityPrior(k, BASE, np.broadcast_to(BASE, (30, 2, 2)), np.ones(30, bool))
+        state = prior.init(8, rng)
+        shares = []
+        for _ in range(300):
+            state = prior.step(state, counts, rng)
+            shares.append(state.beta[:, 0, 1] / state.beta[:, 0].sum(axis=1))  # P(label 1) in both states
+        drawn[k] = np.array(shares[100:])
+    assert (drawn[1][..., 1] >= drawn[1][..., 0] - 1e-9).all()
+    assert drawn[1].std(axis=(0, 1)).min() > 0.01  # it moves along the boundary
+    assert (drawn[2][..., 1] < drawn[2][..., 0]).mean() > 0.3  # one community of several may mean it

@@ -239,7 +239,7 @@ def test_a_fit_that_stalls_far_from_convergence_does_not_claim_to_have_converged
 
 
 class Learning(Hill):
-    """The same, with priors that are learned in every step, and lower the objective by far more than the step raises it."""
+    """The same, with priors learned in every step that lower the objective by far more than the step raises it."""
 
     def penalty(self, state):
         return 100.0 * abs(state[0] - 10.0)

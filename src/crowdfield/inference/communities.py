@@ -11,6 +11,7 @@ E[log p(c | t, π)] − KL(q(π) ‖ Dir(β)) = log B(β + n) − log B(β).
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ SETTLED = 1e-4  # relative change of β
 OVERSTEP = 1.6  # Minka's iteration is slow; a longer step in log β has the same fixed point
 MOST_COMMUNITIES = 6
 LEAST = 1e-3  # smallest β: with less, a label that was never used would be impossible
+OPPOSITE = 1e-9  # contrasts that are as far below zero are not rounding errors
 CROWD_WEIGHT = 1.0  # prior pseudo-count of a community's weight
 
 
@@ -151,12 +153,43 @@ def update(c: Communities, counts: Array, base: Array, steps: int = EM_STEPS) ->
         row = n.sum(-1, keepdims=True)[:, None]
         down = np.einsum("sk,skjl->kjl", m, digamma(row + total) - digamma(total))
         down += (digamma(pseudo.sum(-1, keepdims=True) + total) - digamma(total)).sum(0)
-        new = np.maximum(beta * (up / (down + STRENGTH_RATE)) ** OVERSTEP, LEAST)
+        down += STRENGTH_RATE
+        new = np.maximum(beta * (up / down) ** OVERSTEP, LEAST)
+        if len(new) == 1:
+            new = _with_labels_that_mean_what_they_say(new[0], beta[0], up[0], down[0], pseudo.mean((0, 1)))[None]
         moved = np.abs(new / beta - 1.0).max()
         beta = new
         if moved < SETTLED:
             break
     return Communities(beta, weight, c.free)
+
+
+def speaks_against(base: Array, rows: Array, j: int, k: int) -> Array:
+    """Whether a crowd with these rows means the opposite of what it says about states j and k.
+
+    Labels that `base` takes for evidence of j rather than k are then on average rarer in j than in k.
+    base [J, L], rows [..., J, L] -> [...]
+    """
+    evidence = np.log(base[j]) - np.log(base[k])
+    return np.asarray((rows[..., j, :] - rows[..., k, :]) @ evidence < -OPPOSITE)
+
+
+def _with_labels_that_mean_what_they_say(new: Array, old: Array, up: Array, down: Array, base: Array) -> Array:
+    """A step of one community's prior, with one mean row m for two states about which it would mean the opposite.
+
+    That is the boundary of what is allowed: such a crowd cannot tell these states apart. Minka's steps for rows s_j m
+    of a common mean are m ← m Σ_j s_j up_j, normalised, and s_j ← s_j Σ_l m_l up_jl / down_j.
+    new, old, up, base [J, L], down [J, 1]
+    """
+    sums, steps = new.sum(-1, keepdims=True), old * up
+    rows, sums_given_mean = new / sums, old.sum(-1, keepdims=True) ** (1.0 - OVERSTEP)
+    sums_given_mean = sums_given_mean * (steps.sum(-1, keepdims=True) / down) ** OVERSTEP
+    for j, k in combinations(range(len(rows)), 2):
+        if speaks_against(base, rows, j, k):
+            both = [j, k]
+            rows[both] = steps[both].sum(0) / steps[both].sum()
+            sums[both] = sums_given_mean[both]
+    return np.asarray(np.maximum(sums * rows, LEAST))
 
 
 def log_likelihood(c: Communities, counts: Array) -> float:

@@ -7,6 +7,7 @@ The rows of β are independent given z: all rows of all communities and chains a
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from crowdfield.inference.communities import (
     Communities,
     log_dirichlet_multinomial,
     pseudo_sources,
+    speaks_against,
 )
 
 LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
@@ -122,7 +124,19 @@ class CommunityPrior:
         proposed = beta * np.exp(strength * rng.standard_normal(shape) + each * rng.standard_normal(beta.shape))
         gain = self._log_target(proposed, member, counts) - self._log_target(beta, member, counts)
         accept = np.log(rng.random(gain.shape)) < gain
-        return np.where(accept[:, :, None], proposed, beta)
+        for state in range(beta.shape[-1]):  # in turn: which rows are allowed depends on the others
+            row = np.arange(beta.shape[-1]) == state
+            moved = np.where(row & accept[:, :, None, state, None], proposed, beta)
+            beta = np.where(self._is_allowed(moved)[:, None, None, None], moved, beta)
+        return beta
+
+    def _is_allowed(self, beta: Array) -> NDArray[np.bool_]:
+        """Whether the labels of the whole crowd, which one community is, mean what they say: [C]."""
+        if self.size > 1:
+            return np.ones(len(beta), dtype=bool)
+        rows = (beta / beta.sum(axis=LABELS, keepdims=True))[:, 0].swapaxes(-1, -2)
+        pairs = combinations(range(rows.shape[-2]), 2)
+        return np.asarray(~np.any([speaks_against(self.base.T, rows, j, k) for j, k in pairs], axis=0))
 
 
 def summarise(prior: CommunityPrior, states: list[CommunityState]) -> tuple[Communities, Array]:
