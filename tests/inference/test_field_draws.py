@@ -8,7 +8,7 @@ import pytest
 from crowdfield.inference import area_totals, field_draws, rate_draws, reported_draws
 from crowdfield.inference.fields import product
 from crowdfield.inference.fields.choose import choose
-from crowdfield.inference.fields.exact import ExactEngine
+from crowdfield.inference.fields.exact import FOR_INTEGRATED_SCALE, ExactEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
 from crowdfield.inference.fields.spectral import SpectralBasis
@@ -49,7 +49,7 @@ def field_of(name):
     elif name == "iterative":
         engine = IterativeEngine(SpectralBasis(KERNEL, SITES, 0.01), SITES, np.random.default_rng(0), probes=200)
     else:
-        engine = choose(name, KERNEL, SITES, integrates_scale=True, size=40)
+        engine = choose(name, KERNEL, SITES, exact=FOR_INTEGRATED_SCALE, size=40)
     return engine.posterior(engine.summarise(slice(0, len(SITES)), eta, lam), 1.5)
 
 
@@ -95,7 +95,7 @@ def test_draws_are_the_same_block_by_block():
 
 def test_many_columns_are_drawn_without_fourier_features():
     X = np.random.default_rng(0).uniform(0.0, 10.0, (40, 5))
-    engine = choose("exact", kernel("rbf", 6.0), X, integrates_scale=True)
+    engine = choose("exact", kernel("rbf", 6.0), X, exact=FOR_INTEGRATED_SCALE)
     field = engine.posterior(engine.summarise(slice(0, 40), np.ones(40), np.ones(40)), 1.0)
     draws = field_draws.of_field(field, 2000, field_draws.corners(X), np.random.default_rng(0))
     np.testing.assert_allclose(draws.at(X).std(axis=1) ** 2, field.at(X)[1], rtol=0.15, atol=1e-3)

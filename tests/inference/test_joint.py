@@ -12,6 +12,7 @@ from crowdfield.inference.data import Prior, arrange
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.joint import method, rows, starting, state, sums
+from crowdfield.inference.joint import objective as objective_
 from crowdfield.inference.kernels import Matern32, WithLevel
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import Sites
@@ -94,7 +95,7 @@ def test_the_gradient_is_that_of_the_objective(states, labels):
     def objective(logits):
         moments = rows.moments(logits, at.q.covariance)
         q = at.q._replace(logits=logits, moments=moments, directions=made.layout.directions(moments.pi))
-        return made.objective(at.state, q, made.sweep(state.table(q))).total
+        return objective_.objective(at.state, q, made.sweep(state.table(q)), made.base).total
 
     for s, j in ((0, 0), (2, 1), (4, 1)):
         ahead, behind = at.q.logits.copy(), at.q.logits.copy()

@@ -14,6 +14,7 @@ from crowdfield.inference.communities import Communities
 from crowdfield.inference.data import Data, Prior, contrast
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.choose import choose
+from crowdfield.inference.fields.exact import FOR_GIVEN_SCALES, FOR_INTEGRATED_SCALE
 from crowdfield.inference.kernels import Kernel, WithLevel
 
 # Affordable numbers of features: an eigendecomposition per sweep (joint) costs more than a Cholesky factorisation.
@@ -88,7 +89,7 @@ class Posed:
             self.engine_name,
             self.field_kernel,
             self.data.X,
-            integrates_scale=joint,
+            exact=FOR_INTEGRATED_SCALE if joint else FOR_GIVEN_SCALES,
             affordable=few if joint else MEAN_FIELD_FEATURES,
             rng=self.rng(),
         )
@@ -101,7 +102,7 @@ class Posed:
             self.engine_name,
             self.field_kernel,
             self.data.X,
-            integrates_scale=True,
+            exact=FOR_INTEGRATED_SCALE,
             affordable=JOINT_FEATURES,
             coarsest=SEARCH_TOLERANCE,
             nearly_exact=SEARCH_FEATURES,

@@ -232,4 +232,4 @@ def for_start(posed: Posed) -> Solver:
     """A solver with few features that leaves sources and field uncoupled: its fit is where another starts."""
     solver = for_search(posed)
     assert isinstance(solver, JointSolver)
-    return replace(solver, method=replace(solver.method, couples=False))
+    return replace(solver, method=replace(solver.method, most_covariances=0))

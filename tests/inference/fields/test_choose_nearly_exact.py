@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import crowdfield as cf
-from crowdfield.inference.fields.choose import EIGEN_AT_MOST, NEARLY_EXACT, choose
+from crowdfield.inference.fields.choose import NEARLY_EXACT, choose
+from crowdfield.inference.fields.exact import FOR_INTEGRATED_SCALE
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.kernels import kernel
 
@@ -17,12 +18,13 @@ def towns(count, rng):
 def test_close_places_share_features_and_far_ones_keep_their_own():
     rng = np.random.default_rng(0)
     X, matern = towns(1200, rng), kernel("matern32", 2.0)
-    engine = choose("auto", matern, X, integrates_scale=True, affordable=250)
+    engine = choose("auto", matern, X, exact=FOR_INTEGRATED_SCALE, affordable=250)
     assert isinstance(engine, FeatureEngine) and engine.name == "inducing" and engine.size < len(X) / 2
     assert engine.basis.residual(X).max() <= NEARLY_EXACT
-    apart = choose("auto", kernel("matern32", 0.001), X, integrates_scale=True, affordable=250)
+    apart = choose("auto", kernel("matern32", 0.001), X, exact=FOR_INTEGRATED_SCALE, affordable=250)
     assert apart.size == len(X)
-    assert choose("auto", matern, X[:EIGEN_AT_MOST], integrates_scale=True, affordable=250).name == "exact"
+    few = choose("auto", matern, X[: FOR_INTEGRATED_SCALE.at_most], exact=FOR_INTEGRATED_SCALE, affordable=250)
+    assert few.name == "exact"
 
 
 def test_the_map_is_that_of_the_exact_engine():

@@ -12,7 +12,7 @@ from crowdfield.inference import blur
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.fields.base import Array, Engine
 from crowdfield.inference.fields.blurred import BlurredSpectralBasis
-from crowdfield.inference.fields.exact import exact
+from crowdfield.inference.fields.exact import FOR_GIVEN_SCALES, Exact
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
@@ -23,10 +23,9 @@ from crowdfield.inference.kernels import Kernel
 ENGINES = ("auto", "exact", "inducing", "spectral")
 
 EXACT_ALWAYS = 400  # sites: below, an N × N Cholesky is cheaper than setting anything else up
-EXACT_AT_MOST = 3_000  # sites: the largest N for which `auto` takes N³
-# Where ς is integrated, every sweep takes an eigendecomposition of as many rows as there are features:
-EIGEN_AT_MOST = 800  # sites: the largest N for which `auto` takes a feature for every site
-NEARLY_EXACT = 0.02  # with more sites: share of the prior variance that features may leave out at a site
+EXACT_AT_MOST = FOR_GIVEN_SCALES.at_most  # sites: the largest N for which `auto` takes N³
+# Share of the prior variance that features may leave out at a site, where the exact engine takes no more sites.
+NEARLY_EXACT = 0.02
 ITERATIVE_AT_MOST = 60_000  # features: the largest m for products by FFT and sampled variances
 AFFORDABLE = 800  # features whose Cholesky factorisation is fast (some 10 ms)
 DENSE_FACTOR = 5  # times as many features are still worth an m × m matrix (125 times the work), more are not
@@ -77,7 +76,7 @@ def choose(
     kernel: Kernel,
     X: Array,
     *,
-    integrates_scale: bool = False,
+    exact: Exact = FOR_GIVEN_SCALES,
     tolerance: float | None = None,
     affordable: int = AFFORDABLE,
     coarsest: float = COARSEST,
@@ -87,7 +86,7 @@ def choose(
 ) -> Engine:
     """The engine for sites at distinct places X [N, D]: the one named, or for "auto" the one that suits them.
 
-    `integrates_scale` says that ς will be integrated, which the exact engine does in another form.
+    `exact` is the form of the exact engine that suits what will be done with ς.
     `tolerance` is on the kernel, for the spectral engine; without it, what `affordable` features can meet, or
     `coarsest`. `size` is the most inducing points, `nearly_exact` the most where these are to leave hardly anything
     out; `rng` draws the candidates for them among many places.
@@ -97,7 +96,7 @@ def choose(
     X = np.asarray(X, float)
     n, dimension = coordinates(kernel, X).shape
     if name == "exact" or (name == "auto" and n <= min(EXACT_ALWAYS, affordable)):
-        return exact(kernel, X, integrates_scale)
+        return exact.over(kernel, X)
     if name == "spectral" and dimension > 3:
         raise InputError(
             f"the spectral engine takes one to three input columns, not {dimension}. Use engine='inducing'."
@@ -107,8 +106,8 @@ def choose(
         if tried is not None:
             return tried
     if name == "auto" and n <= EXACT_AT_MOST:
-        if n <= min(EIGEN_AT_MOST, nearly_exact) or not integrates_scale:
-            return exact(kernel, X, integrates_scale)
+        if n <= min(exact.at_most, nearly_exact):
+            return exact.over(kernel, X)
         return FeatureEngine(InducingBasis(kernel, X, nearly_exact, NEARLY_EXACT), X)
     return FeatureEngine(InducingBasis(kernel, X, size, rng=rng), X)
 

@@ -6,9 +6,9 @@ anyway, and as many features as places leave it to the algebra that all bases sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import scipy.linalg as sla
@@ -24,11 +24,6 @@ from crowdfield.inference.kernels import Kernel
 FIXED = 1e-10  # share of the prior variance below which a place is determined by the others
 SMALL_PRECISION = 1e-5  # precision of a site below which 1 − B⁻¹ has lost too many digits
 PREDICTION_ENTRIES = 1 << 22  # entries of k(x, x*), the largest temporary of a prediction
-
-
-def exact(kernel: Kernel, X: Array, integrates_scale: bool) -> Engine:
-    """The exact engine: dense for a given ς, as features if ς is integrated."""
-    return FeatureEngine(ExactBasis(kernel, X), X) if integrates_scale else ExactEngine(kernel, X)
 
 
 class ExactBasis(InducingBasis):
@@ -203,3 +198,19 @@ class ExactEngine:
         return np.asarray(field.scale.mean_inverse * cross - self.K @ (field.reduction @ (field.reduction.T @ cross)))[
             block
         ]
+
+
+def _features(kernel: Kernel, X: Array) -> Engine:
+    return FeatureEngine(ExactBasis(kernel, X), X)
+
+
+class Exact(NamedTuple):
+    """A form of the exact engine."""
+
+    over: Callable[[Kernel, Array], Engine]
+    at_most: int  # sites: the largest N for which "auto" takes it
+
+
+FOR_GIVEN_SCALES = Exact(ExactEngine, 3_000)
+# Where ς is integrated, every sweep takes an eigendecomposition of as many rows as there are features.
+FOR_INTEGRATED_SCALE = Exact(_features, 800)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crowdfield.inference import communities as communities_
-from crowdfield.inference.bound import Bound
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
@@ -59,7 +58,7 @@ class Method:
     sweep: Callable[[Table], Sums]
     communities: Communities | None = None  # to start with
     base: Array | None = None  # [J, L] the prior that communities start from
-    couples: bool = True  # whether fits end with sources and field coupled; those that others start from need not
+    most_covariances: int = MOST_COVARIANCES  # entries of B; with more, only the most influential sources are coupled
 
     @property
     def layout(self) -> Layout:
@@ -121,9 +120,13 @@ class Method:
         )
 
     def is_whole(self, state: State) -> bool:
-        if not self.couples or not isinstance(self.engine, FeatureEngine):
-            return True
-        return bool(len(state.rows.projected)) or not self.layout.size
+        return bool(len(state.rows.projected)) or not self._most_coupled()
+
+    def _most_coupled(self) -> int:
+        """How many sources may be coupled to the field."""
+        if not isinstance(self.engine, FeatureEngine) or not self.layout.size:
+            return 0
+        return self.most_covariances // (len(self.layout.rows) * self.layout.size * self.engine.size)
 
     def joined(self, state: State) -> State:
         """The same state with the most influential sources coupled to the field."""
@@ -131,7 +134,7 @@ class Method:
             return state
         S, (F, d) = len(self.alpha0), state.rows.gradient.shape[1:]
         chosen, position = np.arange(S), np.full(S, -1, dtype=np.int64)
-        most = MOST_COVARIANCES // (F * d * self.engine.size)
+        most = self._most_coupled()
         if most < S:
             at = self.evaluate(state)
             variance = np.einsum("sfld,sfde,sfle->slf", at.q.directions, at.q.left, at.q.directions)
@@ -165,7 +168,7 @@ class Method:
     def evaluate(self, start: State | Known) -> Evaluated:
         state, q = start if isinstance(start, Known) else (start, self.assemble(start))
         sums = self.sweep(table(q))
-        return Evaluated(state, q, sums, self.objective(state, q, sums))
+        return Evaluated(state, q, sums, objective(state, q, sums, self.base))
 
     def assemble(self, state: State) -> Posterior:
         """The q of a state: the field with ς integrated, then the sources given it."""
@@ -241,13 +244,9 @@ class Method:
             tuple(linear),
         )
 
-    # --- the objective ---------------------------------------------------------------------------------------------
-
-    def objective(self, state: State, q: Posterior, sums: Sums) -> Bound:
-        return objective(state, q, sums, self.base)
-
     def objective_with_priors_of(self, state: State, at: Evaluated) -> float:
-        return at.bound.total if state.communities is None else self.objective(state, at.q, at.sums).total
+        """The objective at an evaluated q, but with the communities of another state."""
+        return at.bound.total if state.communities is None else objective(state, at.q, at.sums, self.base).total
 
     # --- the next state --------------------------------------------------------------------------------------------
 
