@@ -118,4 +118,3 @@ def test_nobody_is_sent_to_look_at_a_lake(written, monkeypatch):
     assert in_lake.any() and (dry == ~in_lake).all()
     assert land.on_land(Grid(-71.51, -71.49, 18.9, 18.92, 1, 1, "EPSG:4326")).tolist() == [[False]]
     assert land.at_sea(-71.5, 18.9) is False  # a lake is no sea
-

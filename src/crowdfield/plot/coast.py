@@ -1,4 +1,4 @@
-"""Coast, borders, rivers and lakes on a map, where they are installed (`crowdfield.outlines`, `crowdfield.landmarks`)."""
+"""Coast, borders, rivers and lakes on a map, where their files are installed (`outlines`, `landmarks`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WATER = "#2f76b5"
 CREDIT = "coast and borders: Natural Earth"
 WATER_CREDIT = "rivers and lakes: GSHHG"
 # Rivers and lakes without details that a picture would not show: of its width 1 / DETAILS. A river or lake is at least
-# LEAST_WATER of them long; of more than MOST_WATER coordinates the largest are drawn, so that rivers do not hide the map.
+# LEAST_WATER of them long; of more than MOST_WATER coordinates the largest are drawn, so that they do not hide the map.
 DETAILS, LEAST_WATER, MOST_WATER = 600, 24, 2_500
 # Beyond the edges of the map, as a share of its size: where outlines are cut must not be seen.
 _MARGIN = 0.05
