@@ -238,8 +238,9 @@ def coverage(worlds: int, case: Case, first: int = 0) -> dict[str, Any]:
 
 
 def sweeps(worlds: int, case: Case, first: int = 0) -> list[dict[str, Any]]:
-    """What draws of q become after some sweeps: mean and deviation of log ς, deviation of the mean log odds of the map
-    and of the mean rate of districts; means over worlds. The last row is close to the exact posterior."""
+    """What draws of q become after some sweeps: mean and deviation of log ς, deviation of the mean log odds of the
+    map, its mean rate, and deviation of the mean rate of districts; means over worlds. The last row is close to the
+    exact posterior."""
     found: dict[int, list[list[float]]] = {after: [] for after in SWEEPS}
     for seed in range(first, first + worlds):
         grid, field, crowd, said = world(seed, case)
@@ -256,11 +257,12 @@ def sweeps(worlds: int, case: Case, first: int = 0) -> list[dict[str, Any]]:
             state = refined_draws.moved(sampler, start, slice(None), after, rng, shared)
             f = state.weights[:, 0] @ features.T + mean
             scale, shares = np.log(state.scale), [expit(f[:, area]).mean(1).std() for area in areas]
-            found[after].append([scale.mean(), scale.std(), f.mean(1).std(), *shares])
+            found[after].append([scale.mean(), scale.std(), f.mean(1).std(), expit(f).mean(), *shares])
     names = (
         "mean of log ς",
         "sd of log ς",
         "sd of the level",
+        "mean of the rate",
         *(f"sd of the rate, {cells} cells" for cells in DISTRICTS),
     )
     return [
