@@ -41,7 +41,8 @@ from crowdfield.data import Grid
 from crowdfield.inference import refined_draws
 from crowdfield.inference.communities import STRENGTH_RATE, log_dirichlet_multinomial
 from crowdfield.inference.community_sampling import CommunityPrior
-from crowdfield.inference.gibbs import FixedPrior, Sampler
+from crowdfield.inference.confusion_prior import FixedPrior
+from crowdfield.inference.gibbs import Sampler
 from crowdfield.inference.kernels import Matern32
 from crowdfield.models.base import weakly_diagonal
 from crowdfield.models.problem import (
@@ -330,10 +331,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reports-model", default=None, choices=("auto", "one_state", "instrument"))
     parser.add_argument("--known", nargs="*", default=(), choices=KNOWN, help="what the model is told of the truth")
     parser.add_argument("--unrefined", action="store_true", help="draws of the Gaussian approximation as they are")
+    parser.add_argument(
+        "--most-sweeps", type=int, help="of the sampler, whatever they cost; the package's limits if not given"
+    )
     parser.add_argument("--scale-rate", type=float, default=None, help="of the model; its default if not given")
     given = parser.parse_args(arguments)
     if given.unrefined:
         refined_draws.MOST_WORK = 0.0
+    if given.most_sweeps is not None:
+        refined_draws.MOST_SWEEPS, refined_draws.MOST_WORK = given.most_sweeps, 1e30
     if given.what == "size":
         for reports in given.reports or [20_000]:
             model = given.reports_model or "auto"

@@ -19,14 +19,16 @@ import numpy as np
 from crowdfield.inference import field_draws
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.community_sampling import CommunityPrior
+from crowdfield.inference.confusion_prior import FixedPrior
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.features import FeatureField
-from crowdfield.inference.gibbs import FixedPrior, Sampler, State
+from crowdfield.inference.gibbs import Sampler, State
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import Posterior
 from crowdfield.inference.quadrature import logsumexp
+from crowdfield.inference.ridge import Ridge
 from crowdfield.inference.sampling import FIRST_STEP, LONGEST_STEP, TARGET_ACCEPTANCE
 from crowdfield.inference.threads import one_blas_thread
 
@@ -104,10 +106,11 @@ def moved(
     if isinstance(sampler.confusion, CommunityPrior) and communities is not None:
         shared = sampler.confusion.at(communities, len(scale), rng)
     state = State(weights, scale, tables, shared, sampler.design.evaluate(weights))
-    step_size = np.full((2, len(scale)), FIRST_STEP)
+    step_size, ridge = np.full((2, len(scale)), FIRST_STEP), Ridge(sampler)
     for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)
         for _ in range(ALONG_RIDGE):
+            state, _ = ridge.step(state, rng)
             state, _ = sampler.step_along_ridge(state, rng, step_size[1])
         if sweep < sweeps // 2:  # then the steps are held, as a Markov chain needs
             surplus = info.accepted.mean(axis=1, keepdims=True) - TARGET_ACCEPTANCE
