@@ -84,7 +84,7 @@ def root() -> NDArray[np.float64]:
     """A square root of the covariance of all cells. It is the same in every world, and half of the work."""
     cells = Grid(west=0.0, east=SIDE, south=0.0, north=SIDE, columns=SIDE, rows=SIDE).centres()
     covariance = Matern32(LENGTHSCALE).covariance(cells, cells)
-    return np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells)))
+    return np.asarray(np.linalg.cholesky(covariance + 1e-8 * np.eye(len(cells))), dtype=np.float64)
 
 
 class World(NamedTuple):

@@ -60,7 +60,7 @@ def lakes_near(box: Region) -> Shapes:
 def _near(kind: str, box: Region) -> Shapes:
     west, south, east, north = box
     shapes, (x0, y0, x1, y1) = _waters()[kind]
-    return shapes[(x0 <= east) & (x1 >= west) & (y0 <= north) & (y1 >= south)]
+    return np.asarray(shapes[(x0 <= east) & (x1 >= west) & (y0 <= north) & (y1 >= south)])
 
 
 def largest_waters(boxes: list[Region], detail: float, least: float, most: int) -> list[tuple[str, Any]]:

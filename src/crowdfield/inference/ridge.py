@@ -38,7 +38,8 @@ class Ridge:
         everywhere, ones = np.ones(sampler.data.n_sites, dtype=bool), np.ones(sampler.data.n_sites)
         gram, b = sampler.design.normal_equations(everywhere, ones, ones)
         self.sampler = sampler
-        self.level = np.linalg.solve(gram + np.eye(len(b)), b)  # a [m]: of all weights of a level, about the smallest
+        # a [m]: of all weights that are a level, about the smallest.
+        self.level: Array = np.asarray(np.linalg.solve(gram + np.eye(len(b)), b), dtype=np.float64)
         self.at_sites = sampler.design.evaluate(self.level)  # Φa [N]
 
     def step(self, state: State, rng: np.random.Generator) -> tuple[State, float]:
