@@ -5,8 +5,11 @@ import pytest
 import shapely
 
 from crowdfield import landmarks
-from crowdfield.data import Region
-from crowdfield.landmarks import Place, places_within, waters_within
+from crowdfield.data import Grid, Region
+from crowdfield.io import land
+from crowdfield.landmarks import Place, largest_waters, places_within, waters_within
+from crowdfield.plot import coast
+from crowdfield.plot.sheet_layout import credit_line
 
 RIVER = shapely.LineString([(-72.5, 18.0), (-72.4, 18.00001), (-72.3, 18.0), (-70.0, 18.5)])
 BROOK = shapely.LineString([(-72.5, 18.2), (-72.49, 18.2)])
@@ -24,7 +27,7 @@ def stored(tmp_path, monkeypatch):
     """The files that `make setup` would have made."""
     monkeypatch.setattr(landmarks, "WATERS", tmp_path / "waters.npz")
     monkeypatch.setattr(landmarks, "PLACES", tmp_path / "places.npz")
-    caches = (landmarks._waters, landmarks._places)
+    caches = (landmarks._waters, landmarks._places, coast.water_lines)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -75,3 +78,43 @@ def test_without_the_files_there_is_nothing(stored):
     world = Region(-180.0, -90.0, 180.0, 90.0)
     assert places_within(world, 9) == []
     assert all(len(shapes) == 0 for shapes in waters_within(world, 0.0, 0.0).values())
+
+
+def test_of_very_many_waters_the_largest_are_left(written):
+    box = Region(-73.0, 17.0, -69.0, 20.0)
+    assert [kind for kind, _ in largest_waters([box], 1e-3, 5.0, 100)] == ["river", "river", "lake"]
+    fewer = largest_waters([box], 1e-3, 5.0, 12)  # the river has 3 points, the lake with its island 9
+    assert [kind for kind, _ in fewer] == ["river", "lake"]
+    assert sum(shapely.get_num_coordinates(shape) for _, shape in fewer) <= 12
+
+
+HAITI = Grid(-73.0, -70.0, 17.5, 19.5, 59, 37, "EPSG:4326")
+
+
+def test_pictures_have_rivers_and_the_shores_of_lakes(written):
+    lines = coast.water_lines(HAITI)
+    drawn = shapely.MultiLineString(lines)
+    assert len(lines) == 3 and drawn.bounds == pytest.approx((-72.5, 18.0, -70.0, 19.0), abs=1e-3)
+    assert drawn.distance(shapely.Point(-71.5, 18.4)) < 1e-3  # the shore of the island in the lake
+    assert "GSHHG" in credit_line(HAITI)
+    # Across the antimeridian, and where details would be too coarse.
+    assert coast.water_lines(Grid(179.0, 181.0, -19.0, -16.0, 20, 30, "EPSG:4326")) == []
+    assert coast.water_lines(Grid(-72.1, -72.0, 18.0, 18.1, 20, 20, "EPSG:4326")) == []
+    assert coast.water_lines(Grid(0.0, 1.0, 0.0, 1.0, 2, 2, None)) == []
+
+
+def test_without_the_files_pictures_have_no_waters_and_do_not_credit_them(stored):
+    assert coast.water_lines(HAITI) == []
+    assert "GSHHG" not in credit_line(HAITI)
+
+
+def test_nobody_is_sent_to_look_at_a_lake(written, monkeypatch):
+    hispaniola = -75.0, 17.0, -69.0, 20.0
+    countries = np.array([shapely.box(*hispaniola)]), np.array(hispaniola)[:, None]
+    monkeypatch.setattr(land, "countries", lambda: countries)
+    monkeypatch.setattr(land, "OUTLINES", landmarks.WATERS)  # as if the outlines were installed
+    dry = land.on_land(HAITI)
+    in_lake = shapely.contains_xy(LAKE, *HAITI.centres().T).reshape(HAITI.shape)
+    assert in_lake.any() and (dry == ~in_lake).all()
+    assert land.on_land(Grid(-71.51, -71.49, 18.9, 18.92, 1, 1, "EPSG:4326")).tolist() == [[False]]
+    assert land.at_sea(-71.5, 18.9) is False  # a lake is no sea

@@ -19,7 +19,7 @@ from crowdfield.errors import DataWarning, InputError
 from crowdfield.io.picture import write_picture
 from crowdfield.plot import letters, palette
 from crowdfield.plot.coast import coast_lines
-from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees
+from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees, in_lines
 from crowdfield.plot.sheet import at_least
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
@@ -299,6 +299,13 @@ def test_the_coast_is_drawn_where_it_is_and_left_out_where_outlines_are_too_coar
     assert coast_lines(Grid(0, 1, 0, 1, 2, 2, None)) == []
     fiji = Grid(179.0, 181.0, -19.0, -16.0, 20, 30, "EPSG:4326")  # across the antimeridian
     assert coast_lines(fiji)
+
+
+def test_names_in_legends_go_on_in_a_second_line_before_they_are_cut():
+    assert in_lines("probability of flooded", 27) == "probability of flooded"
+    assert in_lines("probability of intensity 4: light shaking", 27) == "probability of intensity 4:\nlight shaking"
+    assert in_lines("probability of a state that has far too long a name to be read", 27).endswith("…")
+    assert in_lines("intensity 4: light shaking", 22, 1) == "intensity 4: light…"
 
 
 def test_drawing_leaves_no_global_state_behind():

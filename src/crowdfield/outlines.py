@@ -78,12 +78,17 @@ def _within_one_turn(shell: NDArray[np.float64], holes: list[NDArray[np.float64]
     return pieces
 
 
+def too_small(west: float, south: float, east: float, north: float) -> bool:
+    """Whether a box in degrees is too small for the detail of outlines."""
+    return east - west < NARROWEST or north - south < NARROWEST / 2
+
+
 def land(west: float, south: float, east: float, north: float) -> list[shapely.Geometry]:
     """The countries within a box in degrees (east may exceed 180 where it crosses the antimeridian), cut to it.
 
     Empty where the outlines are missing, and where the box is too small for their detail.
     """
-    if east - west < NARROWEST or north - south < NARROWEST / 2:
+    if too_small(west, south, east, north):
         return []
     shapes, (x0, y0, x1, y1) = countries()
     found = []

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crowdfield import io
@@ -159,6 +160,24 @@ def test_fuse_writes_what_was_asked_for_and_says_so(tmp_path, run, reports):
     assert heatmap.metadata["input"][0]["hash"].startswith("sha256:") and heatmap.metadata["settings"]["cell"] == "1km"
     looks = json.loads((tmp_path / "next.geojson").read_text())["features"]
     assert [look["properties"]["rank"] for look in looks] == list(range(1, 11))
+
+
+def test_a_map_names_its_input_but_not_where_it_lay(tmp_path, run, reports):
+    run("fuse", reports, "-o", tmp_path / "a.geojson", *FAST)
+    about = (tmp_path / "a.geojson").read_text(encoding="utf-8")
+    assert reports.name in about and str(reports.parent) not in about
+
+
+def test_pictures_and_command_count_the_same_reports(tmp_path, run):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{-1.3 + x},{36.8 + y},{'wet' if x > 0.02 else 'dry'},s{k % 5},3"
+        for k, (x, y) in enumerate(rng.random((40, 2)) / 20)
+    ]
+    (tmp_path / "counted.csv").write_text("\n".join(["lat,lon,label,source,seen_by", *rows]))
+    code, out, _ = run("fuse", tmp_path / "counted.csv", "--count", "seen_by", "-o", tmp_path / "a.svg", "--json")
+    assert code == 0 and json.loads(out)["reports"] == 120
+    assert "from 120 reports by 5 sources" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 def test_the_same_seed_gives_the_same_map(tmp_path, run, reports):

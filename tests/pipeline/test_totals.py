@@ -18,7 +18,7 @@ from crowdfield.io.amounts import read_amounts
 from crowdfield.io.areas import NamedAreas, read_areas
 from crowdfield.pipeline.districts import locate
 from crowdfield.pipeline.totals import totals, write_totals, write_totals_style
-from crowdfield.pipeline.totals_picture import choropleth
+from crowdfield.pipeline.totals_picture import choropleth, ways_to_write
 
 WEST, SOUTH, SIZE = 36.80, -1.30, 0.05  # degrees
 
@@ -216,6 +216,18 @@ def test_the_coloured_map_is_of_the_map_alone_and_its_names_do_not_overlap(fused
     written = {text.get_text().partition("\n")[0] for text in axes.texts}
     assert {"dry side", "both"} <= written
     assert "2 of them beyond the map" in figure.get_supxlabel()
+
+
+def test_a_long_name_is_cut_only_where_its_district_has_no_room_for_it(fused):
+    name = "Quartier La Savane et les environs du port"
+    roomy = NamedAreas((name,), np.array([box(0, 0, 1, 1)], dtype=object))
+    (written,) = [text.get_text() for text in choropleth(totals(fused, roomy)).axes[0].texts if "(" in text.get_text()]
+    assert written.rsplit("\n", 1)[0].replace("\n", " ") == name
+    assert ways_to_write(name)[1:] == ["Quartier La Savan…"]
+    assert ways_to_write("Centre-ville") == ["Centre-ville"]
+    assert ways_to_write("a name of very many words that nobody can read as it goes on and on") == [
+        "a name of very ma…"
+    ]
 
 
 def test_the_command_says_the_same(fused, found, tmp_path):

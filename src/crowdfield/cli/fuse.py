@@ -225,10 +225,8 @@ def _when(metadata: Any) -> list[str]:
 
 def _counted(fused: Any) -> dict[str, int]:
     """How many reports were fused, and how many of them are new; a row that counts several people is as many."""
-    rows, new = len(fused.seen), fused.about.get("new", 0)
-    if rows == new == len(fused.reports):
-        return dict.fromkeys(("reports", "new"), fused.reports.n_reports)
-    return {"reports": rows, "new": new}
+    reports, new = int(fused.heatmap.metadata["reports"]), fused.about.get("new", 0)
+    return {"reports": reports, "new": reports if new == len(fused.seen) else new}
 
 
 def _intervals(ends: list[list[float]]) -> str:

@@ -211,7 +211,9 @@ def read_reports(
                 f"{path}: {read.suspected_swap}. If they are right as they are, name the region with --region W,S,E,N."
             )
         parts.append(read.reports)
-        said.append({name: value for name, value in read.summary().items() if name != "rejects"})
+        # The name alone: maps are published, and where a file lay is nobody's business.
+        summary = read.summary() | {"file": on_disk(path)[1].name}
+        said.append({name: value for name, value in summary.items() if name != "rejects"})
         if settings.states is None and read.states is not None:
             settings = replace(settings, states=read.states)
         if settings.grades == "auto" and read.grades is not None:

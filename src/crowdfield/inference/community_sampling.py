@@ -23,6 +23,7 @@ from crowdfield.inference.communities import (
     pseudo_sources,
     speaks_against,
 )
+from crowdfield.inference.confusion_prior import centred
 
 LABELS = -2  # the axis of labels: Gibbs keeps matrices as [..., L, J]
 
@@ -84,6 +85,31 @@ class CommunityPrior:
             beta = self._move(beta, member, counts, strength, each, rng)
         return CommunityState(beta, weight, member)
 
+    @property
+    def moving(self) -> NDArray[np.bool_]:
+        """The sources that belong to communities."""
+        return self.free
+
+    def common(self, state: CommunityState, log_pi: Array) -> Array:
+        """The log of the crowd's mean π, centred: [C, L, J]."""
+        return centred(np.log(np.einsum("ck,cklj->clj", state.weight, _meaning(state.beta))))
+
+    def shifted(self, state: CommunityState, shift: Array) -> CommunityState:
+        """The same with the logs of all communities' mean π shifted; their tightness is held."""
+        shifted = _meaning(state.beta) * np.exp(shift)[:, None]
+        beta = state.beta.sum(LABELS, keepdims=True) * shifted / shifted.sum(LABELS, keepdims=True)
+        return state._replace(beta=beta)
+
+    def log_density(self, state: CommunityState, chains: int) -> Array:
+        """The hyperprior's log density of log β; −∞ where the crowd would mean the opposite of what it says: [C]."""
+        density = self._log_hyperprior(state.beta).sum((1, 2))
+        return np.where(self._is_allowed(state.beta), density, -np.inf)
+
+    def _log_hyperprior(self, beta: Array) -> Array:
+        """What the pseudo-sources and the prior of the tightness say of log β, row by row: [C, k, J]."""
+        seen = sum(log_dirichlet_multinomial(said, beta, LABELS) for said in self.pseudo)
+        return np.asarray(seen + np.log(beta).sum(axis=2) - STRENGTH_RATE * beta.sum(axis=2))
+
     def _draw_members(self, state: CommunityState, counts: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         """The community of every source, drawn given the matrices and sizes of the communities.   [C, S]"""
         if self.size == 1:
@@ -105,10 +131,9 @@ class CommunityPrior:
         chain = np.arange(len(member))[:, None]
         sources = np.flatnonzero(self.free)
         rows = log_dirichlet_multinomial(counts[:, sources], beta[chain, member[:, sources]], LABELS)  # [C, S, J]
-        total = np.asarray(sum(log_dirichlet_multinomial(said, beta, LABELS) for said in self.pseudo))
-        total += np.log(beta).sum(axis=2) - STRENGTH_RATE * beta.sum(axis=2)
+        total = self._log_hyperprior(beta)
         np.add.at(total, (chain, member[:, sources]), rows)
-        return np.asarray(total)
+        return total
 
     def _move(
         self,
@@ -137,6 +162,11 @@ class CommunityPrior:
         rows = (beta / beta.sum(axis=LABELS, keepdims=True))[:, 0].swapaxes(-1, -2)
         pairs = combinations(range(rows.shape[-2]), 2)
         return np.asarray(~np.any([speaks_against(self.base.T, rows, j, k) for j, k in pairs], axis=0))
+
+
+def _meaning(beta: Array) -> Array:
+    """The mean π of every community: [C, k, L, J]."""
+    return np.asarray(beta / beta.sum(LABELS, keepdims=True))
 
 
 def summarise(prior: CommunityPrior, states: list[CommunityState]) -> tuple[Communities, Array]:

@@ -16,7 +16,7 @@ long rows: f [K, F, N], logits and ℓ [K, J, N]; confusion tables are [K, S, L,
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,46 +25,13 @@ from scipy.linalg import lapack
 
 from crowdfield.arrays import Array
 from crowdfield.errors import NumericalError
+from crowdfield.inference.confusion_prior import ConfusionPrior, FixedPrior
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.quadrature import logsumexp, softmax
 
 STATES = 1  # the axis of the states in arrays [K, J, N]
 DENSE_ENTRIES = 1 << 24  # entries of a dense Φ; larger problems use the basis' own products
-
-
-class ConfusionPrior(Protocol):
-    """The prior α0 of confusion matrices: fixed, or drawn in every sweep (communities)."""
-
-    def init(self, chains: int, rng: np.random.Generator) -> Any:
-        """The prior's own state at the start of every chain."""
-        ...
-
-    def alpha0(self, state: Any) -> Array:
-        """The prior pseudo-counts of every source: [K or 1, S, L, J]."""
-        ...
-
-    def step(self, state: Any, counts: Array, rng: np.random.Generator) -> Any:
-        """Draw the prior's own variables given what sources said of each state, [K, S, L, J], π summed out."""
-        ...
-
-
-class FixedPrior(NamedTuple):
-    """α0 as given.   [S, J, L]"""
-
-    alpha: Array
-
-    def init(self, chains: int, rng: np.random.Generator) -> None:
-        """A fixed prior has no state."""
-        return None
-
-    def alpha0(self, state: None) -> Array:
-        """α0 with the axes of the chains: [1, S, L, J]."""
-        return np.ascontiguousarray(self.alpha.transpose(0, 2, 1))[None]
-
-    def step(self, state: None, counts: Array, rng: np.random.Generator) -> None:
-        """A fixed prior has nothing to draw."""
-        return None
 
 
 class State(NamedTuple):

@@ -7,7 +7,9 @@ sites looks unlikely. Totals of districts feel it most, because their places sha
 Every draw of q is the start of a Markov chain of its own, whose stationary distribution is the exact posterior of the
 same model with the same basis. No sweep takes the distribution of the draws farther from it (in Kullback–Leibler
 divergence), so that as many sweeps are made as are affordable, and none if one is too expensive. A sweep draws the
-field once, which is most of its work, and then moves several times along the ridge of amplitude and accuracy.
+field once, which is most of its work, and then moves several times along the ridge of amplitude and accuracy: together
+with what all sources have in common (`ridge`), and alone. The former moves learn their length and direction from the
+other chains, which are independent but for that.
 """
 
 from __future__ import annotations
@@ -19,19 +21,21 @@ import numpy as np
 from crowdfield.inference import field_draws
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.community_sampling import CommunityPrior
+from crowdfield.inference.confusion_prior import FixedPrior
 from crowdfield.inference.data import Data, Prior
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.features import FeatureField
-from crowdfield.inference.gibbs import FixedPrior, Sampler, State
+from crowdfield.inference.gibbs import Sampler, State
 from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import Posterior
 from crowdfield.inference.quadrature import logsumexp
+from crowdfield.inference.ridge import Ridge
 from crowdfield.inference.sampling import FIRST_STEP, LONGEST_STEP, TARGET_ACCEPTANCE
 from crowdfield.inference.threads import one_blas_thread
 
 MOST_SWEEPS = 15  # after which mean and spread of ς no longer change (docs/benchmarks/totals.md)
-ALONG_RIDGE = 5  # moves along the ridge per sweep: they take a fifth of its time, and it needs a third of the sweeps
+ALONG_RIDGE = 5  # moves of each kind along the ridge per sweep: they take a third of its time
 MOST_WORK = 1.5e11  # floating-point operations of all sweeps of all draws together: a few seconds
 OVERHEAD = 1e4  # operations per place, report and entry of a confusion matrix that take as long as a sweep's other work
 CHAINS = 25  # draws processed together: their arrays fit into the processor's cache
@@ -104,10 +108,11 @@ def moved(
     if isinstance(sampler.confusion, CommunityPrior) and communities is not None:
         shared = sampler.confusion.at(communities, len(scale), rng)
     state = State(weights, scale, tables, shared, sampler.design.evaluate(weights))
-    step_size = np.full((2, len(scale)), FIRST_STEP)
+    step_size, ridge = np.full((2, len(scale)), FIRST_STEP), Ridge(sampler)
     for sweep in range(sweeps):
         state, info = sampler.step(state, rng, step_size)
         for _ in range(ALONG_RIDGE):
+            state, _ = ridge.step(state, rng)
             state, _ = sampler.step_along_ridge(state, rng, step_size[1])
         if sweep < sweeps // 2:  # then the steps are held, as a Markov chain needs
             surplus = info.accepted.mean(axis=1, keepdims=True) - TARGET_ACCEPTANCE

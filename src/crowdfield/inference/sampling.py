@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from crowdfield.errors import ConvergenceWarning, InputError
+from crowdfield.inference.confusion_prior import ConfusionPrior
 from crowdfield.inference.data import Data, Prior, contrast
 from crowdfield.inference.diagnostics import effective_sample_size, split_rhat
 from crowdfield.inference.fields.base import Array
@@ -19,7 +20,7 @@ from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.fields.inducing import InducingBasis
 from crowdfield.inference.fields.lattice import estimated_size
 from crowdfield.inference.fields.spectral import SpectralBasis
-from crowdfield.inference.gibbs import STATES, ConfusionPrior, Sampler
+from crowdfield.inference.gibbs import STATES, Sampler
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.quadrature import softmax
 

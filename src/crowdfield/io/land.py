@@ -8,13 +8,15 @@ from __future__ import annotations
 import base64
 import zlib
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
-from crowdfield.data import Grid
+from crowdfield.data import Grid, Region
 from crowdfield.geography import bounds, unproject
+from crowdfield.landmarks import lakes_near
 from crowdfield.outlines import OUTLINES, countries
 
 # Which cells of 2° hold land, from 90° S and 180° W on, row by row, one bit each: made from the outlines. South of
@@ -59,10 +61,12 @@ def looks_swapped(places: NDArray[np.float64], most: int = 10_000) -> bool:
 
 
 def on_land(grid: Grid) -> NDArray[np.bool_] | None:
-    """Which cells of a grid have their centre on land: [rows, columns]; None without outlines."""
+    """Which cells of a grid have their centre on land, neither at sea nor in a lake: [rows, columns]; None without
+    outlines."""
     if grid.crs is None or not OUTLINES.is_file():
         return None
-    return _on_land(unproject(grid.centres(), grid.crs)).reshape(grid.shape)
+    centres = unproject(grid.centres(), grid.crs)
+    return (_on_land(centres) & ~_in_lake(centres)).reshape(grid.shape)
 
 
 def at_sea(longitude: float, latitude: float) -> bool | None:
@@ -79,8 +83,20 @@ def _on_land(places: NDArray[np.float64]) -> NDArray[np.bool_]:
     across = (x1 >= west) & (x0 <= east) if west <= east else (x1 >= west) | (x0 <= east)
     # Coordinates were rounded for the file, so some outlines touch themselves: repair those first.
     near = shapely.make_valid(shapes[across & (y0 <= north) & (y1 >= south)])
-    land = np.zeros(len(places), dtype=bool)
-    for shape in near:
+    return _in_any(near, places)
+
+
+def _in_lake(places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of these places, longitude and latitude [M, 2], are in a lake; none where the lakes are not installed."""
+    west, south, east, north = bounds(places)
+    spans = [(west, east)] if west <= east else [(west, 180.0), (-180.0, east)]
+    return _in_any(np.concatenate([lakes_near(Region(left, south, right, north)) for left, right in spans]), places)
+
+
+def _in_any(shapes: NDArray[Any], places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of these places, longitude and latitude [M, 2], are in one of the polygons."""
+    inside = np.zeros(len(places), dtype=bool)
+    for shape in shapes:
         shapely.prepare(shape)
-        land |= shapely.contains_xy(shape, places[:, 0], places[:, 1])
-    return land
+        inside |= shapely.contains_xy(shape, places[:, 0], places[:, 1])
+    return inside

@@ -56,7 +56,7 @@ def _areas(axes: Any, found: Assessment) -> None:
         spread = [middle - table[f"{name}_low"].to_numpy(), table[f"{name}_high"].to_numpy() - middle]
         axes.errorbar(middle, y + shift, xerr=spread, fmt="o", color=colour, capsize=3, ms=5, lw=1.2, label=label)
     axes.set_yticks(y, [str(state) for state in table["state"]])
-    axes.set(xlim=(0, 1), ylim=(-0.7, len(table) - 0.3))
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.7, len(table) - 0.3))
     axes.set_xlabel(f"share of the map, with {100 * found.level:.0f} % intervals", fontsize=9, color=INK)
     axes.grid(axis="x", color="#ececec", lw=0.7)
     axes.set_axisbelow(True)

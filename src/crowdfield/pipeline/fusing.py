@@ -406,6 +406,11 @@ def on_cluster(address: str) -> Callable[[HeatmapBCC, Reports], HeatmapBCC]:
     return fit
 
 
+def _reports_fused(reports: Reports, seen: NDArray[np.uint64], about: Mapping[str, Any]) -> int:
+    """How many reports a map is from: a row that counts several people is as many, where all rows are at hand."""
+    return reports.n_reports if len(seen) == about.get("new", len(seen)) == len(reports) else len(seen)
+
+
 def _people(model: Any) -> int:
     """How many sources reported; silence is not one of them."""
     return sum(source != silence.SOURCE for source in model.sources_seen_)
@@ -447,7 +452,7 @@ def _finish(
     progress(f"Drawing {grid.columns:,} × {grid.rows:,} cells")
     metadata = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reports": len(seen),
+        "reports": _reports_fused(reports, seen, about),
         "sources": _people(model),
         "engine": model.engine_,
         "lengthscale": np.ravel(model.lengthscale_).tolist(),

@@ -39,9 +39,9 @@ def offer(reports: Reports, settings: Settings) -> list[str]:
     if label is None or len(reports) < 2 or settings.silence is not None:
         return []
     return [
-        f"All reports say {str(label)!r}: nothing can be learned about where all is well. The map shows where reports "
-        f"are dense, not how likely {str(label)!r} is. If people everywhere could have reported, silence can count as "
-        "evidence: --silence N, with N the reports to expect of a cell where something is the matter."
+        f"All reports say {str(label)!r}: nothing can be learned about where all is well. At best the map shows where "
+        f"reports are dense, not how likely {str(label)!r} is. If people everywhere could have reported, silence can "
+        "count as evidence: --silence N, with N the reports to expect of a cell where something is the matter."
     ]
 
 

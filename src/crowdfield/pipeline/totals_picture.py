@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.positive import scale_name
 from crowdfield.pipeline.districts import projected
 from crowdfield.pipeline.totals import DistrictTotals, in_words
-from crowdfield.plot import FAINT, INK, OUTSIDE, UNKNOWN, draw_coast, scale, suppressed
+from crowdfield.plot import FAINT, INK, OUTSIDE, UNKNOWN, draw_ground, scale, suppressed
 from crowdfield.plot.furniture import HATCH, NORTH, SCALE_BAR, draw_handles, draw_key, furnish_grid, short
 from crowdfield.plot.letters import boxes_allowed
 from crowdfield.plot.sheet_layout import (
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 30  # largest number of districts whose names and figures are written into them
 MOST_LISTED = 9  # of those whose names do not fit into them: largest number that is listed beside the map
-LONGEST_NAME = 18
+LONGEST_NAME = 18  # letters of a line
+MOST_LINES = 3  # of a name
+LONGEST_LISTED = 24  # letters of a name that is listed beside the map
 SIZES = (8.0, 6.5)  # points: the letters of a name, the smaller where the larger do not fit
 AROUND = 0.04  # of the districts' extent: empty space around them
 OUTLINE = "#55555a"  # colour of the borders of districts
@@ -71,7 +75,7 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
         axes.add_patch(PathPatch(outline, lw=0, zorder=2, **look))
         halo = [withStroke(linewidth=1.8, foreground="white", alpha=0.8)]
         axes.add_patch(PathPatch(outline, lw=0.7, zorder=2, fc="none", ec=OUTLINE, path_effects=halo))
-    draw_coast(axes, frame)
+    draw_ground(axes, frame)
     subtitle = axes.set_title(_subtitle(found), loc="left", fontsize=9, color=FAINT, wrap=True)
     hidden = int(shapely.is_empty(seen).sum())
     credit = figure.supxlabel(_credit(found, hidden), fontsize=7.5, color=FAINT)
@@ -123,13 +127,14 @@ def _name(axes: Axes, found: DistrictTotals, column: str, seen: Any, shades: Any
         row, shape = rows[number], seen[number]
         if shape.is_empty or not np.isfinite(row[f"share_{column}"]):
             continue
-        name = short(row["area"], LONGEST_NAME)
+        name = short(row["area"], LONGEST_LISTED)
         figures = share_with_interval(*(row[f"share_{end}{column}"] for end in ("", "low_", "high_")))
         # Smaller districts are drawn on top: a name must not be written across them.
         others = shapely.union_all([other for other in seen if 0 < other.area < shape.area])
         free = shapely.difference(shape, others) if others.area else shape
         free = shapely.transform(free, to_pixels)
-        label = _fitting(axes, f"{name}\n{figures}", free, shades[number], renderer, taken)
+        ways = [f"{way}\n{figures}" for way in ways_to_write(row["area"])]
+        label = _fitting(axes, ways, free, shades[number], renderer, taken)
         if label is None and len(listed) < MOST_LISTED:
             mark = chr(ord("a") + len(listed))
             listed.append((mark, name, figures))
@@ -140,9 +145,18 @@ def _name(axes: Axes, found: DistrictTotals, column: str, seen: Any, shades: Any
     return listed
 
 
-def _fitting(axes: Axes, words: str, free: Any, shade: Any, renderer: Any, taken: list[Any]) -> Any:
-    """The words at a place where they lie within `free` (in pixels) and on no other words; None if there is none."""
-    for size in SIZES:
+def ways_to_write(area: Any) -> list[str]:
+    """A district's name as it may stand in it, the better first: whole, in lines if it is long; else cut."""
+    name = " ".join(str(area).split())
+    lines = wrap(name, LONGEST_NAME, break_long_words=False)
+    ways = [*(["\n".join(lines)] if len(lines) <= MOST_LINES else []), short(name, LONGEST_NAME)]
+    return list(dict.fromkeys(ways))
+
+
+def _fitting(axes: Axes, ways: list[str], free: Any, shade: Any, renderer: Any, taken: list[Any]) -> Any:
+    """The first of some ways to write words, at a place where they lie within `free` (in pixels) and on no other words;
+    None if there is none."""
+    for words, size in product(ways, SIZES):
         for point in _middles(free):
             label = _write(axes, axes.transData.inverted().transform(point), words, size, shade)
             box = _box(label, renderer)

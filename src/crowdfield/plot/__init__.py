@@ -12,7 +12,7 @@ The names in `__all__` are public. The others are used by the rest of the packag
 """
 
 from crowdfield.data.heatmap import UNKNOWN_SHARE as UNKNOWN_SHARE
-from crowdfield.plot.coast import draw_coast as draw_coast
+from crowdfield.plot.coast import draw_ground as draw_ground
 from crowdfield.plot.figures import heatmap, reports, sources, states, summary, uncertainty
 from crowdfield.plot.furniture import draw_legend as draw_legend
 from crowdfield.plot.furniture import draw_states_legend as draw_states_legend

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from crowdfield.plot.coast import draw_coast
+from crowdfield.plot.coast import draw_ground
 from crowdfield.plot.furniture import HATCH, draw_handles, from_corner, furnish_grid, hatch
 from crowdfield.plot.palette import FAINT, INK, UNKNOWN
 from crowdfield.plot.sheet_layout import (
@@ -70,7 +70,7 @@ def draw_change(
     """Draw a change into axes."""
     axes.imshow(change_colours(change, real, unknown), extent=grid.extent, interpolation="nearest", zorder=1)
     hatch(axes, grid, unknown)
-    draw_coast(axes, grid)
+    draw_ground(axes, grid)
     furnish_grid(axes, grid)
 
 

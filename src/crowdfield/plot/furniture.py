@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -241,6 +242,8 @@ def _to_the_freer_side(marks: NDArray[np.float64], middle: float, half: float) -
 # Room beside and below the parts of a legend, in inches from its upper left corner.
 _KEY = (0.72, -1.42, 1.3, 1.3)  # the palette: left, bottom, width and height
 _STEPS = (0.06, -1.7, 0.3, 1.6)  # the colours of grades
+KEY_LETTERS = 27  # of a line under the palette
+MOST_IN_LINES = 6  # grades beside whose colours names may have two lines
 _HANDLES_UNDER, _HANDLES_BESIDE = -2.05, 2.55
 
 
@@ -258,8 +261,7 @@ def draw_legend(
     below: the legend is below the map, so its parts stand side by side.
     """
     j = state_index(heatmap, state)
-    name = short(heatmap.states[j], 21)
-    draw_key(axes, scale_of(heatmap, state), f"probability of{' ' if len(name) <= 12 else chr(10)}{name}")
+    draw_key(axes, scale_of(heatmap, state), in_lines(f"probability of {heatmap.states[j]}", KEY_LETTERS))
     handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
     draw_handles(axes, handles, below)
 
@@ -319,7 +321,8 @@ def draw_grades_legend(axes: Axes, heatmap: Heatmap, *, more: Sequence[Any] = ()
     )
     key.set_xticks([])
     key.yaxis.tick_right()
-    key.set_yticks(range(len(states)), [short(state, 22) for state in states])
+    most = 1 if len(states) > MOST_IN_LINES else 2
+    key.set_yticks(range(len(states)), [in_lines(state, 22, most) for state in states])
     key.tick_params(labelsize=8, colors=INK, length=2)
     for spine in key.spines.values():
         spine.set(color="#c8c8c8", linewidth=0.8)
@@ -342,6 +345,11 @@ def from_corner(axes: Axes) -> Any:
 def looks_handle() -> Line2D:
     """The entry of the legend for places to look at."""
     return Line2D([], [], ls="", marker="o", mfc="white", mec=INK, mew=1.4, ms=8, label="look here\nnext, by rank")
+
+
+def in_lines(text: Any, letters: int, most: int = 2) -> str:
+    """A text in lines of so many letters, cut if it needs more than so many lines."""
+    return "\n".join(textwrap.wrap(str(text), letters, max_lines=most, placeholder="…"))
 
 
 def short(state: Any, most: int = 18) -> str:

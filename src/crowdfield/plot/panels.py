@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from crowdfield.data import Heatmap, Reports
 from crowdfield.errors import InputError
-from crowdfield.plot.coast import draw_coast
+from crowdfield.plot.coast import draw_ground
 from crowdfield.plot.furniture import aspect, furnish, hatch_unknown, heading, make_way, short
 from crowdfield.plot.palette import (
     FAINT,
@@ -42,7 +42,7 @@ def draw_map(axes: Axes, heatmap: Heatmap, state: Any = None, *, title: str | No
     j = state_index(heatmap, state)
     axes.imshow(colours(heatmap, state), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     hatch_unknown(axes, heatmap)
-    draw_coast(axes, heatmap.grid)
+    draw_ground(axes, heatmap.grid)
     heading(axes, title or f"Probability: {state_title(heatmap, j)}")
     furnish(axes, heatmap)
 
@@ -51,7 +51,7 @@ def draw_states(axes: Axes, heatmap: Heatmap, *, title: str | None = None) -> No
     """The most probable state of every cell, greyer the less certain, hatched where nobody knows."""
     axes.imshow(state_picture(heatmap), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     hatch_unknown(axes, heatmap)
-    draw_coast(axes, heatmap.grid)
+    draw_ground(axes, heatmap.grid)
     heading(axes, title or "Most probable state")
     furnish(axes, heatmap)
 
@@ -60,7 +60,7 @@ def draw_grades(axes: Axes, heatmap: Heatmap) -> None:
     """The expected grade of every cell, greyer the less is known, hatched where nobody knows."""
     axes.imshow(grade_picture(heatmap), extent=heatmap.grid.extent, interpolation="nearest", zorder=1)
     hatch_unknown(axes, heatmap)
-    draw_coast(axes, heatmap.grid)
+    draw_ground(axes, heatmap.grid)
     heading(axes, "Expected grade")
     furnish(axes, heatmap)
 
@@ -74,7 +74,7 @@ def draw_uncertainty(
     image = axes.imshow(
         heatmap.sd[..., j], extent=heatmap.grid.extent, vmin=0, vmax=top, cmap=UNCERTAINTY, interpolation="nearest"
     )
-    draw_coast(axes, heatmap.grid)
+    draw_ground(axes, heatmap.grid)
     heading(axes, title or "Uncertainty")
     furnish(axes, heatmap)
     room = {"ax": axes, "shrink": 0.8, "aspect": 24, "pad": 0.02} if scale is None else {"cax": scale}

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from crowdfield import __version__
 from crowdfield.geography.projection import crs_in_words
-from crowdfield.plot.coast import CREDIT, coast_lines
+from crowdfield.plot.coast import CREDIT, WATER_CREDIT, coast_lines, water_lines
 from crowdfield.plot.furniture import aspect_of
 from crowdfield.plot.letters import boxes_allowed
 
@@ -79,6 +79,8 @@ def credit_line(grid: Grid) -> str:
         parts.append(crs_in_words(grid.crs))
     if coast_lines(grid):
         parts.append(CREDIT)
+    if water_lines(grid):
+        parts.append(WATER_CREDIT)
     return "; ".join(parts)
 
 

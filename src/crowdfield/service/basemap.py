@@ -15,15 +15,13 @@ import numpy as np
 import shapely
 
 from crowdfield.data import Region
-from crowdfield.landmarks import PLACES, WATERS, Place, places_within, waters_within
+from crowdfield.landmarks import COARSER, PLACES, WATERS, Place, largest_waters, places_within
 from crowdfield.outlines import OUTLINES, VENDOR, countries
 from crowdfield.service.vendoring import fetch_missing
 
 WORLD = VENDOR / "world.json.gz"
 # The ground reaches at least this many degrees beyond a region.
 LEAST_MARGIN = 3.0
-# By how much detail is reduced at a time.
-COARSER = 2.0**0.5
 # Levels of detail in degrees: the file's own, then from 0.0022 to that of the world and a little beyond.
 WORLD_DETAIL = 0.1
 LEVELS = (0.0, *(WORLD_DETAIL * COARSER**k for k in range(-11, 4)))
@@ -96,12 +94,8 @@ def _land(span: Region, tolerance: float, digits: int) -> Any:
 
 def _waters(box: Region, detail: float) -> list[dict[str, Any]]:
     """Rivers and lakes; of very many the largest, with less detail."""
-    while True:
-        found = [waters_within(span, detail, LEAST_WATER * detail) for span in _spans(box)]
-        chosen = [(kind, shape) for part in found for kind, shapes in part.items() for shape in shapes]
-        if shapely.get_num_coordinates([shape for _, shape in chosen]).sum() <= MOST_WATER:
-            return [_feature(shape, _digits(detail), kind=kind) for kind, shape in chosen]
-        detail *= COARSER
+    chosen = largest_waters(_spans(box), detail, LEAST_WATER, MOST_WATER)
+    return [_feature(shape, _digits(detail), kind=kind) for kind, shape in chosen]
 
 
 def _places(region: Region, box: Region) -> list[dict[str, Any]]:
