@@ -16,7 +16,7 @@ from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.fields.seen import SeenBasis, seen_part
 from crowdfield.inference.iterate import Fit, Progress
-from crowdfield.inference.joint import seen, sums
+from crowdfield.inference.joint import seen, sums, updating
 from crowdfield.inference.joint import state as joint
 from crowdfield.inference.joint.method import Method as JointMethod
 from crowdfield.inference.posed import Posed
@@ -152,8 +152,18 @@ class LocalJointSolver(JointSolver):
         data = self.sites.data
         return None if basis is None else Sites(data, self.sites.prior, FeatureEngine(basis, data.X))
 
+    def warm_start(self, earlier: Fit) -> joint.State | joint.Known:
+        """The state to start from after a fit of fewer reports, another length-scale or engine."""
+        start = super().warm_start(earlier)
+        if not isinstance(start, joint.Known) or earlier.sites is None or self._seen is not None:
+            return start
+        return start._replace(sums=updating.updated(earlier.sites, self.sites, joint.table(start.q)))
+
     def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
         """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
+        return self._run(start, max_iter, tol, progress)._replace(sites=self.sites)
+
+    def _run(self, start: Any, max_iter: int, tol: float, progress: Progress | None) -> Fit:
         sites = self._seen
         if sites is None:
             return super().run(start, max_iter, tol, progress)
