@@ -14,7 +14,7 @@ from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
-from crowdfield.inference.fields.seen import SeenBasis, seen_part
+from crowdfield.inference.fields.seen import REACHED, SeenBasis, seen_part
 from crowdfield.inference.iterate import Fit, Progress
 from crowdfield.inference.joint import seen, sums, updating
 from crowdfield.inference.joint import state as joint
@@ -164,7 +164,7 @@ class LocalJointSolver(JointSolver):
         return self._run(start, max_iter, tol, progress)._replace(sites=self.sites)
 
     def _run(self, start: Any, max_iter: int, tol: float, progress: Progress | None) -> Fit:
-        sites = self._seen
+        sites = None if tol < REACHED else self._seen
         if sites is None:
             return super().run(start, max_iter, tol, progress)
         engine = sites.engine
@@ -174,8 +174,12 @@ class LocalJointSolver(JointSolver):
             first = None if start is None else seen.reduced(start, engine.basis)
             fit = iterate.run(method, start=first, max_iter=max_iter, tol=tol, progress=progress)
             found = seen.whole(self.method, fit, engine.basis) if fit.converged or fit.n_iter >= max_iter else None
-        # A fit that stalls in these weights, or is not one in all weights, is made in all of them from the start.
-        return super().run(start, max_iter, tol, progress) if found is None else found
+        if found is None:  # it stalled in these weights, or is not a fit in all of them
+            return super().run(start, max_iter, tol, progress)
+        if found.change < tol or not found.converged or found.n_iter >= max_iter:
+            return found
+        more = super().run(joint.Known(found.state, found.q), max_iter - found.n_iter, tol, progress)
+        return more._replace(history=found.history + more.history, n_iter=found.n_iter + more.n_iter)
 
 
 @dataclass(frozen=True)

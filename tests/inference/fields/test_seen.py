@@ -99,7 +99,7 @@ def test_a_fit_in_seen_weights_is_the_fit(prior):
     solver: Any = solvers.here(at)
     assert isinstance(solver._seen.engine.basis, SeenBasis)
     plain: Any = solvers.JointSolver(solver.sites, solver.method)
-    fast, slow = solver.run(None, 200, 1e-6), plain.run(None, 200, 1e-6)
+    fast, slow = solver.run(None, 200, 1e-5), plain.run(None, 200, 1e-5)
     assert fast.converged and slow.converged
     assert fast.bound.total == pytest.approx(slow.bound.total, abs=0.01)
     np.testing.assert_allclose(fast.q.moments.pi, slow.q.moments.pi, atol=1e-3)
@@ -133,3 +133,18 @@ def test_a_fit_that_stalls_in_seen_weights_is_made_in_all(monkeypatch):
     fit = solver.run(None, 200, 1e-4)
     assert fit.converged
     assert len(tried) == 2 and tried[0] < tried[1] == solver.method.engine.size
+
+
+def test_a_fit_goes_on_in_all_weights_until_nothing_moves_by_more_than_the_tolerance(monkeypatch):
+    solver: Any = solvers.here(posed(confusion_prior=[[2, 1], [1, 2]]))
+    plain: Any = solvers.JointSolver(solver.sites, solver.method)
+    monkeypatch.setattr(solvers, "REACHED", 0.0)
+    fast, slow = solver.run(None, 200, 1e-8), plain.run(None, 200, 1e-8)
+    assert fast.converged and fast.change < 1e-8
+    np.testing.assert_allclose(fast.q.moments.pi, slow.q.moments.pi, atol=1e-7)
+
+
+def test_a_tight_tolerance_is_met_in_all_weights():
+    solver: Any = solvers.here(posed(confusion_prior=[[2, 1], [1, 2]]))
+    plain: Any = solvers.JointSolver(solver.sites, solver.method)
+    np.testing.assert_array_equal(solver.run(None, 200, 1e-6).q.moments.pi, plain.run(None, 200, 1e-6).q.moments.pi)

@@ -23,6 +23,7 @@ from crowdfield.inference.kernels import Kernel
 # Information of all sites about a weight, in units of its prior precision, that is too little to be learned: q of such
 # a weight is its prior to four digits.
 UNLEARNED = 1e-4
+REACHED = 1e-5  # smallest tolerance of a fit in these weights: what is left out moves some results by twice as much
 LARGEST_PRECISION = 0.25  # of a site of two states; sites of several states are hardly more precise
 LARGEST_SHARE = 0.8  # of all weights that are seen, for the smaller matrices to be worth it
 MOST_ENTRIES = 1 << 18  # entries of the dense matrix: with more, transforms are faster

@@ -29,13 +29,20 @@ def whole(method: Method, fit: Fit, basis: SeenBasis) -> Fit | None:
     rows = state.rows._replace(projected=_spread(state.rows.projected, basis))
     empty = tuple(method.engine.empty() for _ in q.fields)
     state = state._replace(rows=rows, statistics=empty, centre=tuple(basis.U @ w for w in state.centre))
+    before = Evaluated(state, q, method.sweep(table(q)), fit.bound)
     try:
-        at = method.evaluate(method.step(Evaluated(state, q, method.sweep(table(q)), fit.bound), 1.0))
+        at = method.evaluate(method.step(before, 1.0))
     except (NumericalError, np.linalg.LinAlgError):
         return None  # as in the iteration: the step leads to no valid state
     if not Policy().accepts(at.bound.total, fit.bound.total):
         return None
-    return fit._replace(state=at.state, q=at.q, bound=at.bound, history=[*fit.history, at.bound.total])
+    return fit._replace(
+        state=at.state,
+        q=at.q,
+        bound=at.bound,
+        history=[*fit.history, at.bound.total],
+        change=method.change(before, at),
+    )
 
 
 def lifted(q: Posterior, basis: SeenBasis) -> Posterior:
